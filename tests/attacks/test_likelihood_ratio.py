@@ -78,17 +78,14 @@ def test_a_planted_edge_shows_as_far_as_epsilon_allows(private):
     assert found.tpr.mean - SIGMAS / 1.98 * found.tpr.half_width <= 0.01 * np.exp(EPSILON)
 
 
-@pytest.mark.parametrize(
-    ("place", "value", "message"),
-    [
+def test_runs_that_do_not_fit_are_refused():
+    for place, value, message in (
         (0, np.zeros((7, 2)), "shadows_without must be at least 8 runs"),
         (1, np.zeros(9), "shadows_with must be at least 8 runs"),
         (2, np.full((9, 2), np.nan), "observed_without must be at least 2 runs .* finite"),
         (3, np.zeros((9, 3)), "all runs must show as many numbers"),
-    ],
-)
-def test_runs_that_do_not_fit_are_refused(place, value, message):
-    given = [np.random.default_rng(0).normal(size=(9, 2)) for _ in range(4)]
-    given[place] = value
-    with pytest.raises(ValueError, match=message):
-        attacks.likelihood_ratio(*given)
+    ):
+        given = [np.random.default_rng(0).normal(size=(9, 2)) for _ in range(4)]
+        given[place] = value
+        with pytest.raises(ValueError, match=message):
+            attacks.likelihood_ratio(*given)

@@ -21,9 +21,8 @@ from tests.stats import SIGMAS
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 N, P, D, C, MODELS = 320, 160, 48, 4, 12
-MODEL = gcn(2, 48, C)
 
-SHORT = attacks.Perceptron(epochs=20)
+SHORT = attacks.Perceptron(epochs=10)
 
 
 @cache
@@ -40,29 +39,20 @@ def world():
 def overfitted():
     op, x, labels, nodes = world()
     return attacks.shadow_models(
-        jax.random.key(0), MODEL, node_classification, op, x, labels, Settings(adam(0.02), 60, N), nodes=nodes,
-        models=MODELS, protocol="TSTS",
+        jax.random.key(0), gcn(2, 48, C), node_classification, op, x, labels, Settings(adam(0.02), 60, N),
+        nodes=nodes, models=MODELS, protocol="TSTS",
     )  # fmt: skip
 
 
 ATTACKS = {
     "lira": lambda outputs, labels, member: lira(log_odds(outputs, labels), member),
-    "lira, a variance a node": lambda outputs, labels, member: lira(
-        log_odds(outputs, labels), member, variance="node"
-    ),
-    "lira offline": lambda outputs, labels, member: lira(log_odds(outputs, labels), member, form="offline"),
     "rmia": lambda outputs, labels, member: rmia(log_odds(outputs, labels), member),
-    "rmia offline": lambda outputs, labels, member: rmia(log_odds(outputs, labels), member, form="offline"),
     "trained": lambda outputs, labels, member: trained_membership(
-        jax.random.key(1),
-        jax.nn.softmax(outputs),
-        member,
-        side=log_odds(outputs, labels)[..., None],
+        jax.random.key(1), jax.nn.softmax(outputs), member, side=log_odds(outputs, labels)[..., None],
         perceptron=SHORT,
     ),
-}
-LEAST = {"lira": 0.9, "lira, a variance a node": 0.85, "lira offline": 0.85, "rmia": 0.85, "rmia offline": 0.85,
-         "trained": 0.85}  # fmt: skip
+}  # fmt: skip
+LEAST = {"lira": 0.9, "rmia": 0.85, "trained": 0.85}
 
 
 def finds_nothing(found, *, within):
@@ -72,7 +62,6 @@ def finds_nothing(found, *, within):
     variance = (members + others + 1) / (12 * members * others)
     margin = SIGMAS * np.sqrt(variance.mean() / len(members))
     assert abs(found.auc.mean - 0.5) <= margin < within, found
-    assert found.turned_auc.mean == max(found.auc.mean, 1 - found.auc.mean)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -91,20 +80,6 @@ def test_what_was_learnt_by_heart_is_found_and_memberships_shuffled_are_not(name
     twin = ATTACKS[name](shadows.outputs, labels[nodes], rng.permuted(shadows.member, axis=1))
     finds_nothing(twin, within=0.07)
 
-
-@pytest.mark.parametrize("name", ATTACKS)
-def test_of_nodes_that_no_model_was_trained_on_nothing_is_found(name):
-    """The same models asked about other nodes, of which a random half is called members: 0.6 would be seen."""
-    op, x, labels, nodes = world()
-    rest = np.setdiff1d(np.arange(N), nodes)
-    asked = jax.jit(jax.vmap(lambda made: MODEL.apply(made, (op, x), key=None, train=False)[0]))
-    outputs = np.asarray(asked(overfitted().variables))[:, rest]
-    half = np.broadcast_to(np.arange(len(rest)) < len(rest) // 2, outputs.shape[:2])
-    member = np.random.default_rng(2).permuted(half, axis=1)
-    finds_nothing(ATTACKS[name](outputs, labels[rest], member), within=0.1)
-
-
-# --- Protocols ---------------------------------------------------------------------------------------------------
 
 SMALL = gcn(1, 1, 2)
 
@@ -162,9 +137,6 @@ def test_a_model_is_trained_on_the_graph_of_its_own_nodes(layout):
         moved = (one != two).any((1, 2))
         np.testing.assert_array_equal(moved, first.member[:, node] if node < 10 else False)
         np.testing.assert_array_equal(first.member, second.member)
-
-
-# --- Against loops -----------------------------------------------------------------------------------------------
 
 
 @cache
@@ -262,36 +234,24 @@ def test_two_attacks_are_compared_target_by_target():
     gain = two.minus(one)
     assert gain.auc.mean == pytest.approx(two.auc.mean - one.auc.mean)
     assert 0 < gain.auc.half_width < min(gain.auc.mean, 0.5 * one.auc.half_width)
-    assert str(one).endswith("; 9 targets of 400 nodes")
     with pytest.raises(ValueError, match="1 must be asked about the targets of 0.8"):
         two.minus(evaluate_membership("1", noise, ~member))
 
 
-# --- Side information --------------------------------------------------------------------------------------------
-
-
-def test_what_is_known_of_a_node_says_how_to_read_its_answers():
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_known_of_a_node_says_how_to_read_its_answers(known):
     """Members are answered surely at the top of a hierarchy, unsurely at its foot: alone, that tells nothing."""
     rng = np.random.default_rng(8)
     member, top = rng.random((MODELS, P)) < 0.5, rng.random(P) < 0.5
     logits = rng.normal(size=(MODELS, P, C))
     logits[..., 0] += np.where(member == top, 5.0, -1.0)
-    for side in (top, rng.permutation(top)):
-        found = trained_membership(
-            jax.random.key(9),
-            jax.nn.softmax(logits),
-            member,
-            side=1.0 * side[:, None],
-            perceptron=SHORT,
-        )
-        if side is top:
-            assert found.auc.mean > 0.9
-        else:
-            finds_nothing(found, within=0.07)
+    side = 1.0 * (top if known else rng.permutation(top))[:, None]
+    found = trained_membership(jax.random.key(9), jax.nn.softmax(logits), member, side=side, perceptron=SHORT)
     assert found.name == "trained membership with side information"
-
-
-# --- Confidences and bad input -----------------------------------------------------------------------------------
+    if known:
+        assert found.auc.mean > 0.9
+    else:
+        finds_nothing(found, within=0.07)
 
 
 def test_log_odds_of_logits_and_of_probabilities_are_the_same():
@@ -308,23 +268,16 @@ def test_log_odds_of_logits_and_of_probabilities_are_the_same():
 @pytest.mark.usefixtures("untyped")
 def test_what_does_not_fit_is_refused():
     confidences, member = drawn()
-    p = np.stack([confidences, -confidences], -1)
-    key = jax.random.key(0)
+    p, key = np.stack([confidences, -confidences], -1), jax.random.key(0)
     for call, message in (
         (lambda: lira(confidences[:, :-1], member), r"confidences must be finite numbers \[7, 23\]"),
-        (lambda: lira(confidences, 1 * member), "member must be bool"),
         (lambda: lira(confidences, np.ones_like(member)), "member must have nodes that each target was trained on"),
         (lambda: lira(confidences[:2], member[:2]), "member must be of at least 3 models, got 2"),
-        (lambda: lira(confidences, member, form="on"), "form must be one of online, offline"),
-        (lambda: rmia(confidences, member, gamma=0.5), "gamma must be"),
         (lambda: rmia(confidences, member, population=np.zeros(23, bool)), "population must be bool"),
         (lambda: evaluate_membership("any", confidences * np.nan, member), "scores of any must be numbers"),
-        (lambda: trained_membership(key, p[:, :-1], member), "posteriors must be finite numbers"),
         (lambda: trained_membership(key, p, member, side=np.zeros((22, 1))), "side must be finite numbers"),
-        (lambda: trained_membership(key, p, member, shadows=7), "shadows must be"),
-        (lambda: log_odds([[0.5, 0.5]], [2]), r"labels must be in \[0, 2\)"),
         (lambda: log_odds([[0.5, 1.5]], [1], outputs="softmax"), "answers must be probabilities"),
-    ):  # fmt: skip
+    ):
         with pytest.raises(ValueError, match=message):
             call()
 
@@ -333,22 +286,15 @@ def test_what_does_not_fit_is_refused():
 def test_a_training_that_does_not_fit_is_refused():
     graph, x, labels = ring()
     given = {"graph": graph, "x": x, "labels": labels, "models": 4, "protocol": "TSTF", "nodes": np.arange(10)}
+    given |= {"settings": Settings(adam(0.1), 1, 12), "objective": node_classification, "model": SMALL}
     for change, message in (
         ({"x": x[:-1]}, "x and labels must have a row for each of 12 nodes, got 11 and 12"),
         ({"nodes": [0, 0]}, r"nodes must be distinct integers in \[0, 12\)"),
-        ({"share": 0.01}, "share must leave members and others, got 0 of 10"),
         ({"validation": [9, 10]}, "validation must have no node of the population"),
         ({"protocol": "full"}, "protocol must be one of TSTF, TSTS, 0-hop"),
         ({"labels": labels + 1}, "label of train must be"),
     ):
-        settings = {**given, **change}
         with pytest.raises(ValueError, match=message):
-            attacks.shadow_models(
-                jax.random.key(0), SMALL, node_classification, settings.pop("graph"), settings.pop("x"),
-                settings.pop("labels"), Settings(adam(0.1), 1, 12), **settings,
-            )  # fmt: skip
+            attacks.shadow_models(jax.random.key(0), **given | change)
     with pytest.raises(TypeError, match="lay the graph out as segments"):
-        attacks.shadow_models(
-            jax.random.key(0), gat(1, 1, 2, 2), node_classification, operator(graph), x, labels,
-            Settings(adam(0.1), 1, 12), models=4, protocol="TSTF",
-        )  # fmt: skip
+        attacks.shadow_models(jax.random.key(0), **given | {"model": gat(1, 1, 2, 2), "graph": operator(graph)})

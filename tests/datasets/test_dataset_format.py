@@ -92,9 +92,7 @@ def test_bounds_are_declared_in_the_file_or_by_argument_and_values_clipped_where
     ("changes", "options", "message"),
     [
         (NO_BOUNDS, {}, r"bounds of the features of mine must be declared: pass bounds="),
-        (NO_BOUNDS, {"clip": True}, ".* must be declared: pass bounds="),
         ({}, {"bounds": (0, 0.5)}, "x of mine must be at most its declared upper bound 0.5, .*clip=True"),
-        ({}, {"bounds": (1, 0)}, r"bounds of mine must be finite with lower < upper, got \(1.0, 0.0\)"),
         ({"x_values": [1.875, np.nan]}, {"clip": True}, "x of mine must be finite"),
         ({}, {"bounds": (0.5, 1), "clip": True}, r"clip needs bounds around 0, .*; got \(0.5, 1.0\)"),
         (NO_FEATURES | {"y": None}, {}, "the number of nodes is unknown"),
@@ -110,38 +108,25 @@ def test_bounds_that_are_missing_or_do_not_hold_are_refused(write, changes, opti
     [
         ({"edges": None}, "the array edges is missing"),
         ({"edges": [[0, 3]]}, r"edges must join nodes in \[0, 3\), got \(0, 3\)"),
-        ({"edges": [[0, -1]]}, r"edges must join nodes in \[0, 3\), got \(0, -1\)"),
         ({"edges": [[1, 1]]}, "edges must have no self-loops, got one at node 1"),
         ({"edges": [[0, 1], [1, 0]]}, r"edges must name each pair once, got \(0, 1\) twice"),
-        ({"edges": [[0.0, 1.0]]}, "edges must be integers"),
-        ({"edges": [0, 1]}, r"edges must be integers of shape \[m, 2\]"),
-        ({"y": 0}, r"y of mine must be integers with one or two axes, got int32 of shape \(\)"),
         ({"y": [0, 1]}, r"y of mine must have one row a node \(3\), got shape \(2,\)"),
         *(
             ({"y": y}, "y of mine must be classes 0..c-1, each with a member, or -1 where")
             for y in ([0, 1, -2], [-1, -1, -1], [-1, 1, 1], [0, 9, 0])
         ),
         ({"y": [0.0, 0.5, 0.0]}, "y must be integers, got float64$"),
-        ({"y": [0, 1, 2**40]}, "y must fit in int32$"),
         ({"y": [[0, 1], [1, 3], [0, 0]]}, "y of mine must be 0 or 1 in two axes$"),
         *(({"x_values": [1, x]}, "x of mine must be finite, and is not everywhere$") for x in (np.nan, 1e300)),
         ({"x_values": [1.0, 1.5]}, r"x of mine must be at most its declared upper bound 1, and is not"),
         ({"x_values": [1.0, -0.5]}, r"x of mine must be at least its declared lower bound 0, and is not"),
         ({"x_lower": 0.5}, r"at least its declared lower bound 0.5, .*\(an entry that is not stored is 0\)"),
-        ({"x_lower": -2, "x_upper": -1, "x_values": [-1, -1]}, "at most its declared upper bound -1"),
-        ({"x_upper": np.inf}, "bounds of mine must be finite"),
-        ({"x_values": ["a", "b"]}, "x_values must be real numbers, got <U1"),
-        ({"x_values": [1.0]}, "x_indices and x_values must be as long as x_indptr says at its end$"),
         ({"x_indices": [1, 2]}, r"x_indices must be columns in \[0, 2\)$"),
         ({"x_indptr": [0, 2, 1, 2]}, "x_indptr must be 4 numbers that start at 0 and never fall"),
         *(
             ({"x_indptr": [0, 0, 0, len(j)], "x_indices": j, "x_values": [1.0] * len(j)}, "a row names one twice$")
             for j in ([1, 1], [0, 1, 0])
         ),
-        ({"x_shape": [3, 2, 1]}, r"x_shape must be two sizes, .* got \[3, 2, 1\]"),
-        ({"x_indices": None}, "the arrays x_indices are missing"),
-        ({"x_lower": [0.0, 0.0]}, "x_lower must be one real number"),
-        ({"source": [1.0]}, "source must be UTF-8 text as uint8"),
     ],
 )
 def test_bad_arrays_are_refused_with_file_name_and_value(write, changes, message):
@@ -153,16 +138,11 @@ def test_bad_arrays_are_refused_with_file_name_and_value(write, changes, message
     ("changes", "message"),
     [
         ({"edges": [[1, 2]]}, "edges must stay in one graph, got 1 -> 2, which joins graph 0 and graph 1"),
-        ({"edges": [[0, 1], [2, 4]]}, r"edges must join nodes in \[0, 4\), got 2 -> 4 in graph 1"),
         ({"edges": [[3, 3]]}, "graph 1 must have no self-loops, got one at node 3"),
         ({"node_graph": [0, 0, 2, 2]}, "got 2 at node 2: graph 1 has no node"),
-        ({"node_graph": [1, 1, 2, 2]}, "must start at 0 .* got 1 at node 0: graph 0 has no node"),
         ({"node_graph": [0, 0, 1, 0], "edges": [[0, 1]]}, "rise by 0 or 1, got 0 at node 3$"),
-        ({"node_graph": [0, 0, 0.5, 1]}, "node_graph must be integers, got float64$"),
         ({"y": [0, 1, 1]}, r"one row a node \(4\) or one row a graph \(2\), got shape \(3,\)"),
-        ({"y": [0, -1]}, "y of mine must be classes 0..c-1, each with a member$"),
         ({"node_graph": np.zeros(0, int), "y": np.zeros(0, int)}, r"got a node_graph of shape \(0,\)"),
-        ({"node_graph": [[0, 0, 1, 1]]}, r"got a node_graph of shape \(1, 4\)"),
     ],
 )
 def test_bad_sets_are_refused_by_the_name_of_the_graph(write, changes, message):

@@ -2,7 +2,6 @@
 
 import concurrent.futures
 import dataclasses
-import errno
 import hashlib
 import json
 import os
@@ -40,19 +39,10 @@ def _raw(name: str, data: bytes) -> RawFile:
 def register(monkeypatch):
     """Make a set of three nodes known; one file has a sha256, the others a git blob id."""
     tiny = Entry(
-        name="tiny",
-        nodes=3,
-        edges=2,
-        features=2,
-        classes=2,
-        graphs=None,
-        bounds=(0.0, 1.0),
-        source=_URL,
-        licence="none",
-        raw=tuple(_raw(name, data) for name, data in _FILES.items()),
-        parser="musae",
+        name="tiny", nodes=3, edges=2, features=2, classes=2, graphs=None, bounds=(0.0, 1.0), source=_URL,
+        licence="none", raw=tuple(_raw(name, data) for name, data in _FILES.items()), parser="musae",
         options={"stem": "tiny", "label": "traffic", "num_features": 2},
-    )
+    )  # fmt: skip
 
     def register(**changes) -> None:
         monkeypatch.setattr(_load, "REGISTRY", {"tiny": dataclasses.replace(tiny, **changes)})
@@ -108,30 +98,14 @@ def test_public_files_are_downloaded_parsed_and_cached(register, serve, cache, m
     assert not files_below(cache, ".*")
 
 
-@pytest.mark.parametrize("name", list(_FILES))
-def test_a_download_that_is_not_the_published_file_is_refused(register, serve, cache, name):
+@pytest.mark.parametrize(("name", "kind"), [("tiny.json", "sha256"), ("tiny_edges.csv", "git blob id")])
+def test_a_download_that_is_not_the_published_file_is_refused(register, serve, cache, name, kind):
     serve({**_SERVED, _URL + name: _FILES[name][:-1]})
-    kind = "sha256" if name.endswith("json") else "git blob id"
     with pytest.raises(ValueError, match=f"the download of {_URL}{name} must have {kind} .*, got "):
         datasets.load("tiny")
     assert not files_below(cache, f"*{name}")
     assert not files_below(cache, ".*")
     assert not (cache / "parsed").exists()
-
-
-def test_a_damaged_file_in_the_cache_stays_until_a_whole_one_is_there(register, serve, cache):
-    serve(_SERVED)
-    datasets.load("tiny")
-    (cache / "parsed" / "v1" / "tiny.npz").unlink()
-    (edges,) = (cache / "raw").glob("*tiny_edges.csv")
-    edges.write_bytes(b"damaged")
-    serve({_URL + "tiny_edges.csv": b"cut short"})
-    with pytest.raises(ValueError, match="must have git blob id"):
-        datasets.load("tiny")
-    assert edges.read_bytes() == b"damaged"
-    serve(_SERVED)
-    assert datasets.load("tiny").num_edges == 2
-    assert edges.read_bytes() == _FILES["tiny_edges.csv"]
 
 
 def _digest(path):
@@ -152,14 +126,7 @@ def _forge(path):
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [
-        _flip,
-        lambda path: path.write_bytes(path.read_bytes()[:300]),
-        lambda path: _digest(path).unlink(),
-        lambda path: _digest(path).write_bytes(b"\xff"),
-        _forge,
-    ],
+    "damage", [_flip, lambda path: _digest(path).unlink(), lambda path: _digest(path).write_bytes(b"\xff"), _forge]
 )
 def test_a_damaged_parsed_cache_is_made_again(register, serve, cache, damage):
     serve(_SERVED)
@@ -171,7 +138,6 @@ def test_a_damaged_parsed_cache_is_made_again(register, serve, cache, damage):
     assert datasets.load("tiny", bounds=(0, 2)).num_edges == 2
     assert path.read_bytes() == whole
     assert _digest(path).read_text() == sha256(whole) + "\n"
-    assert not files_below(cache, ".*")
 
 
 def test_many_loads_at_once_leave_one_whole_cache(register, serve, cache):
@@ -184,43 +150,26 @@ def test_many_loads_at_once_leave_one_whole_cache(register, serve, cache):
 
     with concurrent.futures.ThreadPoolExecutor(8) as pool:
         assert list(pool.map(load, range(8))) == [[[0, 1], [1, 2]]] * 8
-    path = cache / "parsed" / "v1" / "tiny.npz"
-    assert _digest(path).read_text() == sha256(path.read_bytes()) + "\n"
     assert not files_below(cache, ".*")
+    serve({})
+    assert datasets.load("tiny").num_edges == 2
 
 
-@pytest.mark.parametrize("below", ["", "below/it", None])
+@pytest.mark.parametrize("below", ["below/it", None])
 def test_a_cache_that_cannot_be_written_is_found_out_before_any_download(
     register, serve, monkeypatch, tmp_path, cache, below
 ):
-    asked = serve(_SERVED)
+    asked, error = serve(_SERVED), NotADirectoryError
     if below is None:  # a superuser may write wherever the mode says otherwise
         monkeypatch.setattr(os, "access", lambda *_: False)
+        error = PermissionError
     else:
         (tmp_path / "file").write_bytes(b"")
         monkeypatch.setenv("LDP_JAX_CACHE", str(tmp_path / "file" / below))
-    error = PermissionError if below is None else NotADirectoryError
     with pytest.raises(error, match=r"\$LDP_JAX_CACHE must name a folder that can be written"):
         datasets.load("tiny")
     assert not asked
     assert not cache.exists()
-
-
-def test_a_full_disk_names_the_cache_and_leaves_nothing_half_written(register, serve, monkeypatch, cache):
-    serve(_SERVED)
-    write = pathlib.Path.write_bytes
-
-    def full(path, data):
-        if "parsed" in str(path):
-            write(path, data[:10])
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(path, data)
-
-    monkeypatch.setattr(pathlib.Path, "write_bytes", full)
-    with pytest.raises(OSError, match=r"No space left on device; \$LDP_JAX_CACHE must name") as caught:
-        datasets.load("tiny")
-    assert caught.value.errno == errno.ENOSPC
-    assert not files_below(cache / "parsed")
 
 
 @pytest.mark.parametrize("failure", [KeyboardInterrupt, OSError, MemoryError])
@@ -235,22 +184,17 @@ def test_a_download_that_breaks_off_leaves_nothing(register, monkeypatch, cache,
     assert not files_below(cache)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"nodes": 4}, "4 nodes, got 3"),
-        ({"edges": 3}, "3 edges, got 2"),
-        ({"classes": 3}, "3 classes, got 2"),
-        ({"features": 3}, "3 features, got 2"),
-        ({"graphs": 1}, "1 graphs, got None"),
-    ],
-)
-def test_counts_other_than_the_registered_ones_are_refused(register, serve, cache, changes, message):
-    register(**changes)
-    serve(_SERVED)
-    with pytest.raises(ValueError, match=f"the public files of tiny: tiny must have {message}"):
-        datasets.load("tiny")
-    assert not (cache / "parsed").exists()
+def test_counts_other_than_the_registered_ones_are_refused(register, serve, cache):
+    for field, wrong, got in (
+        ("nodes", 4, 3), ("edges", 3, 2), ("classes", 3, 2), ("features", 3, 2), ("graphs", 1, None)
+    ):  # fmt: skip
+        register(**{field: wrong})
+        serve(_SERVED)
+        with pytest.raises(
+            ValueError, match=f"the public files of tiny: tiny must have {wrong} {field}, got {got}"
+        ):
+            datasets.load("tiny")
+        assert not (cache / "parsed").exists()
 
 
 def test_a_file_without_a_digest_is_not_kept_and_named_where_it_does_not_parse(register, serve, cache):
@@ -287,9 +231,6 @@ def test_the_users_folder_comes_first_and_must_hold_the_registered_files(registe
     assert not asked
 
 
-# --- sets of graphs -----------------------------------------------------------------------------------------
-
-
 def tu_folder(folder, dataset, graphs, classes):
     """A set in TU's format: graph i is a path of i % 3 + 1 nodes, of class i % classes."""
     folder.mkdir(parents=True)
@@ -302,11 +243,8 @@ def tu_folder(folder, dataset, graphs, classes):
     return graph
 
 
-@pytest.mark.parametrize(
-    ("name", "dataset", "graphs", "classes"),
-    [("github_stargazers", "github_stargazers", 12725, 2), ("reddit_multi_5k", "REDDIT-MULTI-5K", 4999, 5)],
-)
-def test_the_users_copy_of_tu_dortmunds_files(monkeypatch, tmp_path, name, dataset, graphs, classes):
+def test_the_users_copy_of_tu_dortmunds_files(monkeypatch, tmp_path):
+    name, dataset, graphs, classes = "reddit_multi_5k", "REDDIT-MULTI-5K", 4999, 5
     mine, packed = tmp_path / "mine", tmp_path / "packed"
     node_graph = tu_folder(mine / dataset, dataset, graphs, classes)
     shutil.make_archive(str(packed / dataset), "zip", mine, dataset)
@@ -350,9 +288,6 @@ def test_sets_of_graphs_by_path(tmp_path):
     (tmp_path / "MINE.zip").write_bytes((tmp_path / "MINE.zip").read_bytes()[:100])
     with pytest.raises(ValueError, match="MINE.zip: the archive is no readable zip"):
         datasets.load(tmp_path / "MINE.zip")
-
-
-# --- the registry -------------------------------------------------------------------------------------------
 
 
 def test_a_pickle_is_not_opened_before_its_sha256_matched(serve, monkeypatch):

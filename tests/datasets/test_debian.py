@@ -61,29 +61,6 @@ def test_edges_are_relations_of_every_kind_and_alternative():
     assert [build_debian.SECTIONS[c] for c in arrays["y"]] == ["net", "admin", "mail", "science"]
 
 
-COMPANIONS = [stanza(f"a-{end}", Depends="a") for end in ("doc", "dbg", "dbgsym", "data", "common", "dev")]
-
-
-@pytest.mark.parametrize(
-    ("stanzas", "names", "edges"),
-    [
-        ([stanza("a", Depends="b"), stanza("b"), stanza("x", "python", Depends="a"), *COMPANIONS], "ab", [[0, 1]]),
-        (
-            [stanza("a", Depends="b"), *map(stanza, "bc"), stanza("d", Depends="e, f"), *map(stanza, "ef")],
-            "def",
-            [[0, 1], [0, 2]],
-        ),
-        ([stanza("a", Depends="b"), stanza("b"), stanza("a", "mail", Depends="c"), stanza("c")], "ab", [[0, 1]]),
-    ],
-    ids=["no companions, no other sections", "the largest component, renumbered", "the first listing counts"],
-)
-def test_some_packages_are_left_out(stanzas, names, edges):
-    arrays = built(*stanzas)
-    assert names_of(arrays) == list(names)
-    assert arrays["edges"].tolist() == edges
-    assert set(arrays["y"].tolist()) == {1}
-
-
 def test_words_stand_in_at_least_five_packages_and_are_no_stop_words():
     names = "abcde"
     chain = [

@@ -1,6 +1,5 @@
 """PPI from an archive in the layout of the public one, written here; and the public graphs where they are."""
 
-import dataclasses
 import io
 import json
 import re
@@ -9,11 +8,7 @@ import numpy as np
 import pytest
 
 from ldp_jax import datasets
-from ldp_jax.datasets import _load
-from ldp_jax.datasets._registry import REGISTRY, RawFile
-from tests.datasets.formats import FORMATS, PPI_X, PPI_Y, npy, ppi_archive, ppi_files, unzipped, zipped
-
-_ENTRY = REGISTRY["ppi"]
+from tests.datasets.formats import FORMATS, PPI_X, PPI_Y, npy, ppi_files, unzipped, zipped
 
 
 def load(**changes):
@@ -80,46 +75,12 @@ def test_features_that_were_not_standardised_are_refused_and_not_shown(changes):
     assert not re.search(r"43|row \d|column \d|node \d", str(caught.value))
 
 
-def _same_graphs(data, public):
-    np.testing.assert_array_equal(data.edges, public.edges)
-    np.testing.assert_array_equal(data.node_graph, public.node_graph)
-    np.testing.assert_array_equal(data.extras["graph_split"], public.extras["graph_split"])
-
-
-@pytest.mark.slow
-@pytest.mark.real_data
-def test_the_public_graphs_in_the_archives_layout(real_data, monkeypatch, tmp_path):
-    """All 24 graphs, with features and labels made up here, through the registered counts."""
-    if not (real_data / "ppi_nofeat.npz").is_file():
-        pytest.skip("LDP_JAX_DATA holds no ppi_nofeat.npz")
-    public = datasets.load("ppi_nofeat")
-    n = public.num_nodes
-    rng = np.random.default_rng(0)
-    x = rng.random((n, 50)) < np.linspace(0.002, 0.5, 50)
-    x[:, 10] = False
-    y = (rng.random((n, 121)) < 0.3).astype(np.int64)
-    split = public.extras["graph_split"][public.node_graph]
-    mean, deviation = x[split == 1].mean(0), x[split == 1].std(0)
-    scaled = (x - mean) / np.where(deviation, deviation, 1)
-    splits = {}
-    for number, name in enumerate(("train", "valid", "test"), 1):
-        rows = np.flatnonzero(split == number)
-        links = public.edges[split[public.edges[:, 0]] == number] - rows[0]
-        splits[name] = (links, public.node_graph[rows].astype(np.int64) + 1, scaled[rows], y[rows])
-    (tmp_path / "ppi").mkdir()
-    (tmp_path / "ppi" / "ppi.zip").write_bytes(ppi_archive(splits))
-    monkeypatch.setenv("LDP_JAX_DATA", str(tmp_path))
-    raw = (RawFile(_ENTRY.raw[0].url),)
-    monkeypatch.setattr(_load, "REGISTRY", {"ppi": dataclasses.replace(_ENTRY, raw=raw)})
-    data = datasets.load("ppi")
-    _same_graphs(data, public)
-    np.testing.assert_array_equal(data.x.toarray(), x)
-    np.testing.assert_array_equal(data.y, y)
-
-
 @pytest.mark.real_data
 def test_the_archive_has_the_public_graphs(real_data):
     """The graphs without features came from another copy: edge for edge, and in the same order of the nodes."""
     if not (real_data / "ppi" / "ppi.zip").is_file():
         pytest.skip("LDP_JAX_DATA holds no ppi/ppi.zip")
-    _same_graphs(datasets.load("ppi"), datasets.load("ppi_nofeat"))
+    data, public = datasets.load("ppi"), datasets.load("ppi_nofeat")
+    for one, other in ((data.edges, public.edges), (data.node_graph, public.node_graph)):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(data.extras["graph_split"], public.extras["graph_split"])

@@ -73,7 +73,6 @@ def test_gnn_benchmark_reads_only_the_arrays_that_it_needs():
     [
         ({}, [[0, 1], [2, 4]], [1, 0]),  # classes in the order of their values
         ({"A": "1,2\n3,5\n"}, [[0, 1], [2, 4]], [1, 0]),  # one direction, no spaces
-        ({"A": "  2,\t1 \r\n5 ,3\r\n"}, [[0, 1], [2, 4]], [1, 0]),
         ({"A": "1, 2\n2, 1\n1, 2\n"}, [[0, 1]], [1, 0]),  # the last three nodes are isolated
         ({"A": ""}, [], [1, 0]),
         ({"A": "", "indicator": "1\n2\n3\n4\n5\n", "labels": "5\n3\n1\n2\n4\n"}, [], [4, 2, 0, 1, 3]),
@@ -107,17 +106,10 @@ def test_powerful_gnns():
     ("text", "message"),
     [
         ("1\n2 0\n0 1 1\n0 1 2\n", r"neighbours in graph 0 must be 1 nodes in \[0, 2\)"),
-        ("1\n2 0\n0 1 1\n0 -1 0\n", "neighbours in graph 0 must be -1 nodes"),
-        ("2\n1 0\n0 0\n2 0\n0 1 1\n0 0\n1", "must end after 2 graphs, got more numbers$"),
         ("1\n2 0\n0 1 1\n0 1 0\nend\n", "must end after 1 graphs, got another word$"),
         ("2\n2 0\n0 1 1\n0 1 0\n2 0\n0 1 1\n0 0\n", "graph 1 must list every edge in both .* got 0, 1 alone"),
         ("2\n2 0\n0 1 1\n0 1 0\n0 1\n", "graph 1 must have a node, got 0"),
-        ("1\n-2 1\n", "graph 0 must have a node, got -2"),
-        ("0\n", "must begin with the number of its graphs, got 0"),
-        (" \n", "must begin with the number of its graphs, got the end of the file"),
-        ("1\n2 0.5\n0 1 1\n0 1 0\n", "must hold 1 graphs in whole numbers, got another word in graph 0$"),
         ("2\n1 0\n0 0\n2 0\n0 1 1.5\n", "must hold 2 graphs in whole numbers, got another word in graph 1$"),
-        ("1 1 99999999999999999999 0 0", "got another word in graph 0"),
     ],
 )
 def test_powerful_gnns_refuses_what_does_not_fit(text, message):
@@ -129,18 +121,10 @@ def test_powerful_gnns_refuses_what_does_not_fit(text, message):
     ("changes", "message"),
     [
         ({"A": "1, 6\n"}, r"T_A.txt must hold pairs of nodes in \[1, 5\], .* got \(1, 6\) in graph 1"),
-        ({"A": "1, 2\n0, 3\n"}, r"T_A.txt must hold pairs of nodes in \[1, 5\], .* got \(0, 3\) in graph 2"),
-        ({"A": "-1, 9\n"}, r"got \(-1, 9\) in no graph"),
         ({"A": "1, 3\n"}, "edges must stay in one graph, got 1, 3, which joins graph 1 and graph 2"),
         ({"A": "1, 2\n2, 1\n3, 5\n"}, "graph 2 must list every edge in both directions, .* got 3, 5 alone"),
-        ({"A": "1, x\n"}, "each line of T_A.txt must hold 2 whole numbers .* got '1, x' for edge 1"),
         ({"indicator": "1\n1\n2\n2\n"}, r"pairs of nodes in \[1, 4\], .* got \(3, 5\) in graph 2"),
-        ({"indicator": "1\n1\n2\n2\n3\n"}, r"must name graphs in \[1, 2\], .* got graph 3 for node 5"),
-        ({"indicator": "1\n0\n2\n2\n2\n"}, "got graph 0 for node 2"),
         ({"indicator": "1\n1\n1\n1\n1\n"}, "graph 2 must have a node, got none but a label"),
-        ({"labels": "1\n2\n1\n"}, "graph 3 must have a node, got none but a label"),
-        ({"labels": "1\n1.5\n"}, "T_graph_labels.txt must hold one .*, got something else for graph 2$"),
-        ({"labels": f"1\n{10**20}\n"}, "got something else for graph 2$"),
         ({"A": "", "indicator": "", "labels": ""}, "T must hold a graph, got none"),
     ],
 )
@@ -164,9 +148,6 @@ def test_whole_numbers_are_not_cut_to_64_bits():
     assert _arrays.whole_numbers(b"9223372036854775806 -9223372036854775807").tolist() == [2**63 - 2, 1 - 2**63]
 
 
-# --- pickles ------------------------------------------------------------------------------------------------
-
-
 class _Calls:
     def __reduce__(self):
         return getattr, ([], "append")
@@ -176,8 +157,6 @@ class _Calls:
     ("data", "asked"),
     [
         (b"cos\nsystem\n(S'true'\ntR.", "os.system"),
-        (b"c__builtin__\neval\n(S'1'\ntR.", "__builtin__.eval"),
-        (b"cnumpy.core.multiarray\nfromfile\n(S'x'\ntR.", "numpy.core.multiarray.fromfile"),
         (pickle.dumps(_Calls(), 4), "builtins.getattr"),
         (pickle.dumps(collections.OrderedDict(), 4), "collections.OrderedDict"),
         (b"ccopy_reg\n_reconstructor\n(c__builtin__\nlist\nc__builtin__\nobject\nNtR.", "rebuild list"),
@@ -188,9 +167,6 @@ class _Calls:
 def test_a_pickle_that_asks_for_anything_else_is_refused(data, asked):
     with pytest.raises(pickle.UnpicklingError, match=asked):
         planetoid.unpickle(data)
-
-
-# --- archives -----------------------------------------------------------------------------------------------
 
 
 def test_zip_members_are_read_by_exact_name_and_nothing_is_extracted(tmp_path, monkeypatch):

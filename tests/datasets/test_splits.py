@@ -34,10 +34,8 @@ def test_splits_come_from_the_key_alone():
 def test_every_node_is_equally_likely_in_each_part():
     """2000 splits of 12 nodes; a node is in train half of the time. Detects a share off by 0.11."""
     runs, n = 2000, 12
-    train = np.zeros(n, int)
-    for key in list(jax.random.split(jax.random.key(3), runs)):
-        train[node_split(key, n).train] += 1
-    for count in train:
+    drawn = np.concatenate([node_split(key, n).train for key in list(jax.random.split(jax.random.key(3), runs))])
+    for count in np.bincount(drawn, minlength=n):
         stats.assert_share(count, runs, 0.5)
 
 
@@ -102,26 +100,17 @@ def test_codes_of_pairs_do_not_overflow():
     assert np.concatenate(split[3:]).max() < n
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda key: node_split(key, 3), "leave a part of 3 without any member"),
-        (lambda key: node_split(key, 10, (0.5, 0.5)), "shares must be three numbers"),
-        (lambda key: node_split(key, 10, (0.5, 0.3, 0.3)), "shares must be three numbers .* got"),
-        (lambda key: node_split(key, 10, (1.0, 0.0, 0.0)), "shares must be three numbers"),
-        (lambda key: link_split(key, EDGES[:4], N), "leave a part of 4 without any member"),
-        (lambda key: link_split(key, EDGES, 16), "leave too few pairs without an edge among 16 nodes"),
-        (lambda key: link_split(key, np.concatenate([EDGES, EDGES[:1, ::-1]]), N), "name each pair once"),
-    ],
-)
-def test_bad_input_is_refused(make, message):
-    with pytest.raises(ValueError, match=message):
-        make(jax.random.key(0))
-
-
 @pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize("key", [jax.random.key(0, impl="rbg"), 0, np.random.default_rng(0)])
-def test_bad_keys_are_refused(key):
-    for split in (lambda: node_split(key, N), lambda: link_split(key, EDGES, N)):
-        with pytest.raises(ValueError, match="key must be a"):
-            split()
+def test_bad_input_is_refused():
+    twice, good = np.concatenate([EDGES, EDGES[:1, ::-1]]), jax.random.key(0)
+    for make, message in (
+        (lambda: node_split(good, 3), "leave a part of 3 without any member"),
+        (lambda: node_split(good, 10, (1.0, 0.0, 0.0)), "shares must be three numbers"),
+        (lambda: link_split(good, EDGES[:4], N), "leave a part of 4 without any member"),
+        (lambda: link_split(good, EDGES, 16), "leave too few pairs without an edge among 16 nodes"),
+        (lambda: link_split(good, twice, N), "name each pair once"),
+        *((lambda key=key: node_split(key, N), "key must be a") for key in (jax.random.key(0, impl="rbg"), 0)),
+        (lambda: link_split(0, EDGES, N), "key must be a"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()

@@ -149,33 +149,24 @@ def test_refusals_spend_nothing():
 
 
 _WEIGHTS = np.float32([[1.0, -0.5], [0.25, 2.0]])
-_PAIR = ((np.ones((3, 2)), np.ones(2)),)
 
 
-@pytest.mark.parametrize(
-    ("call", "message"),
-    [
+def test_bad_input():
+    pair, one = ((np.ones((3, 2)), np.ones(2)),), ((np.ones((2, 1)), np.ones(1)),)
+    for call, message in (
         (lambda: Alphabet((0, 1), 1.0, alphabet_table(2.0, 2, 3)), "one of epsilon 1, .* its masses lose 2"),
-        (lambda: Alphabet((0, 1), 2.0, alphabet_table(1.0, 2, 3)), "one of epsilon 2, .* its masses lose 1"),
         (lambda: Alphabet((0, 1, 2), 1.0, alphabet_table(1.0, 2, 3)), "an output for each of 3 members"),
         (lambda: Alphabet((0, 3), 1.0, alphabet_table(1.0, 2, 3)), "distinct classes below 3"),
-        (lambda: Alphabet((1, 1), 1.0, alphabet_table(1.0, 2, 3)), "distinct classes below 3"),
-        (lambda: Alphabet((0, 1), -1.0, alphabet_table(1.0, 2, 3)), "epsilon must be"),
         (lambda: Classifier(np.ones((3, 2)), np.ones(3)), r"got \(3, 2\) and \(3,\)"),
-        (lambda: Classifier(np.ones(3), np.ones(3)), "weights must be"),
         (lambda: Classifier(np.full((3, 2), np.nan), np.ones(2)), "weights must be finite"),
-        (lambda: Classifier(_WEIGHTS, np.ones(2), layers=_PAIR), r"\[2, ...\]"),
-        (lambda: Classifier(_WEIGHTS, np.ones(2), layers=((np.ones((2, 1)), np.ones(1)),)), "C >= 2"),
+        (lambda: Classifier(_WEIGHTS, np.ones(2), layers=pair), r"\[2, ...\]"),
+        (lambda: Classifier(_WEIGHTS, np.ones(2), layers=one), "C >= 2"),
         (lambda: Classifier.from_bytes(sealed(b"ldp-classifier 3\n{}\n")), "a damaged classifier"),
         (lambda: Alphabet.from_bytes(sealed(b"ldp-alphabet 2\n[]\n")), "a damaged alphabet"),
-    ],
-)
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+    ):
+        with pytest.raises(ValueError, match=message):
+            call()
 
-
-# --- bytes of all that is shipped ---------------------------------------------------------------------------
 
 SHIPPED = {
     "table": SECOND,
@@ -184,47 +175,28 @@ SHIPPED = {
     "classifier": Classifier(_WEIGHTS, np.zeros(2)),
     "network": Classifier(_WEIGHTS, np.ones(2), log_counts=True, layers=((_WEIGHTS, np.zeros(2)),)),
 }
-every = pytest.mark.parametrize("name", SHIPPED)
 
 
-def refused(name, data):
-    try:
-        type(SHIPPED[name]).from_bytes(data)
-    except ValueError:
-        return True
-    return False
-
-
-@every
-@pytest.mark.parametrize(
-    "values", [[0, 255], pytest.param(range(256), marks=pytest.mark.slow)], ids=["some", "all"]
-)
-def test_every_changed_byte_and_cut_is_refused(name, values):
-    """Other values of every byte, single flipped bits among them; every cut, and bytes put behind."""
-    data = SHIPPED[name].to_bytes()
-    read = type(SHIPPED[name]).from_bytes(data)
-    assert read.to_bytes() == data
-    assert read == SHIPPED[name]
+@pytest.mark.parametrize("name", SHIPPED)
+def test_every_changed_byte_and_cut_is_refused(name):
+    """Every byte set to 0, to 255 and with a bit flipped; every cut, and bytes put behind."""
+    data, read = SHIPPED[name].to_bytes(), type(SHIPPED[name]).from_bytes
+    assert read(data).to_bytes() == data
+    assert read(data) == SHIPPED[name]
     changed, cut = [], [data + b"\0", data + data]
     for at, old in enumerate(data):
-        others = {*values, old ^ 1 << at % 8} - {old}
-        changed += [data[:at] + bytes([byte]) + data[at + 1 :] for byte in others]
-        cut += [data[:at], data[:at] + data[at + 1 :]]
-        cut += [data[at:] + data[:at]] if at else []
-    assert not [part for part in changed + cut if not refused(name, part)]
-    assert any(not refused(name, sealed(part[:-8])) for part in changed)  # the checksum is what is refused
+        changed += [data[:at] + bytes([byte]) + data[at + 1 :] for byte in {0, 255, old ^ 1 << at % 8} - {old}]
+        cut += [data[:at], data[:at] + data[at + 1 :], *([data[at:] + data[:at]] if at else [])]
 
+    def refused(part):
+        try:
+            read(part)
+        except ValueError:
+            return True
+        return False
 
-@every
-def test_versions_without_a_checksum_are_refused_in_a_sentence(name):
-    data = SHIPPED[name].to_bytes()
+    assert all(map(refused, changed + cut))
+    assert not all(refused(sealed(part[:-8])) for part in changed)  # the checksum is what is refused
     kind, old = data.split(b" ", 1)[0].decode().removeprefix("ldp-"), data[:-8].replace(b" 2\n", b" 1\n")
     with pytest.raises(ValueError, match=f"not a {kind} .*; version . has no checksum: have it sent anew"):
-        type(SHIPPED[name]).from_bytes(old.replace(b" 3\n", b" 2\n"))
-
-
-@pytest.mark.parametrize("name", ["table", "question"])
-def test_a_digest_is_of_the_bytes_of_version_1(name):
-    """A device that is updated draws the words that it drew, and knows what it released."""
-    data = SHIPPED[name].to_bytes()[:-8].replace(b" 2\n", b" 1\n", 1)
-    assert SHIPPED[name].digest == hashlib.sha256(data).digest()
+        read(old.replace(b" 3\n", b" 2\n"))

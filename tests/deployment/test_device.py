@@ -5,8 +5,6 @@ import dataclasses
 import itertools
 import math
 import pickle
-import subprocess
-import sys
 import warnings
 from fractions import Fraction
 
@@ -29,8 +27,6 @@ from tests.deployment.vectors import (
 )  # fmt: skip
 from tests.stats import assert_g
 
-# --- secrets ------------------------------------------------------------------------------------------------
-
 
 def test_new_devices_differ_and_a_stored_secret_is_the_same_device():
     first, second = deployment.Device.new(), deployment.Device.new()
@@ -44,23 +40,20 @@ def test_new_devices_differ_and_a_stored_secret_is_the_same_device():
 
 
 @pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize(
-    ("secrets", "match"),
-    [
+def test_what_can_be_guessed_is_no_secret_and_no_key():
+    seeds = [s.to_bytes(32, order) for s in (0, 123456789, 2**48) for order in ("little", "big")]
+    for secrets, match in (
         ((42, 2**255, True, None, "a" * 32, bytearray(SECRET)), "entropy.*seed can be guessed"),
         ((b"", b"seed", SECRET[:31], SECRET + b"\0"), "32 bytes of entropy"),
-        (tuple(s.to_bytes(32, o) for s in (0, 1, 123456789, 2**48) for o in ("little", "big")), "padded"),
-    ],
-    ids=["no bytes", "another length", "padded seeds"],
-)
-def test_what_can_be_guessed_is_no_secret_and_no_key(secrets, match):
-    for secret in secrets:
-        with pytest.raises(ValueError, match=f"secret is .*{match}"):
-            deployment.Device(secret)
-        if secret is not None:
-            for use in (lambda key: session(key=key), lambda key: deployment.decode(b"", GRID, key=key)):
-                with pytest.raises(ValueError, match=f"key is .*{match}"):
-                    use(secret)
+        (seeds, "padded"),
+    ):
+        for secret in secrets:
+            with pytest.raises(ValueError, match=f"secret is .*{match}"):
+                deployment.Device(secret)
+            if secret is not None:
+                for use in (lambda key: session(key=key), lambda key: deployment.decode(b"", GRID, key=key)):
+                    with pytest.raises(ValueError, match=f"key is .*{match}"):
+                        use(secret)
 
 
 def test_nothing_shows_or_copies_the_secret():
@@ -79,9 +72,6 @@ def test_nothing_shows_or_copies_the_secret():
                 careless(one)
     with pytest.raises(dataclasses.FrozenInstanceError):
         held.device.secret = bytes(32)
-
-
-# --- words --------------------------------------------------------------------------------------------------
 
 
 def table_words(of, fields=50, users=5, rounds=4):
@@ -105,17 +95,9 @@ def count_words(of):
 def test_no_two_reports_share_words_and_a_device_that_forgets_a_part_is_caught(draw, parts):
     words = draw(device())
     assert len(np.unique(words, axis=0)) == len(words)
+    assert not (words == draw(deployment.Device.from_secret(SECRET[::-1]))).any()
     for part in parts:
         assert len(np.unique(draw(Forgets(part)), axis=0)) < len(words)
-
-
-def test_many_words_are_distinct_and_others_under_another_secret():
-    """108 000 draws of 64 bits."""
-    drawn = table_words(device(), fields=400, users=10, rounds=9).astype(np.uint64)
-    assert len(np.unique(drawn[:, 0] << np.uint64(32) | drawn[:, 1])) == len(drawn)
-    other = table_words(deployment.Device.from_secret(SECRET[::-1]))
-    assert not (table_words(device()) == other).any()
-    assert not set(np.frombuffer(device().shared_key, "<u4").tolist()) & set(drawn.ravel().tolist())
 
 
 def test_words_of_any_selection_are_the_same():
@@ -144,12 +126,7 @@ def test_the_fields_of_one_user_are_independent():
         assert_g(joint_counts(Forgets("fields")), joint)
 
 
-# --- reports ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "x"), [("grid", 0.37), ("grid", -1.0), ("bins", 0.3), ("bins", 1.0), ("category", 0), ("category", 2)]
-)
+@pytest.mark.parametrize(("name", "x"), [("grid", 0.37), ("bins", 0.3), ("category", 2)])
 def test_reports_of_many_users_fit_the_table(name, x):
     """20 000 reports: a law that is off by 0.03 in total variation would be seen."""
     table, held = TABLES[name], session()
@@ -170,13 +147,11 @@ def test_a_record_is_rounded_to_the_grid_with_its_exact_probability():
 
 
 def test_one_and_many_give_the_same_bytes():
-    xs = np.linspace(-1.2, 1.2, 21)
+    xs, held = np.linspace(-1.2, 1.2, 21), session()
     many = session().report_many(GRID, xs, user=5, round=6)
-    held = session()
     one = [held.report(GRID, x, user=5, round=6, field=field) for field, x in enumerate(xs.tolist())]
     assert b"".join(one) == many
     assert many == session().report_many(GRID, list(xs), user=np.uint64(5), round=np.int32(6))
-    assert session().report_many(GRID, [0.5], user=1, round=1) == session().report(GRID, 0.5, user=1, round=1)
 
 
 NUMBERS = [5e-324, 1e-300, -1e-40, np.float32(1e-45), np.float64(1e300), np.longdouble("1e-4900"), np.float16(6e-8),
@@ -185,65 +160,53 @@ NUMBERS = [5e-324, 1e-300, -1e-40, np.float32(1e-45), np.float64(1e300), np.long
 
 
 @pytest.mark.parametrize("name", TABLES)
-@pytest.mark.parametrize("mode", [{}, {"all": "raise"}, {"under": "raise"}], ids=str)
-def test_every_number_is_reported_whatever_numpy_does_about_errors(name, mode):
+def test_every_number_is_reported_whatever_numpy_does_about_errors(name):
     """5e-324 is 0 in float32: an underflow, which told small records from others under ``np.seterr``."""
-    table, held = TABLES[name], session()
+    table = TABLES[name]
     calm = b"".join(session().report(table, x, user=1, round=round) for round, x in enumerate(NUMBERS))
     assert len(deployment.decode(calm, table).output) == len(NUMBERS)
-    with warnings.catch_warnings(), np.errstate(**mode):
-        warnings.simplefilter("error")
-        assert b"".join(held.report(table, x, user=1, round=round) for round, x in enumerate(NUMBERS)) == calm
-        for vector in (NUMBERS, np.array([5e-324, 1e300, math.nan]), np.float32([1e-45, 1e38])):
-            assert session().report_many(table, vector, user=2, round=0)
-            assert session().report_sampled(table, vector, 2, user=2, round=0)
+    for mode in ({}, {"all": "raise"}):
+        held = session()
+        with warnings.catch_warnings(), np.errstate(**mode):
+            warnings.simplefilter("error")
+            assert b"".join(held.report(table, x, user=1, round=round) for round, x in enumerate(NUMBERS)) == calm
+            for vector in (NUMBERS, np.array([5e-324, 1e300, math.nan]), np.float32([1e-45, 1e38])):
+                assert session().report_many(table, vector, user=2, round=0)
+                assert session().report_sampled(table, vector, 2, user=2, round=0)
     for low, high in [(-1.0, -math.inf), (1.0, math.inf), (1.0, 10**400), (0.0, math.nan), (1.0, 1e300)]:
         assert session().report(GRID, low, user=1, round=1) == session().report(GRID, high, user=1, round=1)
 
 
 @pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize("x", [None, "0.5", 1j, b"1", [None], Fraction(1, 2), np.datetime64("2020-01-01")])
-def test_what_is_no_number_is_a_type_error(x):
-    held = session()
-    with pytest.raises(TypeError, match="real numbers"):
-        held.report(GRID, x, user=1, round=0)
-    with pytest.raises(TypeError, match="real numbers"):
-        held.report_many(GRID, [x, x], user=1, round=0)
-    assert held.counter == 0
-
-
-@pytest.mark.usefixtures("untyped")
 def test_wrong_arguments_are_refused_before_anything_is_drawn(monkeypatch):
-    held = session()
+    held, good = session(), {"user": 1, "round": 1}
     monkeypatch.setattr(deployment.Device, "_hash", lambda *_: pytest.fail("drawn"))
-    good = {"user": 1, "round": 1}
-    calls = {
-        "report": lambda where: held.report(GRID, 0.5, **where),
-        "many": lambda where: held.report_many(GRID, [0.5], **where),
-        "sampled": lambda where: held.report_sampled(GRID, [0.5], 1, **where),
-        "resend": lambda where: held.resend(GRID, **where),
-    }
+    calls = [
+        lambda where: held.report(GRID, 0.5, **where),
+        lambda where: held.report_many(GRID, [0.5], **where),
+        lambda where: held.report_sampled(GRID, [0.5], 1, **where),
+        lambda where: held.resend(GRID, **where),
+    ]
     for name, bound in (("user", 2**64), ("round", 2**32), ("field", 2**32)):
         for wrong in (-1, bound, 1.0, "1", None, True, np.float32(1), [1]):
-            for call in (calls["report"],) if name == "field" else calls.values():
+            for call in calls[:1] if name == "field" else calls:
                 with pytest.raises(ValueError, match=f"{name} must be a whole number"):
                     call(good | {name: wrong})
-    for k in (0, 3, -1, True, 1.0):
+    for k in (0, 3, True, 1.0):
         with pytest.raises(ValueError, match="k must be a whole number"):
             held.report_sampled(GRID, [0.5, 0.5], k, **good)
     for xs in ([], [[0.5]], 0.5):
         with pytest.raises(ValueError, match="vector"):
             held.report_many(GRID, xs, **good)
+    for x in (None, "0.5", 1j, b"1", [None], Fraction(1, 2), np.datetime64("2020-01-01")):
+        for call, given in ((held.report, x), (held.report_many, [x, x])):
+            with pytest.raises(TypeError, match="real numbers"):
+                call(GRID, given, **good)
     with pytest.raises(ValueError, match="one number"):
         held.report(GRID, np.zeros(2), **good)
-    with pytest.raises(ValueError, match="user"):
-        held.spent(-1)
     with pytest.raises(TypeError, match="expected a Table, got str"):
         held.report("a table", 0.3, **good)
     assert held.counter == 0
-
-
-# --- sampled coordinates ------------------------------------------------------------------------------------
 
 
 def test_sampled_coordinates_are_uniform():
@@ -253,15 +216,13 @@ def test_sampled_coordinates_are_uniform():
     assert_g(np.bincount(drawn, minlength=6), np.full(6, 1 / 6))
 
 
-@pytest.mark.parametrize(("k", "dim"), [(1, 1), (3, 5), (5, 5), (17, 40), (100, 101)])
+@pytest.mark.parametrize(("k", "dim"), [(1, 1), (5, 5), (17, 40)])
 def test_sampled_reports_are_those_of_their_fields_and_say_nothing_of_the_records(k, dim):
-    xs = np.linspace(-1, 1, dim)
+    xs, held = np.linspace(-1, 1, dim), session()
     sent = session().report_sampled(GRID, xs, k, user=1, round=dim)
     fields = deployment.decode(sent, GRID).field.tolist()
-    assert len(set(fields)) == k
-    assert fields == sorted(fields)
-    assert max(fields) < dim
-    held = session()
+    assert fields == sorted(set(fields))
+    assert (len(fields), max(fields) < dim) == (k, True)
     assert sent == b"".join(held.report(GRID, xs[f], user=1, round=dim, field=f) for f in fields)
     other = session().report_sampled(GRID, np.full(dim, np.nan), k, user=1, round=dim)
     assert deployment.decode(other, GRID).field.tolist() == fields
@@ -272,32 +233,3 @@ def test_words_that_would_bias_a_draw_are_skipped(monkeypatch):
     words = [2**32 - 1, 2**32 - 2] + [0] * 14
     monkeypatch.setattr(deployment.Device, "_hash", lambda *_: np.array(words, "<u4").tobytes())
     assert device().sample(GRID, 3, 1, user=0, round=0) == [(2**32 - 2) % 3]
-
-
-# --- where it runs ------------------------------------------------------------------------------------------
-
-
-def test_a_device_needs_neither_jax_nor_a_network():
-    code = """
-import socket, sys
-def refuse(*args, **kwargs):
-    raise AssertionError("network")
-socket.socket = socket.create_connection = socket.getaddrinfo = refuse
-from ldp_jax import deployment
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
-import numpy as np
-masses = np.array([[3 << 30, 1 << 30], [1 << 30, 3 << 30]], np.uint32)
-table = deployment.Table.from_bytes(deployment.Table("t", masses, np.float32([0, 1]), "grid").to_bytes())
-session = deployment.Session(deployment.Device.new(), budget=10.0)
-data = session.report_many(table, [0.1, 0.2], user=1, round=0) + session.report(table, 0.5, user=2, round=0)
-assert len(deployment.decode(data, table).output) == 3
-asked = deployment.Question.from_bytes(deployment.Question(0, [0, 1, -1], num_groups=2, epsilon=1.0).to_bytes())
-lists = deployment.Session(deployment.Device.new(), budget=Budget(1.0, unit=NEIGHBOUR_LIST))
-mine = deployment.ownership([0.1, 0.2, 0.3]).owned(0, [1, 2])
-assert deployment.decode(lists.report_neighbours(asked, mine, user=0), asked).output.shape == (1, 2)
-print(session.spent(1), lists.spent())
-print(sorted({name.split(".")[0] for name in sys.modules if "jax" in name or name in ("scipy", "socket")}))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "['ldp_jax', 'socket']"

@@ -13,7 +13,6 @@ import pytest
 
 from ldp_jax import deployment
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
-from ldp_jax.core.checksum import sealed
 from ldp_jax.core.whole_noise import law, whole_noise
 from ldp_jax.deployment.codecs import CountReports
 from ldp_jax.edges import NeighbourCounts, privatize_counts
@@ -29,10 +28,7 @@ def report(user=0, asked=ASKED, neighbours=MINE, **changes):
     return list_session(**changes).report_neighbours(asked, neighbours, user=user)
 
 
-# --- the law ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("epsilon", [0.3, 1.0, 40.0])
+@pytest.mark.parametrize("epsilon", [0.3, 40.0])
 def test_noise_is_that_of_the_simulated_mechanism_word_for_word(epsilon):
     """Random words, and both sides of every threshold: the last words of one magnitude, the first of the next."""
     m = NeighbourCounts(epsilon, 1, most=6)
@@ -50,17 +46,9 @@ def test_noise_is_that_of_the_simulated_mechanism_word_for_word(epsilon):
     np.testing.assert_array_equal(beyond, noise.report(word[:, :3], [0, 6, 6]))
 
 
-def test_a_report_is_the_simulated_one_under_the_devices_words():
-    found = deployment.decode(report(), ASKED)
-    words = device().count_words(ASKED.digest, 5, user=0, round=3)
-    m = NeighbourCounts(1.0, 5, n=12, groups=GROUPS, most=20)
-    assert found.output.tolist() == [np.asarray(m.from_words(words, np.array(TRUE))).tolist()]
-    assert m.guarantee().epsilon == ASKED.guarantee().epsilon <= 1.0
-    assert ASKED.guarantee().unit == NEIGHBOUR_LIST
-
-
 def test_a_report_follows_from_the_docstrings_alone():
     """Another implementation in plain integers, no function of the library but the masses of the noise."""
+    assert ASKED.guarantee().unit == NEIGHBOUR_LIST
     text = b'{"epsilon": 1.0, "most": 20, "num_groups": 5, "num_nodes": 12, "round": 3}\n'
     digest = sha256(b"ldp-question 1\n" + text + GROUPS.astype(np.int8).tobytes()).digest()
     assert digest == ASKED.digest
@@ -105,29 +93,15 @@ def test_reports_fit_the_law_and_counts_are_independent():
         assert_g(both(noise_of_many(Forgets("count"), 200)), joint)
 
 
-# --- lists --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "neighbours",
-    [
-        (11, 8, 5, 2, 1),
-        set(MINE),
-        np.array(MINE, np.uint8),
-        np.array(MINE, np.float64),
-        [*MINE, 0, *MINE],  # their own id, and repeats
-        [*MINE, 12, -1, 2**40, 2**70, -(10**400)],
-        [*MINE, None, "7", math.nan, math.inf, 2.5, [3], 1j],
-        np.array([[1, 2, 5], [8, 11, 2]]),
-        dict.fromkeys(MINE).keys(),
-        jnp.array(MINE),
-        (number for number in MINE),
-    ],
-)
 @pytest.mark.usefixtures("untyped")
-def test_what_is_no_neighbour_is_dropped(neighbours):
-    with np.errstate(all="raise"):
-        assert report(neighbours=neighbours) == report()
+def test_what_is_no_neighbour_is_dropped():
+    for neighbours in (
+        (11, 8, 5, 2, 1), set(MINE), np.array(MINE, np.uint8), np.array(MINE, np.float64), jnp.array(MINE),
+        [*MINE, 0, *MINE, 12, -1, 2**40, 2**70, -(10**400), None, "7", math.nan, math.inf, 2.5, [3], 1j],
+        np.array([[1, 2, 5], [8, 11, 2]]), dict.fromkeys(MINE).keys(), (number for number in MINE),
+    ):  # fmt: skip
+        with np.errstate(all="raise"):
+            assert report(neighbours=neighbours) == report()
 
 
 @pytest.mark.usefixtures("untyped")
@@ -165,9 +139,6 @@ def test_by_one_rule_each_pair_is_on_one_device_as_it_is_simulated():
         np.testing.assert_array_equal(deployment.decode(sent, sure).output[0], simulated[user])
 
 
-# --- questions ----------------------------------------------------------------------------------------------
-
-
 def test_a_question_has_one_spelling_and_stays_as_it_is():
     for kind in (np.int8, np.int64, np.int16):
         assert dataclasses.replace(ASKED, groups=GROUPS.astype(kind)) == ASKED
@@ -184,9 +155,8 @@ def test_a_question_has_one_spelling_and_stays_as_it_is():
 
 
 @pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize(
-    ("name", "values", "match"),
-    [
+def test_questions_that_are_none_are_refused():
+    for name, values, match in (
         ("round", (-1, 2**32), "round"),
         ("num_groups", (4,), r"groups must be in \[-1, 4\), got -1 to 4"),
         ("num_groups", (0, 2**15), "num_groups"),
@@ -194,18 +164,7 @@ def test_a_question_has_one_spelling_and_stays_as_it_is():
         ("groups", ([0.0], [True], [], [[0]]), "whole numbers"),
         ("epsilon", (0.0, 41, math.nan, True), "epsilon"),
         ("most", (0, 2**20 + 1), "most"),
-    ],
-)
-def test_questions_that_are_none_are_refused(name, values, match):
-    for value in values:
-        with pytest.raises(ValueError, match=match):
-            dataclasses.replace(ASKED, **{name: value})
-
-
-def test_damaged_questions_are_refused_for_all_their_right_checksum():
-    data = ASKED.to_bytes()[:-8]
-    changes = ((b'"round": 3', b'"round": 3.0'), (b": 5,", b": 4,"), (b": 12,", b": 13,"), (b"{", b"["))
-    bad = [data.replace(*change) for change in (*changes, (b"1.0", b"1"))] + [data[:-1], data + b"\0", b"junk"]
-    for part in bad:
-        with pytest.raises(ValueError, match=r"a damaged question|not a question"):
-            deployment.Question.from_bytes(sealed(part))
+    ):
+        for value in values:
+            with pytest.raises(ValueError, match=match):
+                dataclasses.replace(ASKED, **{name: value})

@@ -94,9 +94,6 @@ def kept(kind):
     return held
 
 
-# --- one datum, one release ---------------------------------------------------------------------------------
-
-
 @every_kind
 def test_a_second_record_is_refused_and_a_retry_gives_the_same_bytes(kind):
     held = kind.session()
@@ -131,31 +128,27 @@ def test_another_field_table_or_question_is_a_release_of_its_own():
     for changes in ({}, {"round": 4}, {"epsilon": 1.5}, {"most": 21}, {"groups": moved}):
         lists.report_neighbours(dataclasses.replace(ASKED, **changes), MINE, user=0)
     assert lists.counter == 5
-    same = deployment.Question.from_bytes(ASKED.to_bytes())
     with pytest.raises(ReplayError):
-        lists.report_neighbours(same, MINE, user=0)
-    assert len(lists.resend(same, user=0)) == 52
+        lists.report_neighbours(deployment.Question.from_bytes(ASKED.to_bytes()), MINE, user=0)
 
 
 def test_vectors_are_released_whole_or_not_at_all():
     held = session()
     held.report(GRID, 0.5, user=1, round=0, field=2)
-    before = held.to_bytes()
-    with pytest.raises(ReplayError, match="1 fields of user 1, round 0"):
-        held.report_many(GRID, np.zeros(4), user=1, round=0)
-    with pytest.raises(ReplayError, match="1 fields of user 1, round 0"):
-        held.report_sampled(GRID, np.zeros(4), 1, user=1, round=0)
-    assert held.to_bytes() == before
     sent = held.report_many(GRID, np.zeros(4), user=1, round=1)
-    with pytest.raises(ReplayError, match="4 fields"):
-        held.report_sampled(GRID, np.zeros(9), 1, user=1, round=1)
+    before, small = held.to_bytes(), session(budget=3.5)  # three times log 3
+    for of, error, words, where, dim, k in (
+        (held, ReplayError, "1 fields of user 1, round 0", 0, 4, 1),
+        (held, ReplayError, "4 fields", 1, 9, 1),
+        (small, BudgetError, "4 fields", 0, 9, 4),
+    ):
+        with pytest.raises(error, match=words):
+            of.report_sampled(GRID, np.zeros(dim), k, user=1, round=where)
+        with pytest.raises(error, match="4 fields" if where or of is small else words):
+            of.report_many(GRID, np.zeros(4), user=1, round=where)
+    assert held.to_bytes() == before
     assert held.resend(GRID, user=1, round=1) == sent
     assert held.resend(GRID, user=1, round=1, field=3) == sent[-36:]
-    small = session(budget=3.5)  # three times log 3
-    with pytest.raises(BudgetError, match="4 fields"):
-        small.report_many(GRID, np.zeros(4), user=1, round=0)
-    with pytest.raises(BudgetError, match="4 fields"):
-        small.report_sampled(GRID, np.zeros(9), 4, user=1, round=0)
     assert small.counter == 0
     small.report_many(GRID, np.zeros(3), user=1, round=0)
 
@@ -191,12 +184,8 @@ def test_threads_cannot_report_one_field_twice_nor_exceed_the_budget(budget, rou
     assert (held.counter, len(refused)) == (sent, 3 * rounds - sent)
 
 
-# --- permanent answers --------------------------------------------------------------------------------------
-
-
 def test_a_permanent_answer_is_the_first_one_and_costs_once():
-    table, rounds = alphabet_table(1.0, 4, 4), 6
-    firsts = set()
+    table, rounds, firsts = alphabet_table(1.0, 4, 4), 6, set()
     for user in range(20):
         held = Session(device(), budget=1.0)
         sent = [held.report_permanently(table, (user + t) % 4, user=user, round=t + 5) for t in range(rounds)]
@@ -210,11 +199,6 @@ def test_a_permanent_answer_is_the_first_one_and_costs_once():
     said = over_rounds(deployment.guarantee(table), rounds, answers="permanent")
     assert held.spent().epsilon == said.epsilon <= 1.0
     assert Ledger(Budget(1.0)).spend("kept", said).spent(said.unit).epsilon == said.epsilon
-    fresh = Session(device(), budget=rounds)
-    for t in range(rounds):
-        fresh.report(table, t % 4, user=3, round=t)
-    said = over_rounds(deployment.guarantee(table), rounds, answers="fresh")
-    assert fresh.spent().epsilon == pytest.approx(said.epsilon, rel=1e-12)
 
 
 @pytest.mark.usefixtures("untyped")
@@ -226,15 +210,11 @@ def test_a_permanent_answer_outlives_the_session_and_fields_have_their_own():
     assert held.counter == 0
     one = held.report_permanently(table, 2, user=1, round=0)
     again = Session.from_bytes(device(), held.to_bytes(), at_least=held.counter)
-    assert again.report_permanently(table, 0, user=1, round=0) == one
     again.report_permanently(table, 0, user=1, round=1, field=1)
-    assert again.counter == 2
     with pytest.raises(BudgetError):
         again.report_permanently(table, 0, user=1, round=1, field=2)
+    assert again.counter == 2
     assert again.report_permanently(table, 3, user=1, round=0) == one
-
-
-# --- the budget ---------------------------------------------------------------------------------------------
 
 
 def claims(table, name="epsilon 0.001, proved"):
@@ -245,27 +225,24 @@ def claims(table, name="epsilon 0.001, proved"):
 @pytest.mark.usefixtures("untyped")
 def test_a_table_that_loses_more_than_the_device_accepts_is_refused_whatever_it_is_called():
     """log 8 is lost where 2 is accepted; its name and header say otherwise, and the record is never looked at."""
-    held = session(budget=2.0)
+    held, where = session(budget=2.0), {"user": 1, "round": 0}
     for table in (BINS, claims(BINS), deployment.Table.from_bytes(claims(BINS).to_bytes())):
-        for report in (
-            lambda table=table: held.report(table, Untouched(), user=1, round=0),
-            lambda table=table: held.report_many(table, Untouched(), user=1, round=0),
-            lambda table=table: held.report_sampled(table, Untouched(3), 1, user=1, round=0),
-        ):
+        for report, given in (
+            (held.report, (Untouched(),)), (held.report_many, (Untouched(),)),
+            (held.report_sampled, (Untouched(3), 1)),
+        ):  # fmt: skip
             with pytest.raises(BudgetError, match="refused, whatever it is called.*loses epsilon 2.0794"):
-                report()
+                report(table, *given, **where)
     assert (held.counter, held.spent().epsilon) == (0, 0.0)
-    assert len(held.report(GRID, 0.3, user=1, round=0)) == 36  # log 3 fits
+    assert len(held.report(GRID, 0.3, **where)) == 36  # log 3 fits
 
 
 @pytest.mark.usefixtures("untyped")
 def test_the_loss_is_computed_from_the_masses_and_not_from_what_is_stored():
-    class Talks(Table):
+    class Lies(Table):
         epsilon = 0.001
         loss = Fraction(1)
         digest = bytes(range(32))
-
-    class Draws(Table):
         thresholds = property(lambda self: np.zeros((4, 3), np.uint32))
 
         def report(self, x, word, rounding=None):
@@ -273,8 +250,7 @@ def test_the_loss_is_computed_from_the_masses_and_not_from_what_is_stored():
 
     cached = claims(BINS)
     vars(cached)["loss"] = Fraction(1)  # what a cached property keeps
-    fields = (BINS.name, BINS.masses, BINS.values, BINS.encoding)
-    for liar in (Talks(*fields), Draws(*fields), cached):
+    for liar in (Lies(BINS.name, BINS.masses, BINS.values, BINS.encoding), cached):
         with pytest.raises(BudgetError, match="2.0794"):
             session(budget=2.0).report(liar, 0.3, user=1, round=0)
         assert deployment.guarantee(liar).epsilon == BINS.epsilon
@@ -283,7 +259,6 @@ def test_the_loss_is_computed_from_the_masses_and_not_from_what_is_stored():
         named = cached if liar is cached else BINS
         assert sent == honest.report_many(named, [0.3, 0.4, 0.1], user=1, round=0)
         assert held.spent() == honest.spent()
-        assert held.resend(liar, user=1, round=0) == sent
         with pytest.raises(ReplayError):  # another digest is no way round
             held.report(named, 0.3, user=1, round=0)
 
@@ -293,8 +268,7 @@ def test_the_loss_of_counts_is_computed_from_the_integers_that_are_drawn_from(mo
     class Talks(deployment.Question):
         noise = dataclasses.make_dataclass("Quiet", ["ratio"])(Fraction(1))
 
-    quiet = Talks(3, GROUPS, 5, 0.001, 20)
-    strong = whole_noise(3.0, 20)
+    quiet, strong = Talks(3, GROUPS, 5, 0.001, 20), whole_noise(3.0, 20)
     monkeypatch.setattr(questions, "whole_noise", lambda *_: dataclasses.replace(strong, epsilon=0.001))
     asked = dataclasses.replace(ASKED, epsilon=0.001)
     for liar in (asked, quiet):
@@ -309,9 +283,8 @@ def test_the_loss_of_counts_is_computed_from_the_integers_that_are_drawn_from(mo
 def test_the_budget_is_the_devices_over_pseudonyms_rounds_fields_and_tables():
     """Seven times log 3 fits in 8; no pseudonym, round, field, name or table begins anew."""
     held = session(budget=8.0)
-    held.report(GRID, 0.1, user=1, round=0)
-    held.report(GRID, 0.1, user=2, round=0)
-    held.report(GRID, 0.1, user=1, round=1)
+    for where in ({"user": 1, "round": 0}, {"user": 2, "round": 0}, {"user": 1, "round": 1}):
+        held.report(GRID, 0.1, **where)
     held.report(GRID, 0.1, user=1, round=1, field=1)
     held.report_many(claims(GRID), [0.1, 0.2], user=3, round=3)
     held.report_sampled(CATEGORY, [0, 1, 2], 1, user=4, round=0)
@@ -319,21 +292,19 @@ def test_the_budget_is_the_devices_over_pseudonyms_rounds_fields_and_tables():
     assert held.spent().epsilon >= spent > math.nextafter(held.spent().epsilon, 0)
     assert held.remaining <= 8 - spent < math.nextafter(held.remaining, 9)
     before = held.to_bytes()
-    for table in (GRID, claims(GRID, "another"), CATEGORY, SECOND):
-        with pytest.raises(BudgetError, match="do not fit: the device accepts 8.0 in all and has 0.309"):
-            held.report(table, Untouched(), user=99, round=99)
-    with pytest.raises(BudgetError):
-        held.report_many(GRID, Untouched(2), user=99, round=99)
-    assert held.to_bytes() == before
-    # the memory keeps what is spent and what is accepted
-    again = Session.from_bytes(device(), before)
+    again = Session.from_bytes(device(), before)  # the memory keeps what is spent and what is accepted
     assert (again.budget, again.remaining, again.counter) == (8.0, held.remaining, 7)
-    with pytest.raises(BudgetError):
-        again.report(GRID, Untouched(), user=99, round=99)
+    for of in (held, again):
+        for table in (GRID, claims(GRID, "another"), CATEGORY, SECOND):
+            with pytest.raises(BudgetError, match="do not fit: the device accepts 8.0 in all and has 0.309"):
+                of.report(table, Untouched(), user=99, round=99)
+        with pytest.raises(BudgetError):
+            of.report_many(GRID, Untouched(2), user=99, round=99)
+        assert of.to_bytes() == before
 
 
 @every_kind
-@pytest.mark.parametrize("times", [1, 3, 10])
+@pytest.mark.parametrize("times", [1, 10])
 @pytest.mark.usefixtures("untyped")
 def test_a_budget_is_met_to_the_last_bit_and_refusals_come_before_the_record(kind, times):
     """Ten times 0.1 in floats is below ten times the float 0.1: sums are fractions, and never below the truth."""
@@ -352,17 +323,12 @@ def test_a_budget_is_met_to_the_last_bit_and_refusals_come_before_the_record(kin
 
 
 @pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize(
-    "budget", [0, -1.0, math.nan, math.inf, True, None, "1", 10**400, np.ones(2), Guarantee(2.0)]
-)
-def test_what_is_no_budget_is_refused(budget):
-    with pytest.raises(ValueError, match="budget must be a finite epsilon > 0"):
-        session(budget=budget)
-
-
 def test_a_budget_is_of_records_or_of_lists():
-    for budget in (2, 2.0, np.float32(2), np.int64(2), Budget(2.0), Budget(2.0, unit=NEIGHBOUR_LIST)):
+    for budget in (2, np.float32(2), np.int64(2), Budget(2.0), Budget(2.0, unit=NEIGHBOUR_LIST)):
         assert session(budget=budget).budget == 2.0
+    for budget in (0, -1.0, math.nan, math.inf, True, None, "1", 10**400, np.ones(2), Guarantee(2.0)):
+        with pytest.raises(ValueError, match="budget must be a finite epsilon > 0"):
+            session(budget=budget)
     for other in (Budget(2.0, unit=RELATIONSHIP), Budget(2.0, delta=1e-6), Budget(2.0, 1e-6, unit=NEIGHBOUR_LIST)):
         with pytest.raises(ValueError, match="of records or neighbour-lists and without delta"):
             session(budget=other)
@@ -379,11 +345,10 @@ def test_the_guarantee_is_the_tables_and_never_rounds_down():
     one = deployment.guarantee(GRID)
     assert one.epsilon == GRID.epsilon <= LOG3
     assert (one.delta, one.arithmetic, one.status, one.unit.name) == (0.0, "exact", "proved", "record")
-    for k in (2, 7, 1000, 12345):
+    for k in (2, 7, 12345):
         many = deployment.guarantee(BINS, k)
         assert k * BINS.epsilon <= many.epsilon <= math.nextafter(k * BINS.epsilon, math.inf)
         assert Fraction(many.epsilon) >= k * Fraction(BINS.epsilon)
-        assert f"{k} fields" in str(many)
     for k in (0, True, None):
         with pytest.raises(ValueError, match="k must be a whole number"):
             deployment.guarantee(GRID, k)
@@ -391,16 +356,11 @@ def test_the_guarantee_is_the_tables_and_never_rounds_down():
     held.report_many(BINS, np.zeros(7), user=1, round=0)
     held.report_sampled(BINS, np.zeros(7), 3, user=1, round=1)
     assert held.spent(1).epsilon == deployment.guarantee(BINS, 10).epsilon
-    assert held.spent(2).epsilon == 0
-
-
-# --- the memory ---------------------------------------------------------------------------------------------
 
 
 @every_kind
 def test_a_session_goes_on_from_its_memory(kind):
-    held = kept(kind)
-    key = device().shared_key
+    held, key = kept(kind), device().shared_key
     again = Session.from_bytes(device(), held.to_bytes(), at_least=2)
     assert (again.to_bytes(), again.budget, again.counter) == (held.to_bytes(), 8.0, 2)
     assert again.spent() == held.spent()
@@ -430,26 +390,25 @@ def refused(data, of=None, match="no session's memory", **changes):
 
 
 @every_kind
-@pytest.mark.parametrize("step", [11, pytest.param(1, marks=pytest.mark.slow)])
-def test_damaged_truncated_and_joined_memory_is_refused(kind, step):
+def test_damaged_truncated_and_joined_memory_is_refused(kind):
     """One bit in the digits of a release would forget it."""
     data = kept(kind).to_bytes()
-    for at in range(0, len(data), step):
-        flips = [bytes([data[at] ^ 1 << bit]) for bit in (range(8) if step == 1 else (at % 8,))]
-        for part in (*(data[:at] + flip + data[at + 1 :] for flip in flips), data[:at], data[at + 1 :]):
+    for at in range(0, len(data), 11):
+        for part in (
+            data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :],
+            data[:at],
+            data[:at] + data[at + 1 :],
+        ):
             refused(part)
-        refused(data[:at] + data[at + 1 :])
     for more in (b"\n", b" ", data):
         refused(data + more)
 
 
 @every_kind
 def test_edited_and_foreign_memory_is_refused(kind):
-    data = kept(kind).to_bytes()
-    for old, new in ((b'"budget":8.0', b'"budget":9.0'), (b'"losses":', b'"Losses":')):
-        assert data.count(old) == 1
-        refused(data.replace(old, new), match="damaged or edited, its tag is not this device's")
-    other = deployment.Device.from_secret(SECRET[::-1])
+    data, other = kept(kind).to_bytes(), deployment.Device.from_secret(SECRET[::-1])
+    assert data.count(b'"budget":8.0') == 1
+    refused(data.replace(b'"budget":8.0', b'"budget":9.0'), match="damaged or edited, its tag is not this device's")
     refused(data, other, match="another device's")
     refused(data.replace(device().name.encode(), other.name.encode()), other, match="damaged or edited")
     tag = len(kind.start) + 17
@@ -477,31 +436,19 @@ def other_forms(good, rows):
     """Changes of a memory after which it is whole JSON but says what no session writes."""
     digest, high, low = good["losses"][0]
     _, user, round, *row = good["released"][0]
-    yield from ({"budget": b} for b in (0, -1.0, math.nan, math.inf, 10**400, True, None, "8", [8.0], 8))
-    yield from (
-        {"losses": losses}
-        for losses in ({}, None, 1, [1], [[digest]], [[digest, high, low, 1]], [], 2 * good["losses"])
-    )
-    yield from (
-        {"losses": [[name, high, low]]} for name in ("", digest[:-2], digest + "00", digest.upper(), 1, "zz")
-    )
-    pairs = ((low, high), (2**98, 1), (0, 1), (1, 0), (1.0, 1), (10**400, 1), (4, 2))
-    yield from ({"losses": [[digest, *pair]]} for pair in pairs)
+    yield from ({"budget": b} for b in (0, -1.0, math.nan, 10**400, True, None, "8", 8))
+    yield from ({"losses": losses} for losses in ({}, None, [1], [[digest]], [], 2 * good["losses"]))
+    yield from ({"losses": [[name, high, low]]} for name in ("", digest + "00", digest.upper(), 1))
+    yield from ({"losses": [[digest, *pair]]} for pair in ((low, high), (1, 0), (1.0, 1), (10**400, 1), (4, 2)))
     yield from ({"released": [[digest, *who, *row]]} for who in ((-1, round), (2**64, round), (user, 2**32)))
     yield from ({"released": [[digest, user, round, *bad]]} for bad in rows)
-    yield from ({"released": [[name, user, round, *row]]} for name in (None, "00" * 32))
-    yield from ({"released": good["released"] * 2}, {"released": None}, {"more": 1})
+    yield from ({"released": [["00" * 32, user, round, *row]]}, {"released": good["released"] * 2}, {"more": 1})
 
 
 _ROWS = {
-    b"ldp-session 2\n": [
-        ([-1, 1], [1, 1]), ([1, 1], [1, 1]), ([0, 1], [2**16, 1]), ([0, 1], [True, 1]), ([0, 1], [10**400, 1]),
-        ([0, 1], []), ([], []), ([0],), (),
-    ],
-    b"ldp-lists 1\n": [
-        ([],), (), (7,), ("12345",), *(([1, 2, 3, 4, wrong],) for wrong in (True, 1.0, 2**31, None)),
-    ],
-}  # fmt: skip
+    b"ldp-session 2\n": [([-1, 1], [1, 1]), ([0, 1], [2**16, 1]), ([0, 1], [True, 1]), ([0, 1], []), ([0],), ()],
+    b"ldp-lists 1\n": [([],), (), (7,), ("12345",), ([1, 2, 3, 4, True],), ([1, 2, 3, 4, 2**31],)],
+}
 
 
 @every_kind
@@ -510,15 +457,13 @@ def test_memory_of_every_other_form_is_a_value_error(kind):
     text = kept(kind).to_bytes().split(b"\n")[3]
     good = json.loads(text)
     assert Session.from_bytes(device(), written(kind, text)).counter == 2
-    bodies = [
-        json.dumps(good | change, separators=(",", ":")).encode() for change in other_forms(good, _ROWS[kind.start])
-    ]
-    bodies += [json.dumps({n: v for n, v in good.items() if n != name}).encode() for name in good]
+    changed = [good | change for change in other_forms(good, _ROWS[kind.start])]
+    changed += [{n: v for n, v in good.items() if n != name} for name in good]
+    bodies = [json.dumps(form, separators=(",", ":")).encode() for form in changed]
     bodies += [b"", b"{}", b"[]", b"null", b"\xff", b"[" * 100_000, b'{"budget":' * 50_000, b"9" * 10_000]
-    bodies += [json.dumps(good).encode(), b'{"budget":1e999,"losses":[],"released":[]}']
+    rest = b',"losses":[],"released":[]}'
     bodies += [
-        b'{"budget":8.0,"budget":8.0,"losses":[],"released":[]}',
-        b'{"budget":8.00,"losses":[],"released":[]}',
+        b"{" + budget + rest for budget in (b'"budget":1e999', b'"budget":8.00', b'"budget":8.0,"budget":8.0')
     ]
-    for body in bodies:
+    for body in (*bodies, json.dumps(good).encode()):
         refused(written(kind, body))

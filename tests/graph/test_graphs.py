@@ -3,9 +3,7 @@
 import importlib.metadata
 
 import jax
-import jax.numpy as jnp
 import jraph
-import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,16 +17,11 @@ EDGES = [[3, 0], [0, 1], [2, 1]]
 def test_both_directions_sorted_by_receiver_then_sender():
     graph = graphs.from_edges(EDGES, num_nodes=5)
     pairs = list(zip(graph.receivers.tolist(), graph.senders.tolist(), strict=True))
-    assert pairs == sorted(pairs)
-    assert set(pairs) == {(a, b) for u, v in EDGES for a, b in ((u, v), (v, u))}
+    assert pairs == sorted({(a, b) for u, v in EDGES for a, b in ((u, v), (v, u))})
     assert graph.senders.dtype == graph.receivers.dtype == np.int32
-    assert (graph.n_node.tolist(), graph.n_edge.tolist()) == ([5], [6])
-    assert graphs.num_nodes(graph) == 5
-
-
-def test_nothing_private_travels_in_a_graph():
-    graph = graphs.from_edges(EDGES, num_nodes=4)
-    assert graph.nodes is graph.edges is graph.globals is None
+    assert (graph.n_node.tolist(), graph.n_edge.tolist(), graphs.num_nodes(graph)) == ([5], [6], 5)
+    assert graph.nodes is graph.edges is graph.globals is None  # nothing private travels in it
+    assert jax.jit(lambda r: graphs.degree(r, 5))(graph.receivers).tolist() == [2.0, 2.0, 1.0, 1.0, 0.0]
 
 
 @given(st.integers(1, 12), st.randoms(use_true_random=False))
@@ -41,16 +34,6 @@ def test_edges_round_trip(n, random):
     senders, receivers, m = graphs.validate_symmetric(graph)
     np.testing.assert_array_equal((senders, receivers), (graph.senders, graph.receivers))
     assert m == n
-    theirs = nx.Graph(pairs)
-    theirs.add_nodes_from(range(n))
-    degree = graphs.degree(graph.receivers, n)
-    assert degree.tolist() == [theirs.degree[v] for v in range(n)]
-    assert degree.dtype == jnp.float32
-
-
-def test_degree_may_be_traced():
-    graph = graphs.from_edges(EDGES, num_nodes=4)
-    assert jax.jit(lambda r: graphs.degree(r, 4))(graph.receivers).tolist() == [2.0, 2.0, 1.0, 1.0]
 
 
 def test_two_pairs_of_two_readings_are_refused_until_one_is_named():
@@ -61,12 +44,8 @@ def test_two_pairs_of_two_readings_are_refused_until_one_is_named():
         graphs.from_edges(both, num_nodes=4)
     for pairs_in, edges in (("rows", [[0, 1], [2, 3]]), ("columns", [[0, 2], [1, 3]])):
         assert graphs.to_edges(graphs.from_edges(both, num_nodes=4, pairs_in=pairs_in)).tolist() == edges
-
-
-@pytest.mark.parametrize("edges", [[[0, 1], [1, 2]], [[0, 1], [2, 1]]])
-def test_two_pairs_of_one_reading_are_taken(edges):
-    """The first has the same edges in rows and columns; the columns of the second hold a self-loop."""
-    assert graphs.to_edges(graphs.from_edges(edges, num_nodes=3)).tolist() == [[0, 1], [1, 2]]
+    for one in ([[0, 1], [1, 2]], [[0, 1], [2, 1]]):  # the same edges in rows and columns; columns with a loop
+        assert graphs.to_edges(graphs.from_edges(one, num_nodes=3)).tolist() == [[0, 1], [1, 2]]
 
 
 def test_an_edge_index_is_read_by_columns(untyped):
@@ -79,19 +58,17 @@ def test_an_edge_index_is_read_by_columns(untyped):
         graphs.from_edges(EDGES, num_nodes=4, pairs_in="cols")
 
 
-@pytest.mark.parametrize("edges", [[], np.zeros((0, 2), int)], ids=["list", "array"])
-def test_no_edges(edges):
-    graph = graphs.from_edges(edges, num_nodes=3)
-    assert graph.senders.shape == (0,)
-    assert graphs.to_edges(graph).shape == (0, 2)
-    assert graphs.validate_symmetric(graph)[2] == 3
+def test_no_edges():
+    for edges in ([], np.zeros((0, 2), int)):
+        graph = graphs.from_edges(edges, num_nodes=3)
+        assert graphs.to_edges(graph).shape == (0, 2)
+        assert graphs.validate_symmetric(graph)[2] == 3
 
 
 @pytest.mark.parametrize(
     ("edges", "num_nodes", "message"),
     [
         ([[0, 4]], 4, r"edges must join nodes in \[0, 4\), got \(0, 4\)"),
-        ([[0, 1], [-1, 2]], 4, r"got \(-1, 2\)"),
         ([[0, 1], [2, 2]], 4, "no self-loops, got one at node 2"),
         ([[0, 1], [1, 0]], 4, r"each pair once, got \(0, 1\) twice"),
         ([[0, 1, 2]], 4, r"shape \[m, 2\], got int64 of shape \(1, 3\)"),
@@ -101,7 +78,6 @@ def test_no_edges(edges):
             r"got int64 of shape \(2, 3\): an edge_index that has each edge once is read with",
         ),
         ([[0.0, 1.0]], 4, "must be integers .* got float64"),
-        ([[0, 1]], 0, "num_nodes must be a whole number .* got 0"),
     ],
 )
 @pytest.mark.usefixtures("untyped")
@@ -117,13 +93,6 @@ def test_codes_of_node_pairs_do_not_overflow():
     graph = graphs.from_edges(edges, n)
     assert graphs.to_edges(graph).tolist() == [[0, n - 1], [5, n - 2], [n - 2, n - 1]]
     graphs.validate_symmetric(graph)
-
-
-def test_validation_sorts_what_is_not_sorted():
-    graph = graphs.from_edges(EDGES, num_nodes=4)
-    mixed = graph._replace(senders=graph.senders[::-1], receivers=graph.receivers[::-1])
-    senders, receivers, _ = graphs.validate_symmetric(mixed)
-    np.testing.assert_array_equal((senders, receivers), (graph.senders, graph.receivers))
 
 
 def test_blocks_of_edges_change_nothing(monkeypatch):
@@ -159,8 +128,6 @@ def test_blocks_of_edges_change_nothing(monkeypatch):
         ([0, 1, 1], [1, 0, 2], "graph 0 must be symmetric.* got 1 -> 2 alone"),
         ([0, 1, 0], [1, 0, 1], "graph 0 must have each edge once, got 0 -> 1 twice"),
         ([0, 1, 2], [1, 0, 2], "graph 0 must have no self-loops, got one at node 2"),
-        ([0, 4], [4, 0], r"nodes in \[0, 4\), got 0 -> 4 in graph 0"),
-        ([0, -1], [-1, 0], "got 0 -> -1 in graph 0"),
         ([0, 1], [1], "must pair up"),
     ],
 )
@@ -191,18 +158,11 @@ def test_a_directed_graph_has_no_undirected_edges():
             graphs.to_edges(graphs.directed(senders, receivers, 3))
 
 
-# --- jraph, unmaintained since 2022 ------------------------------------------------------------------------
-
-
-def test_jraph_is_the_pinned_version():
+def test_a_graphs_tuple_of_the_pinned_version_is_a_pytree_whose_none_fields_are_no_leaves():
     assert importlib.metadata.version("jraph") == "0.0.6.dev0"
     assert "jraph==0.0.6.dev0" in importlib.metadata.requires("ldp_jax")
-
-
-def test_graphs_tuple_is_a_pytree_whose_none_fields_are_no_leaves():
     graph = graphs.from_edges(EDGES, num_nodes=4)
     assert len(jax.tree.leaves(graph)) == 4
     doubled = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), graph)
     assert isinstance(doubled, jraph.GraphsTuple)
     assert doubled.senders.shape == (2, 6)
-    assert jax.jit(lambda g: g.senders.sum())(graph) == graph.senders.sum()

@@ -3,7 +3,6 @@
 import dataclasses
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -41,7 +40,9 @@ def op():
     return operator(data.graph, "segment")
 
 
-@pytest.mark.parametrize(("name", "r"), [*((name, 0.0) for name in MECHANISMS), ("hds", 0.5), ("laplace", 0.5)])
+@pytest.mark.parametrize(
+    ("name", "r"), [("hds", 0.5), ("hds-debiased", 0.0), ("laplace", 0.5), ("piecewise", 0.0), ("multibit", 0.0)]
+)
 def test_observed_error_is_within_the_bound(name, r, op):
     """At delta = 0.1 and 200 runs, a node may exceed its bound in at most 43 runs (binomial tail below 1e-6).
 
@@ -75,13 +76,6 @@ def test_constants_are_those_of_the_proofs():
     tau, b = bound.deviation[0], float(hds.inner.b)
     exponent = tau**2 / (2 * bound.variance + 4 / 3 * tau * (b + 1))
     np.testing.assert_allclose(2 * d * np.exp(-exponent), delta, rtol=1e-5)
-
-
-def test_worst_variance_is_the_largest_over_records():
-    grid = jnp.linspace(-1, 1, 401)
-    for mechanism in MECHANISMS.values():
-        bound = bounds.error_bound(mechanism, np.full((1, 10), 0.1), 0.1)
-        np.testing.assert_allclose(bound.variance, bounds.worst_case(mechanism.variance(grid)), rtol=1e-5)
 
 
 def test_what_no_theorem_covers_is_refused():

@@ -22,7 +22,7 @@ from ldp_jax.learning.label_training import (
     noisy_examples,
     noisy_node_classification,
 )
-from ldp_jax.learning.models import Model, NodeInputs, gcn, mlp
+from ldp_jax.learning.models import Model, NodeInputs, gcn
 from ldp_jax.learning.training import Examples, Settings, fit, node_classification, on_graph
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -34,7 +34,7 @@ PAIRS = np.stack(np.triu_indices(N - 1, 1), 1)  # the last node has no edge
 OP = operator(graphs.from_edges(PAIRS[RNG.random(len(PAIRS)) < 0.2], N), "segment")
 TRUTH = RNG.dirichlet(np.ones(CLASSES), N).astype(np.float32)
 NODES = np.arange(5, N, dtype=np.int32)  # whose reports are given
-STEPS = (0, 1, 4)
+STEPS = (0, 4)
 
 TABLE = Model(
     init=lambda key, inputs: {"params": inputs},
@@ -116,32 +116,22 @@ def test_no_steps_are_forward_correction_alone():
     np.testing.assert_allclose(OBJECTIVE.loss(jnp.log(TRUTH), examples), by_hand, rtol=1e-5)
 
 
-@pytest.mark.parametrize("steps", STEPS[1:])
-def test_labels_are_those_of_the_given_nodes_around(steps):
+def test_labels_are_those_of_the_given_nodes_around():
     """By dense matrices; the last node has nobody around and keeps its own report."""
     reports = np.random.default_rng(2).integers(0, CLASSES, N)
     one_hot = np.eye(CLASSES)[reports] * (np.arange(N) >= 5)[:, None]
-    reach = np.asarray(kprop(OP, np.eye(N, dtype=np.float32), steps), float)
+    reach = np.asarray(kprop(OP, np.eye(N, dtype=np.float32), 4), float)
     total = reach @ one_hot
     mass = total.sum(1, keepdims=True)
     wanted = np.where(mass > 0, total / np.where(mass > 0, mass, 1), np.eye(CLASSES)[reports])
     rr = GeneralizedRR(1.0, CLASSES)
     first, rest = (noisy_examples(rr, part, reports[part]) for part in (NODES[:9], NODES[9:]))
     for also, train in ((rest, first), (first, rest)):
-        context, made = drop_inputs(None, OP, train, steps, also=also, rounded=False)
+        context, made = drop_inputs(None, OP, train, 4, also=also, rounded=False)
         np.testing.assert_allclose(made.label, wanted[train.index], atol=1e-5)
-        _, sharp = drop_inputs(None, OP, train, steps, also=also)
+        _, sharp = drop_inputs(None, OP, train, 4, also=also)
         np.testing.assert_array_equal(sharp.label, np.eye(CLASSES)[np.argmax(made.label, 1)])
         np.testing.assert_array_equal(context.given, np.arange(N) >= 5)
-    np.testing.assert_allclose(made.label[-1], np.eye(CLASSES)[reports[-1]], atol=1e-6)
-
-
-def test_a_model_under_drop_is_itself_outside_training():
-    context, _ = drop_inputs(jnp.log(TRUTH), OP, expected(), 4)
-    variables = drop(TABLE).init(jax.random.key(0), context)
-    outputs, _ = drop(TABLE).apply(variables, context, key=None, train=False)
-    np.testing.assert_array_equal(outputs, jnp.log(TRUTH))
-    assert drop(TABLE) == drop(TABLE)
 
 
 def test_the_probability_of_the_channel_is_read_off_the_mechanism():
@@ -164,9 +154,6 @@ def test_labels_without_noise_are_an_ordinary_cross_entropy():
     assert noisy_node_classification.score(scores, plain) == 1.0
 
 
-# --- Which epoch is kept -----------------------------------------------------------------------------------------
-
-
 def test_an_epoch_that_has_learned_the_noise_is_never_kept():
     """True classes score their likelihood; the reports themselves, more often right than a right model, nothing."""
     rng, m, keep = np.random.default_rng(3), 400, 0.4
@@ -181,45 +168,32 @@ def test_an_epoch_that_has_learned_the_noise_is_never_kept():
     assert score(9.0, half) == -jnp.inf
 
 
-def test_training_stops_where_reports_are_learned_by_heart():
-    """A free score for each node, trained on the validation reports themselves: only first epochs may be kept."""
-    m = 60
-    reports = np.random.default_rng(4).integers(0, 3, m)
-    part = noisy_examples(GeneralizedRR(0.5, 3), np.arange(m), reports)
-    settings = Settings(training.adam(0.05), epochs=60, batch_size=m, patience=5)
-    model = mlp(1, 1, 3, 0.0)
-    fitted = fit(jax.random.key(0), model, noisy_node_classification, jnp.eye(m), part, part, part, settings)
-    run = np.isfinite(fitted.losses).sum()
-    assert run < 60
-    assert np.isneginf(fitted.validations[run - 1])
-    outputs, _ = model.apply(fitted.variables, jnp.eye(m), key=None, train=False)
-    assert np.mean(np.argmax(outputs, 1) == reports) < 0.65
-
-
-# --- Training ----------------------------------------------------------------------------------------------------
-
 WORLD = {"num_nodes": 1200, "num_classes": 6, "num_features": 64, "mean_degree": 5, "homophily": 0.85}
 SETTINGS = Settings(training.adam(0.01), epochs=100, batch_size=1200)
 MODEL = gcn(2, 16, 6)
 
 
 @cache
-def noisy_world(seed):
+def noisy_world():
     """1 200 users of 6 classes, 85 % of edges within one; labels at epsilon 1: 35 % of reports are true."""
-    data = datasets.synthetic(jax.random.key(seed), **WORLD, topicality=0.4)
+    data = datasets.synthetic(jax.random.key(0), **WORLD, topicality=0.4)
     rr = GeneralizedRR(1.0, 6)
-    keys = jax.random.split(jax.random.key(100 + seed), data.num_nodes)
-    reports = np.asarray(jax.vmap(rr.privatize)(keys, jnp.asarray(data.y)))
-    split = splits.node_split(jax.random.key(200 + seed), data.num_nodes)
-    return data, operator(data.graph, "segment"), rr, reports, split
+    keys = jax.random.split(jax.random.key(100), data.num_nodes)
+    reports = np.asarray(jax.jit(jax.vmap(rr.privatize))(keys, jnp.asarray(data.y)))
+    return (
+        data,
+        operator(data.graph, "segment"),
+        rr,
+        reports,
+        splits.node_split(jax.random.key(200), data.num_nodes),
+    )
 
 
-def trained(seed, steps):
+def trained(steps):
     """Test accuracy on true classes; of the plain cross entropy on reports where there are no ``steps``."""
-    data, op, rr, reports, split = noisy_world(seed)
+    data, op, rr, reports, split = noisy_world()
     inputs = NodeInputs(op, jnp.asarray(data.scaled_rows(0, data.num_nodes)))
-    test = Examples(split.test, data.y[split.test])
-    key = jax.random.key(300 + seed)
+    test, key = Examples(split.test, data.y[split.test]), jax.random.key(300)
     if steps is None:
         train, validation = (Examples(part, reports[part]) for part in split[:2])
         return fit(key, MODEL, on_graph(node_classification), inputs, train, validation, test, SETTINGS)
@@ -229,58 +203,41 @@ def trained(seed, steps):
 
 
 def test_drop_is_better_than_training_on_raw_reports():
-    """In two worlds, of 20 points each with a deviation of 5; one program for all numbers of steps."""
-    gains = np.array([float(trained(seed, 2).test - trained(seed, None).test) for seed in range(2)])
-    assert gains.min() > 0.05, gains
+    """By 20 points with a deviation of 5; one program for all numbers of steps."""
+    assert float(trained(2).test) > float(trained(None).test) + 0.05
     programs = training._fit._cache_size()
-    trained(0, 8)
+    trained(8)
     assert training._fit._cache_size() == programs
 
 
-# --- Bad input ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.usefixtures("untyped")
-def test_bad_steps_are_refused():
-    for steps in (-1, 1.5, True):
-        with pytest.raises(ValueError, match="steps must be a whole number >= 0"):
-            drop_inputs(None, OP, expected(), steps)
+def test_bad_reports_and_steps_are_refused():
+    rr, lame = GeneralizedRR(1.0, 3), np.uint32([[2**31, 2**31], [2**30, 3 * 2**30]])
+    uneven = Discrete.of(integer_tables.Table("lame", lame, np.float32([0, 1]), "category"))
+    for mechanism, index, reports, message in (
+        (rr, [0, 1], [0, 3], r"reports must be categories of the mechanism, whole numbers in \[0, 3\)"),
+        (rr, [0, 1], [0.0, 1.0], "reports must be categories"),
+        (rr, [0, 1], [0], r"reports must be one for each of index, got shapes \(1,\) and \(2,\)"),
+        (GridSquareWave(1.0), [0], [0], "mechanism must be a randomised response.*GeneralizedRR; got "),
+        (uneven, [0], [0], "mechanism must be a randomised response"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            noisy_examples(mechanism, index, reports)
+    with pytest.raises(ValueError, match="steps must be a whole number >= 0"):
+        drop_inputs(None, OP, expected(), 1.5)
     with pytest.raises(ValueError, match="op must be what propagation.operator.graph. makes, got int"):
         drop_inputs(None, 3, expected(), 1)
 
 
-def test_bad_reports_are_refused():
-    rr = GeneralizedRR(1.0, 3)
-    for index, reports, message in (
-        ([0, 1], [0, 3], r"reports must be categories of the mechanism, whole numbers in \[0, 3\)"),
-        ([0, 1], [0, -1], "reports must be categories"),
-        ([0, 1], [0.0, 1.0], "reports must be categories"),
-        ([0, 1], [0], r"reports must be one for each of index, got shapes \(1,\) and \(2,\)"),
-        ([[0, 1]], [[0, 1]], "reports must be one for each of index"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            noisy_examples(rr, index, reports)
-    lame = integer_tables.Table(
-        "lame", np.uint32([[2**31, 2**31], [2**30, 3 * 2**30]]), np.float32([0, 1]), "category"
-    )
-    for mechanism in (GridSquareWave(1.0), Discrete.of(lame)):
-        with pytest.raises(ValueError, match="mechanism must be a randomised response.*GeneralizedRR; got "):
-            noisy_examples(mechanism, [0], [0])
-
-
 def test_examples_that_do_not_fit_are_refused():
-    good = expected()
+    good, settings = expected(), Settings(training.adam(0.1), epochs=1, batch_size=N)
     for part, message in (
         (good._replace(index=good.index + 9), r"index of train must be in \[0, 24\)"),
         (good._replace(label=good.label[:, :3]), "label of train must have a column for each of .* 4 outputs"),
         (good._replace(keep=np.full(len(NODES), 0.25, np.float32)), r"keep of train must be in \(1 / 4, 1\]"),
-        (good._replace(keep=np.full(len(NODES), 1.5, np.float32)), r"keep of train must be in \(1 / 4, 1\]"),
         (Examples(NODES, np.full(len(NODES), 4)), r"label of train must be in \[0, 4\)"),
     ):
         with pytest.raises(ValueError, match=message):
-            fit(
-                jax.random.key(0), TABLE, OBJECTIVE, jnp.log(TRUTH), part, good, good,
-                Settings(training.adam(0.1), epochs=1, batch_size=N),
-            )  # fmt: skip
+            fit(jax.random.key(0), TABLE, OBJECTIVE, jnp.log(TRUTH), part, good, good, settings)
     with pytest.raises(ValueError, match=r"index of also must be in \[0, 24\)"):
         drop_inputs(None, OP, good, 1, also=good._replace(index=good.index + 9))

@@ -1,7 +1,6 @@
 """Training: what a batch weighs, which epoch is kept, one program for a sweep; metrics against other libraries."""
 
 import dataclasses
-from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -45,8 +44,6 @@ def test_a_separable_toy_is_learned():
     assert metrics.accuracy(scores, test.label) == 1.0
 
 
-# --- A model of one number, whose training can be followed by hand ---------------------------------------------
-
 ONE_NUMBER = Model(
     init=lambda key, inputs: {"params": {"w": jnp.float32(0.0)}},
     apply=lambda variables, inputs, *, key, train: (variables["params"]["w"] * jnp.ones(len(inputs)), variables),
@@ -55,34 +52,35 @@ ONE_NUMBER = Model(
 SGD = optax.sgd(1.0)
 
 
-@cache  # one objective a score, so that runs share a program
-def falling(score):
-    """Loss: minus the example's weight times w, so that a step of SGD adds the batch's mean weight to w."""
-    return Objective(
-        inputs=lambda context, examples: examples,
-        loss=lambda outputs, examples: -outputs * examples,
-        score=lambda outputs, examples: score(outputs[0], examples),
-    )
+def table(*scores, slope=0.0):
+    """Examples whose score at w = 1, 2, ... is in ``scores``, plus ``slope`` times w."""
+    return jnp.asarray([0.0, *scores, *[scores[-1]] * (5 - len(scores)), slope], jnp.float32)
 
 
-def the_number(w, _):
-    return w
+FALLING = Objective(
+    inputs=lambda context, examples: examples,
+    loss=lambda outputs, examples: -outputs * examples,
+    score=lambda outputs, examples: (
+        examples[jnp.minimum(outputs[0], 5.0).astype(jnp.int32)] + examples[6] * outputs[0]
+    ),
+)
+"""Loss: minus the example's weight times w, so that a step of SGD adds the batch's mean weight to w."""
+NUMBER = table(0.0, slope=1.0)
 
 
-def run_one_number(weights, *, batch_size, epochs=1, score=the_number, key=0, test=None):
-    one = jnp.ones(1)
+def run_one_number(weights, validation=NUMBER, *, batch_size, epochs=1, key=0, patience=None):
+    """Scored by ``validation``; the test is w itself."""
     return fit(
-        jax.random.key(key), ONE_NUMBER, falling(score), None, jnp.asarray(weights, jnp.float32), one,
-        one if test is None else test, Settings(SGD, epochs, batch_size),
+        jax.random.key(key), ONE_NUMBER, FALLING, None, jnp.asarray(weights, jnp.float32), validation, NUMBER,
+        Settings(SGD, epochs, batch_size, patience=patience),
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("batch_size", [1, 3, 7, 100])
+@pytest.mark.parametrize("batch_size", [3, 100])
 def test_a_batch_counts_by_its_mean_whatever_its_size(batch_size):
-    """All weights 1: each step adds exactly 1, also the last batch's, which is padded (10 = 7 + 3 = 3 * 3 + 1)."""
+    """All weights 1: each step adds exactly 1, also the last batch's, which is padded (10 = 3 * 3 + 1)."""
     fitted = run_one_number(np.ones(10), batch_size=batch_size)
     assert float(fitted.test) == pytest.approx(-(-10 // batch_size))
-    assert float(fitted.losses[0]) <= 0.0
 
 
 def test_padding_weighs_nothing():
@@ -103,57 +101,40 @@ def test_every_epoch_visits_every_example_once():
 
 
 @pytest.mark.parametrize(
-    ("score", "epoch", "w"),
+    ("scores", "epoch"),
     [
-        (lambda w, _: w, 4, 5.0),
-        (lambda w, _: -w, 0, 1.0),
-        (lambda w, _: -jnp.abs(w - 3), 2, 3.0),
-        (lambda w, _: jnp.minimum(w, 2.0), 1, 2.0),  # equal from then on: the earliest
-        (lambda w, _: 0.0 * w, 0, 1.0),
-        (lambda w, _: jnp.where(w < 4, jnp.nan, -w), 3, 4.0),  # NaN is never the best
+        ((1, 2, 3, 4, 5), 4),
+        ((-1, -2, -3, -4, -5), 0),
+        ((-2, -1, 0, -1, -2), 2),
+        ((1, 2, 2, 2, 2), 1),  # equal from then on: the earliest
+        ((np.nan, np.nan, np.nan, -4, -5), 3),  # NaN is never the best
     ],
-    ids=["last", "first", "middle", "tie", "all-tie", "nan"],
+    ids=["last", "first", "middle", "tie", "nan"],
 )
-def test_the_best_epoch_is_kept_the_earliest_on_ties(score, epoch, w):
-    """After epoch e, from 0, w = e + 1. The test is scored with the w of the best epoch, once."""
-    fitted = run_one_number(
-        np.ones(3),
-        batch_size=3,
-        epochs=5,
-        score=lambda w, e: jnp.where(e[0] == 1, score(w, e), w),
-        test=jnp.zeros(1),
-    )
+def test_the_best_epoch_is_kept_the_earliest_on_ties(scores, epoch):
+    """After epoch e, from 0, w = e + 1. The test is scored with the w of the best epoch."""
+    fitted = run_one_number(np.ones(3), table(*scores), batch_size=3, epochs=5)
     assert int(fitted.epoch) == epoch
-    assert float(fitted.variables["params"]["w"]) == w
-    assert float(fitted.test) == w
+    assert float(fitted.variables["params"]["w"]) == float(fitted.test) == epoch + 1
     np.testing.assert_allclose(fitted.losses, -np.arange(5.0))
-    assert float(fitted.validation) == float(fitted.validations[epoch])
+    assert float(fitted.validation) == float(fitted.validations[epoch]) == scores[epoch]
 
 
-def peak_at_three(w, _):
-    return -jnp.abs(w - 3.0)
-
-
-@pytest.mark.parametrize(("patience", "run"), [(1, 4), (3, 6), (100, 8), (None, 8)])
+@pytest.mark.parametrize(("patience", "run"), [(1, 4), (3, 6), (None, 8)])
 def test_training_stops_when_patience_is_over(patience, run):
     """Validation is best after epoch 2; what was not run is NaN, and one program serves every patience."""
-
-    def trained(patience):
-        settings = Settings(SGD, epochs=8, batch_size=3, patience=patience)
-        parts = jnp.ones(3), jnp.ones(1), jnp.zeros(1)
-        return fit(jax.random.key(0), ONE_NUMBER, falling(peak_at_three), None, *parts, settings)
-
-    trained(2)
+    given = {"batch_size": 3, "epochs": 8}
+    run_one_number(np.ones(3), patience=2, **given)
     programs = training._fit._cache_size()
-    fitted = trained(patience)
+    fitted = run_one_number(np.ones(3), table(-2, -1, 0, -1, -2), patience=patience, **given)
     assert training._fit._cache_size() == programs
-    assert (int(fitted.epoch), float(fitted.test)) == (2, -0.0)
+    assert (int(fitted.epoch), float(fitted.test)) == (2, 3.0)
     for history in (fitted.validations, fitted.losses):
         assert np.isfinite(history).tolist() == [epoch < run for epoch in range(8)]
 
 
 def test_no_valid_score_returns_the_first_variables():
-    fitted = run_one_number(np.ones(3), batch_size=3, epochs=2, score=lambda w, _: w * jnp.nan)
+    fitted = run_one_number(np.ones(3), table(np.nan), batch_size=3, epochs=5)
     assert float(fitted.validation) == -np.inf
     assert float(fitted.variables["params"]["w"]) == 0.0
 
@@ -197,9 +178,6 @@ def test_what_is_made_of_the_same_arguments_is_equal():
     assert training._fit._cache_size() == programs
 
 
-# --- Many runs -------------------------------------------------------------------------------------------------
-
-
 def stacked_runs(runs=3):
     made = [blobs(seed=seed) for seed in range(runs)]
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *made)
@@ -231,12 +209,10 @@ def test_many_runs_are_the_single_ones_in_one_program():
 
 
 @pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize(
-    ("name", "value"), [("epochs", 0), ("batch_size", 0), ("batch_size", 2.5), ("patience", 0), ("at_once", 0)]
-)
-def test_bad_settings_are_refused(name, value):
-    with pytest.raises(ValueError, match=f"{name} must be a whole number >= 1, got {value}"):
-        dataclasses.replace(SETTINGS, **{name: value})
+def test_bad_settings_are_refused():
+    for name, value in (("epochs", 0), ("batch_size", 2.5), ("patience", 0), ("at_once", 0)):
+        with pytest.raises(ValueError, match=f"{name} must be a whole number >= 1, got {value}"):
+            dataclasses.replace(SETTINGS, **{name: value})
 
 
 @pytest.mark.parametrize(
@@ -245,7 +221,6 @@ def test_bad_settings_are_refused(name, value):
         (0, "label", 3, r"label of train must be in \[0, 3\), one of the model's outputs.* from 0 to 3"),
         (1, "label", -1, r"label of validation must be in \[0, 3\).* from -1 to 2"),
         (2, "index", 90, r"index of test must be in \[0, 90\), one of the rows of the context.* to 90"),
-        (0, "index", -1, r"index of train must be in \[0, 90\).* from -1 to"),
     ],
 )
 def test_examples_outside_the_model_are_refused(part, field, value, message):
@@ -254,11 +229,13 @@ def test_examples_outside_the_model_are_refused(part, field, value, message):
     wrong = np.array(getattr(parts[part], field))
     wrong[4] = value
     parts[part] = parts[part]._replace(**{field: wrong})
-    with pytest.raises(ValueError, match=message):
-        fit(jax.random.key(0), linear(3), training.node_classification, z, *parts, SETTINGS)
     runs = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), (z, *parts))
-    with pytest.raises(ValueError, match=message):
-        fit_many(jax.random.split(jax.random.key(0), 2), linear(3), training.node_classification, *runs, SETTINGS)
+    for call, key, given in (
+        (fit, jax.random.key(0), (z, *parts)),
+        (fit_many, jax.random.split(jax.random.key(0)), runs),
+    ):
+        with pytest.raises(ValueError, match=message):
+            call(key, linear(3), training.node_classification, *given, SETTINGS)
 
 
 def test_predictions_need_an_output_a_class():
@@ -283,7 +260,6 @@ def test_other_bad_input_is_refused():
             r"non_edge of train must be in \[0, 90\)",
         ),
         (lambda: training.adam(0.0), "learning_rate must be finite and > 0, got 0"),
-        (lambda: training.adam(0.1, -1.0), "weight_decay must be in"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
@@ -315,9 +291,6 @@ def test_models_refuse_bad_arguments_by_name(name):
                 getattr(models, name)(**{**least, argument: value})
 
 
-# --- Links -----------------------------------------------------------------------------------------------------
-
-
 def test_links_of_a_separable_toy_are_learned():
     """Two groups; edges inside, non-edges between. The Hadamard product of two rows is linearly separable."""
     rng = np.random.default_rng(0)
@@ -347,10 +320,7 @@ def test_pairwise_loss_and_score_by_hand():
     assert training.link_prediction.score(scores, pairs) == 0.75
 
 
-# --- Metrics -----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("seed", "classes"), [(0, 2), (1, 5), (2, 5)])
+@pytest.mark.parametrize(("seed", "classes"), [(0, 2), (2, 5)])
 def test_accuracy_and_f1_are_scikit_learns(seed, classes):
     """Also where a class is neither there nor predicted: the macro mean leaves it out."""
     rng = np.random.default_rng(seed)
@@ -359,27 +329,21 @@ def test_accuracy_and_f1_are_scikit_learns(seed, classes):
     labels = rng.integers(0, classes, 40)
     labels[labels == 1] = 0 if seed == 2 else 1  # predicted, never true
     predicted, scores = scores.argmax(1), jnp.asarray(scores)
-    assert float(metrics.accuracy(scores, labels)) == pytest.approx(
-        sklearn.metrics.accuracy_score(labels, predicted)
-    )
+    for mask in (np.ones(40, bool), rng.uniform(size=40) < 0.5):
+        theirs = sklearn.metrics.accuracy_score(labels[mask], predicted[mask])
+        assert float(metrics.accuracy(scores, labels, mask)) == pytest.approx(theirs)
     for average in ("micro", "macro", "weighted"):
         theirs = sklearn.metrics.f1_score(labels, predicted, average=average, zero_division=0)
         assert float(metrics.f1(scores, labels, average)) == pytest.approx(theirs, rel=1e-5)
-    mask = rng.uniform(size=40) < 0.5
-    theirs = sklearn.metrics.accuracy_score(labels[mask], predicted[mask])
-    assert float(metrics.accuracy(scores, labels, mask)) == pytest.approx(theirs)
 
 
-def test_edges_of_metrics():
+def test_other_metrics():
     with pytest.raises(ValueError, match="average must be one of .* got 'binary'"):
         metrics.f1(jnp.eye(2), np.arange(2), "binary")
     assert metrics.accuracy(jnp.eye(2), np.arange(2), np.zeros(2, bool)) == 0.0
     assert np.isnan(metrics.auc(jnp.array([1.0, jnp.nan]), jnp.array([0.0])))
     reference = jnp.ones((3, 4))
     assert float(metrics.embedding_error(1.1 * reference, reference)) == pytest.approx(0.1, rel=1e-5)
-
-
-def test_micro_f1_of_several_labels_is_scikit_learns():
     rng = np.random.default_rng(0)
     scores, labels = rng.integers(-3, 4, (60, 5)).astype(np.float32), (rng.random((60, 5)) < 0.3).astype(np.int8)
     wanted = sklearn.metrics.f1_score(labels, scores > 0, average="micro")
@@ -391,25 +355,17 @@ def test_micro_f1_of_several_labels_is_scikit_learns():
 def test_auc_is_scikit_learns_with_ties(levels):
     rng = np.random.default_rng(levels)
     positive, negative = rng.integers(levels // 3, levels, 50), rng.integers(0, levels, 70)
-    truth = np.repeat([1, 0], [50, 70])
-    theirs = sklearn.metrics.roc_auc_score(truth, np.concatenate([positive, negative]))
+    theirs = sklearn.metrics.roc_auc_score(np.repeat([1, 0], [50, 70]), np.concatenate([positive, negative]))
     assert float(metrics.auc(jnp.float32(positive), jnp.float32(negative))) == pytest.approx(theirs, rel=1e-6)
 
 
-@pytest.mark.parametrize("confidence", [0.5, 0.95])
-def test_mean_interval_is_scipys(confidence):
+def test_mean_interval_is_scipys():
     values = np.random.default_rng(0).normal(size=10)
-    interval = metrics.mean_interval(values, confidence)
-    low, high = scipy_stats.t.interval(confidence, 9, loc=values.mean(), scale=scipy_stats.sem(values))
+    interval = metrics.mean_interval(values, 0.9)
+    low, high = scipy_stats.t.interval(0.9, 9, loc=values.mean(), scale=scipy_stats.sem(values))
     assert (interval.mean - interval.half_width, interval.mean + interval.half_width) == pytest.approx((low, high))
-    assert interval.n == 10
-
-
-def test_mean_interval_of_few_values():
-    assert metrics.mean_interval([2.0, 2.0]) == (2.0, 0.0, 2)
     single = metrics.mean_interval([2.0])
-    assert np.isnan(single.half_width)
-    assert str(single) == "2.0"
+    assert (interval.n, str(single), np.isnan(single.half_width)) == (10, "2.0", True)
     assert str(metrics.mean_interval([1.0, 2.0, 3.0])) == "2.0 ± 2.5"
     with pytest.raises(ValueError, match="values must not be empty"):
         metrics.mean_interval([])

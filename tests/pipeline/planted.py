@@ -1,8 +1,9 @@
 """A planted block model: classes that make friends by a known law, features that half tell the class."""
 
+import jax
 import numpy as np
 
-from ldp_jax import edges
+from ldp_jax import datasets, edges
 from ldp_jax.graph import graphs
 
 
@@ -28,3 +29,10 @@ def noisy_counts(key, graph, groups, num_groups, epsilon, order=None):
     """What users report; with ``order`` user i has the list of user ``order[i]``."""
     true = edges.count_neighbours(edges.Population.of(graph), groups, num_groups)
     return edges.NeighbourCounts(epsilon, num_groups).add_noise(key, true if order is None else true[order])
+
+
+def words():
+    """120 users in three classes with 40 words: one shape for the files that run whole jobs by default settings."""
+    return datasets.synthetic(
+        jax.random.key(5), num_nodes=120, num_classes=3, num_features=40, mean_degree=8, homophily=0.8
+    )

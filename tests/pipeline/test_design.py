@@ -57,11 +57,8 @@ def test_the_forecast_is_what_happens():
     assert set(found.gain) == set(found.accuracy) == set(MERGES)
 
 
-def test_shares_that_say_nothing_gain_nothing():
+def test_shares_that_say_nothing_gain_nothing_and_an_epsilon_that_is_none_is_refused():
     found = planned(1.0, [[1 / 6] * 6] * 2)
     np.testing.assert_allclose(list(found.gain.values()), 0.0, atol=1e-5)
-
-
-def test_an_epsilon_that_is_none_is_refused():
     with pytest.raises(ValueError, match="epsilon must be finite and > 0"):
         planned(-1.0, ALIKE)

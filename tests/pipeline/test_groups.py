@@ -23,12 +23,10 @@ def test_tiers_are_labelled_confident_and_rest():
     assert abs((found // 4 == 1).sum() - (found // 4 == 2).sum()) <= 1
 
 
-def test_a_posterior_that_says_nothing_has_no_confident_users():
+def test_who_has_no_confident_users():
+    """Where the posterior says nothing, and where everybody is labelled."""
     found = np.asarray(fine_groups(jnp.log(jnp.full((10, 2), 0.5)), np.array([0, 1] + [-1] * 8)))
     assert found.tolist() == [0, 1] + [4] * 8
-
-
-def test_everybody_labelled_is_one_tier():
     assert np.asarray(fine_groups(jnp.zeros((4, 2)), np.array([0, 1, 1, 0]))).tolist() == [0, 1, 1, 0]
 
 
@@ -49,17 +47,8 @@ def test_a_merge_does_what_its_name_says(name):
     assert groups.tolist() == [-1, *found.column[[0, 7, 14]]]
 
 
-def test_seven_merges_are_seven():
-    assert len(MERGES) == len(set(MERGES.values())) == 7
-
-
 def test_a_label_is_a_certain_class():
     found = class_shares(jnp.log(jnp.array([[0.9, 0.1], [0.3, 0.7]])), np.array([1, -1]))
     np.testing.assert_allclose(found, [[0.0, 1.0], [0.3, 0.7]], rtol=1e-6)
-
-
-def test_what_is_no_merge_is_refused():
     with pytest.raises(ValueError, match="name must be one of labelled"):
         merge("everything", 3)
-    with pytest.raises(ValueError, match="num_classes must be a whole number >= 2"):
-        merge("labelled", 1)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.pipeline.message import SMOOTHINGS, ClassReports, ScoredPanel, confusions, likeliest_evidence
+from ldp_jax.pipeline.message import SMOOTHINGS, ClassReports, ScoredPanel, likeliest_evidence
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -36,12 +36,6 @@ def test_evidence_is_the_sum_over_what_the_device_may_have_chosen():
             assert abs(total - (labels == y).sum() - 1) < 1e-9
             expected = np.log(sum(counts[c] / total * law[i, c] for c in chosen))
             assert abs(found[i, y] - expected) < 1e-5
-
-
-def test_of_an_alphabet_of_all_classes_it_is_the_plain_confusion():
-    scores = jnp.log(jnp.array([[0.7, 0.3], [0.6, 0.4], [0.2, 0.8]]))
-    found, which = confusions(ScoredPanel(scores, np.array([0, 1, 1])), np.ones((1, 2), bool))
-    np.testing.assert_allclose(found[which[0]], [[1.75 / 2, 0.25 / 2], [1.25 / 3, 1.75 / 3]], rtol=1e-6)
 
 
 def test_a_small_panel_that_is_too_sure_is_smoothed_until_the_reports_are_likely():

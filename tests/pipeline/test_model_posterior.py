@@ -35,16 +35,11 @@ def test_no_labelled_user_is_asked_of_a_model_that_has_seen_her():
 
 
 @pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"labels": LABELS[:-1]}, r"labels must be int \[300\]"),
-        ({"labels": LABELS.astype(float)}, r"labels must be int \[300\]"),
-        ({"labels": np.where(np.arange(300) < 4, Y, -1)}, "labels must be at least 5"),
-        ({"num_folds": 2}, "num_folds must be"),
-    ],
-)
-def test_bad_input(changes, message):
-    given = {"labels": LABELS, "num_folds": 5, **changes}
-    with pytest.raises(ValueError, match=message):
-        model_posterior(jax.random.key(0), MODEL, X, **given)
+def test_bad_input():
+    for labels, num_folds, message in (
+        (LABELS.astype(float), 5, r"labels must be int \[300\]"),
+        (np.where(np.arange(300) < 4, Y, -1), 5, "labels must be at least 5"),
+        (LABELS, 2, "num_folds must be"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            model_posterior(jax.random.key(0), MODEL, X, labels, num_folds=num_folds)

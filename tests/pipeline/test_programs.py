@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from ldp_jax import datasets
 from ldp_jax.features import HDS
 from ldp_jax.pipeline import predict_from_counts, predict_from_reports, private_embedding
+from tests.pipeline.planted import words
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -17,9 +17,7 @@ CALLS = ((0, 4.0, 0.3, "list"), (1, 6.0, 0.5, "relationship"))
 
 @pytest.fixture(scope="module")
 def data():
-    return datasets.synthetic(
-        jax.random.key(5), num_nodes=N, num_classes=3, num_features=40, mean_degree=8, homophily=0.8
-    )
+    return words()
 
 
 def embedded(data, seed, epsilon, share, unit):

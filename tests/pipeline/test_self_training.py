@@ -61,11 +61,9 @@ def test_rows_are_the_matrix_with_rows_of_length_one():
 def test_tables_multiply_as_rows_do_and_so_do_their_transposes(most, kind):
     rng = np.random.default_rng(3)
     x = rng.normal(size=(60, 23)) * (rng.random((60, 23)) < most * rng.random((60, 1)))
-    x[:, [0, 4, 22]] = 0.0
-    x[5, 1:10] = 1.0
-    x[:12, 7] = 1.0
-    x[[0, 8, 59]] = 0.0
-    rows = feature_rows(x)  # no entry in some rows and columns, more than a line of them in others
+    x[:, [0, 4, 22]] = x[[0, 8, 59]] = 0.0  # no entry in some rows and columns, more than a line of them in others
+    x[5, 5:15] = x[9:20, 7] = 1.0
+    rows = feature_rows(x)
     laid, dense = laid_out(rows), rows.dense()
     weights, slope = (rng.normal(size=(size, 4)).astype(np.float32) for size in (23, 60))
     assert isinstance(laid, kind)  # dense where little is saved
@@ -126,24 +124,18 @@ def test_reports_teach_what_few_labels_cannot_by_the_same_program(data, fitted):
     np.testing.assert_allclose(np.exp(log_f).sum(1), 1.0, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
+def test_settings_out_of_range_are_refused(data):
+    rows, _, labels, fold = data
+    known = FeaturesPosterior(jnp.zeros((600, CLASSES)), fold, FOLDS, labels)
+    for changes, message in (
         ({"ridges": (0.0,)}, "ridges must be finite and > 0"),
         ({"ridges": ()}, "ridges must hold a number"),
         ({"keep": 2.0}, "keep must be in"),
-    ],
-)
-def test_settings_out_of_range_are_refused(data, changes, message):
-    rows, _, labels, fold = data
-    known = FeaturesPosterior(jnp.zeros((600, CLASSES)), fold, FOLDS, labels)
-    with pytest.raises(ValueError, match=message):
-        self_train(rows, label_evidence(labels, CLASSES), known, **changes)
+    ):
+        with pytest.raises(ValueError, match=message):
+            self_train(rows, label_evidence(labels, CLASSES), known, **changes)
     with pytest.raises(ValueError, match="num_folds must be a whole number >= 2"):
         folds(jax.random.key(0), labels, 1)
-
-
-# --- Counts as columns of a regression -------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from ldp_jax.pipeline.self_training import FoldedLabels
-from ldp_jax.pipeline.stack import combine, stack, stack_out_of_fold
+from ldp_jax.pipeline.stack import stack, stack_out_of_fold
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -21,18 +21,6 @@ def scores(n=600, seed=0):
     return jnp.asarray(np.stack([rng.normal(0, 1, (n, 3)), half / 2, right], -1), jnp.float32), jnp.asarray(y)
 
 
-def test_the_gradient_is_zero_where_the_weights_are():
-    z, y = scores()
-    y = y.at[300:].set(-1)
-    weights = stack(z, y)
-
-    def loss(w):
-        each = jnp.take_along_axis(combine(z, w), jnp.maximum(y, 0)[:, None], 1)[:, 0]
-        return 10.0 * ((w - jnp.array([0.0, 1.0, 1.0])) ** 2).sum() - jnp.where(y >= 0, each, 0.0).sum()
-
-    assert float(jnp.abs(jax.grad(loss)(weights)).max()) < 1e-2 * float(jnp.abs(jax.grad(loss)(jnp.zeros(3))).max())
-
-
 def test_many_labels_find_the_weights_and_few_keep_them():
     z, y = scores(6000)
     np.testing.assert_allclose(stack(z, y), [0.0, 2.0, 1.0], atol=0.2)
@@ -41,14 +29,11 @@ def test_many_labels_find_the_weights_and_few_keep_them():
     assert stack(z, jnp.full(len(y), -1)).tolist() == [0.0, 1.0, 1.0]
 
 
-def test_extreme_evidence_stays_finite():
-    z = scores()[0].at[0].set(jnp.array([[-1e3, 0.0, 1e3]] * 3))
-    assert np.isfinite(np.asarray(stack(z, scores()[1]))).all()
-
-
-def test_a_ridge_that_is_none_is_refused():
+def test_extreme_evidence_stays_finite_and_a_ridge_that_is_none_is_refused():
+    z, y = scores()
+    assert np.isfinite(np.asarray(stack(z.at[0].set(jnp.array([[-1e3, 0.0, 1e3]] * 3)), y))).all()
     with pytest.raises(ValueError, match="ridge must be finite and > 0"):
-        stack(*scores(10), ridge=0.0)
+        stack(z, y, ridge=0.0)
 
 
 def best_weights(z, y, ridge, least=0):

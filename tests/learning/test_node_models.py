@@ -1,0 +1,266 @@
+"""Networks on nodes: each against a naive dense one in float64, in value, gradient and every form of the graph."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax.graph import graphs
+from ldp_jax.graph.propagation import operator
+from ldp_jax.hyperbolic import poincare
+from ldp_jax.learning import training
+from ldp_jax.learning.models import NodeInputs, gat, gcn, hyperbolic_gcn
+from ldp_jax.learning.training import Examples
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+N, D, HEADS, OUT = 40, 5, 3, 2
+MODELS = {
+    "gcn": gcn(3, 7, OUT),
+    "gat": gat(2, HEADS, 4, OUT),
+    "hyperbolic": hyperbolic_gcn(2, 3, OUT, c=0.7, learn_curvature=True, activation="elu"),
+}
+
+
+@cache
+def example():
+    """Two nodes without edges, a hub, and degrees between; points near the origin, exact to 1e-6 in float32."""
+    rng = np.random.default_rng(0)
+    every = np.stack(np.triu_indices(N - 2, 1), 1)
+    chosen = (rng.random(len(every)) < 0.07) | ((every[:, 0] == 0) & (every[:, 1] < 30))
+    return graphs.from_edges(every[chosen], N), jnp.asarray(0.3 * rng.normal(size=(N, D)), jnp.float32)
+
+
+def padded(graph):
+    """Edges by receiver and padding: one shape for all graphs here."""
+    return operator(graph, "segment", places=200)
+
+
+@cache
+def trained(name):
+    """Parameters with biases that are not 0."""
+    variables = jax.jit(MODELS[name].init)(jax.random.key(0), example())
+    keys = iter(jax.random.split(jax.random.key(1), 9))
+    return jax.tree.map(lambda leaf: leaf + 0.2 * jax.random.normal(next(keys), leaf.shape), variables)
+
+
+@cache
+def evaluated(name):
+    """Outputs, and the gradient of the sum of their sines."""
+
+    def total(variables, x, graph):
+        value, _ = MODELS[name].apply(variables, NodeInputs(graph, x), key=None, train=False)
+        return jnp.sin(value).sum(), value
+
+    return jax.jit(lambda *given: jax.value_and_grad(total, argnums=(0, 1), has_aux=True)(*given))
+
+
+@cache
+def applied(name):
+    return jax.jit(lambda *given: MODELS[name].apply(given[0], given[1:], key=None, train=False)[0])
+
+
+def dense(graph):
+    adjacency = np.eye(N)
+    np.add.at(adjacency, (np.asarray(graph.receivers), np.asarray(graph.senders)), 1.0)
+    return adjacency
+
+
+def naive_gcn(params, adjacency, x, *, layers=3, symmetric=False):
+    size = adjacency.sum(1)
+    average = adjacency / np.sqrt(np.outer(size, size)) if symmetric else adjacency / size[:, None]
+    h = x
+    for layer in range(layers):
+        h = np.maximum(h, 0) if layer else h
+        h = average @ h @ params[f"Dense_{layer}"]["kernel"] + params[f"bias_{layer}"]
+    return h
+
+
+def naive_gat(params, adjacency, x):
+    h = x
+    for layer in range(2):
+        h = (h @ params[f"Dense_{layer}"]["kernel"]).reshape(N, *params[f"receiver_{layer}"].shape[:2])
+        a, b = ((h * params[f"{end}_{layer}"][..., 0]).sum(-1) for end in ("receiver", "sender"))
+        scores = a[:, None] + b[None]
+        weights = np.exp(np.where(scores > 0, scores, 0.2 * scores)) * adjacency[..., None]
+        h = np.einsum("ijk,jkf->ikf", weights / weights.sum(1, keepdims=True), h)
+        h = h.mean(1) if layer else h.reshape(N, -1)
+        h = h + params[f"bias_{layer}"]
+        h = h if layer else np.where(h > 0, h, np.expm1(h))
+    return h
+
+
+def naive_hyperbolic(params, adjacency, x):
+    """The layers as the paper writes them, points between them, by textbook formulas."""
+    size = lambda v: np.maximum(np.linalg.norm(v, axis=-1, keepdims=True), 1e-300)
+    exp_0 = lambda v, c: np.tanh(np.sqrt(c) * size(v)) * v / (np.sqrt(c) * size(v))
+    log_0 = lambda h, c: np.arctanh(np.sqrt(c) * size(h)) * h / (np.sqrt(c) * size(h))
+
+    def add(a, b, c):
+        ab, aa, bb = ((p * q).sum(-1, keepdims=True) for p, q in ((a, b), (a, a), (b, b)))
+        top = (1 + 2 * c * ab + c * bb) * a + (1 - c * aa) * b
+        return top / (1 + 2 * c * ab + c**2 * aa * bb)
+
+    curvatures = [np.exp(params[f"log_c_{layer}"]) for layer in range(2)]
+    h = exp_0(x, curvatures[0])
+    for layer, c in enumerate(curvatures):
+        h = exp_0(log_0(h, c) @ params[f"Dense_{layer}"]["kernel"], c)
+        h = add(h, exp_0(params[f"bias_{layer}"], c), c)
+        t = adjacency / adjacency.sum(1, keepdims=True) @ log_0(h, c)
+        h = exp_0(t if layer else np.where(t > 0, t, np.expm1(t)), curvatures[1])
+    return log_0(h, curvatures[1])
+
+
+NAIVE = {"gcn": naive_gcn, "gat": naive_gat, "hyperbolic": naive_hyperbolic}
+
+
+def naive(name, variables, graph, x, **changes):
+    params, x = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), (variables["params"], x))
+    return NAIVE[name](params, dense(graph), x, **changes)
+
+
+def close(got, wanted, error=2e-5):
+    np.testing.assert_allclose(got, wanted, atol=error * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_equals_a_naive_dense_network_in_every_form_of_the_graph(name):
+    """In value, and in the gradient, whose products with a direction are finite differences of the naive one."""
+    (graph, x), rng = example(), np.random.default_rng(2)
+    direction = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), (trained(name), x))
+
+    def moved(step):
+        there = lambda leaf, dot: np.asarray(leaf, np.float64) + step * dot
+        variables, rows = jax.tree.map(there, (trained(name), x), direction)
+        return naive(name, variables, graph, rows)
+
+    wanted, change = moved(0.0), (moved(1e-6) - moved(-1e-6)) / 2e-6
+    (_, value), gradient = evaluated(name)(trained(name), x, padded(graph))
+    close(value, wanted)
+    along = jax.tree.map(lambda g, dot: (np.asarray(g, np.float64) * dot).sum(), gradient, direction)
+    assert sum(jax.tree.leaves(along)) == pytest.approx((np.cos(wanted) * change).sum(), rel=1e-3)
+    order = rng.permutation(len(graph.senders))
+    mixed = graph._replace(senders=graph.senders[order], receivers=graph.receivers[order])
+    for form in (mixed, operator(graph)):
+        close(applied(name)(trained(name), form, x), wanted)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_directed_edge_tells_its_receiver(name):
+    graph, x = graphs.directed([0, 0, 4], [1, 2, 2], N), example()[1]
+    turned = graph._replace(senders=graph.receivers, receivers=graph.senders)
+    wanted = naive(name, trained(name), graph, x)
+    assert np.abs(wanted - naive(name, trained(name), turned, x)).max() > 0.01
+    close(applied(name)(trained(name), operator(graph, allow_directed=True), x), wanted)
+
+
+@pytest.mark.parametrize("name", ["gat"])
+def test_one_program_serves_all_graphs_of_a_shape(name):
+    run, pairs, x = evaluated(name), np.stack(np.triu_indices(N, 1), 1), example()[1]
+    run(trained(name), x, padded(example()[0]))
+    programs = run._cache_size()
+    other = graphs.from_edges(np.random.default_rng(1).permutation(pairs)[:33], N)
+    close(run(trained(name), x, padded(other))[0][1], naive(name, trained(name), other, x))
+    assert run._cache_size() == programs
+
+
+def test_normalisation_of_a_gcn_and_the_scale_of_its_rows():
+    graph, x = example()
+    model, wanted = (
+        gcn(3, 7, OUT, normalisation="symmetric"),
+        naive("gcn", trained("gcn"), graph, x, symmetric=True),
+    )
+    assert np.abs(wanted - naive("gcn", trained("gcn"), graph, x)).max() > 0.01
+    scale = jnp.linspace(0.5, 2.0, N)
+
+    @jax.jit
+    def both(variables, op, x):
+        given = (model, (op, x)), (MODELS["gcn"], NodeInputs(op, x, scale))
+        return [made.apply(variables, inputs, key=None, train=False)[0] for made, inputs in given]
+
+    symmetric, scaled = both(trained("gcn"), padded(graph), x)
+    close(symmetric, wanted)
+    close(scaled, naive("gcn", trained("gcn"), graph, x * scale[:, None]))
+
+
+def test_dropout_of_a_gcn_is_keyed_and_only_in_training():
+    model = gcn(2, 7, OUT, dropout=0.5)
+    variables = jax.jit(model.init)(jax.random.key(0), example())
+    once = jax.jit(lambda key: model.apply(variables, example(), key=key, train=True)[0])
+    first, second, again = (once(jax.random.key(seed)) for seed in (0, 1, 0))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, second)
+    quiet, _ = model.apply(variables, example(), key=None, train=False)
+    close(quiet, naive("gcn", variables, *example(), layers=2))
+
+
+ADAM = training.adam(0.1)
+
+
+def test_a_gcn_learns_what_only_neighbours_tell():
+    """The labels are signs of the mean over a neighbourhood: a node's own record alone does not tell them."""
+    graph, x = example()
+    around = naive_gcn({"Dense_0": {"kernel": np.eye(D)}, "bias_0": np.zeros(D)}, dense(graph), x, layers=1)
+    every = Examples(np.arange(N, dtype=np.int32), (around > 0).astype(np.int32)[:, :2])
+    pairs = np.random.default_rng(3).permutation(np.stack(np.triu_indices(N, 1), 1))
+    fitted, blind = (
+        training.fit(
+            jax.random.key(0), gcn(1, 1, 2), training.on_graph(training.node_labels), NodeInputs(padded(form), x),
+            every, every, every, training.Settings(ADAM, epochs=100, batch_size=N),
+        )
+        for form in (graph, graphs.from_edges(pairs[: len(graph.senders) // 2], N))
+    )  # fmt: skip
+    assert fitted.validation > 0.85
+    assert fitted.losses[-1] < 0.7 * blind.losses[-1]
+
+
+def test_examples_that_do_not_fit_are_refused():
+    settings, (graph, x) = training.Settings(ADAM, epochs=1, batch_size=N), example()
+    good = Examples(np.array([0, 1]), np.array([[0, 1], [1, 1]]))
+    for part, message in (
+        (good._replace(index=np.array([0, N])), r"index of train must be in \[0, 40\)"),
+        (good._replace(label=np.array([[0], [1]])), "label of train must have a column for each of .* 2"),
+        (good._replace(label=np.array([[0, 2], [1, 0]])), "label of train must be 0 or 1"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            training.fit(
+                jax.random.key(0), gcn(1, 1, 2), training.on_graph(training.node_labels), (graph, x), part, good,
+                good, settings,
+            )  # fmt: skip
+    with pytest.raises(ValueError, match="x must have a row for each of 40 nodes"):
+        MODELS["gcn"].init(jax.random.key(0), (operator(graph), x[:-1]))
+
+
+def finite(tree):
+    return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(tree))
+
+
+@pytest.mark.parametrize("scale", [0.0, 1e20])
+def test_records_at_the_origin_and_far_outside_have_finite_outputs_and_gradients(scale):
+    (graph, x), variables = example(), jax.tree.map(lambda leaf: 5.0 * leaf, trained("hyperbolic"))
+    (_, value), gradient = evaluated("hyperbolic")(variables, x * scale, padded(graph))
+    assert finite((value, gradient))
+    # No mean of tangent vectors is longer than the longest one that stays inside the ball.
+    c = float(jnp.exp(variables["params"]["log_c_1"]))
+    assert np.linalg.norm(value, axis=1).max() <= poincare.REACH / 2 / np.sqrt(c) * (1 + 1e-2)
+
+
+def test_without_curvature_it_is_the_gcn_whose_relu_it_has():
+    graph, x = example()
+    weights = jax.tree.map(lambda leaf: 0.3 * leaf, trained("hyperbolic"))
+    flat, euclidean = hyperbolic_gcn(2, 3, OUT, c=1e-3), gcn(2, 3, OUT)
+    run = jax.jit(lambda x: [m.apply(weights, (graph, x), key=None, train=False)[0] for m in (flat, euclidean)])
+    outputs = [np.asarray(each) for each in run(x)]
+    np.testing.assert_allclose(*outputs, atol=1e-3 * np.abs(outputs[1]).max())
+
+
+def test_learned_curvatures_stay_in_their_range():
+    graph, x = example()
+    ends = ((100.0, -100.0), (3.0, -7.0))
+    params = [{"log_c_0": jnp.float32(first), "log_c_1": jnp.float32(last)} for first, last in ends]
+    far, near = ({"params": {**trained("hyperbolic")["params"], **changed}} for changed in params)
+    ((_, value), gradient), ((_, wanted), _) = (evaluated("hyperbolic")(v, x, padded(graph)) for v in (far, near))
+    np.testing.assert_allclose(value, wanted, atol=1e-6)
+    assert finite(gradient)
