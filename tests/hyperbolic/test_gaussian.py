@@ -26,7 +26,6 @@ every = pytest.mark.parametrize("name", MADE)
 @pytest.mark.parametrize(
     ("name", "epsilon", "delta", "dim"),
     [
-        ("hyperbolic", 8.0, 1e-6, 5),
         ("radial and angular", 1.0, 1e-5, 2),
     ],
 )
