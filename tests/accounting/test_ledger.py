@@ -165,18 +165,6 @@ def test_pure_and_gaussian_parts_add_and_share_the_delta():
         named.spend("beyond", curve, delta=1e-4)
 
 
-def test_the_sum_of_pure_and_gaussian_holds():
-    """Randomised response beside Gaussian noise: the hockey-stick divergence of both at the ledger's epsilon."""
-    curve, pure = GaussianCurve(0.8), 0.6
-    spent = Ledger().spend("bit", proved(pure)).spend("noise", curve, delta=1e-3).spent(RECORD)
-    keep = 1.0 / (1.0 + math.exp(-pure))
-    flip = 1.0 - keep
-    # the loss of the response is +-pure with mass keep, flip
-    delta = keep * curve.delta(spent.epsilon - pure) + flip * curve.delta(spent.epsilon + pure)
-    assert delta <= spent.delta
-    assert curve.delta(spent.epsilon - pure) == pytest.approx(1e-3, rel=1e-9)
-
-
 def test_a_record_only_needs_a_delta_for_a_curve():
     with pytest.raises(ValueError, match="'noise': with no budget to take it from, a curve needs a delta"):
         Ledger().spend("noise", GaussianCurve(0.1))

@@ -25,9 +25,7 @@ def rings(radius, c, count=400, rays=400):
     return points.reshape(-1, 2), np.repeat(area, rays)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "radius", "c", "share"), [(1.0, 2.0, 1.0, 0.0), (8.0, 4.0, 0.5, 0.6), (0.1, 0.5, 2.0, 1.0)]
-)
+@pytest.mark.parametrize(("epsilon", "radius", "c", "share"), [(1.0, 2.0, 1.0, 0.0), (8.0, 4.0, 0.5, 0.6)])
 def test_the_density_is_the_exponential_of_the_distance(epsilon, radius, c, share):
     """Its normaliser is a sum over 160 000 cells about the origin: to 2e-3 of it."""
     m = HyperbolicExponential(epsilon, radius, c)

@@ -20,7 +20,6 @@ MADE = {
     "radial": lambda e=1.0, d=1e-5, dim=2: RadialAngularGaussian(e, d, radial_share=1.0, dim=dim),
     "angular": lambda e=1.0, d=1e-5, dim=2: RadialAngularGaussian(e, d, radial_share=0.0, dim=dim),
 }
-every = pytest.mark.parametrize("name", MADE)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +43,7 @@ def test_delta_by_quadrature_is_the_curves(name, epsilon, delta, dim):
     assert m.guarantee().epsilon > claim  # it is asked of the noise that there is
 
 
-@every
+@pytest.mark.parametrize("name", ["radial", "angular"])
 def test_draws_have_the_law(name):
     """Of 20 000 draws of a record beyond the clip: means and variances to five standard errors."""
     m = MADE[name]()
@@ -53,15 +52,6 @@ def test_draws_have_the_law(name):
     centre, scale = np.asarray(m._centre(x[0])), np.asarray(m._scales())
     assert (np.abs(y.mean(0) - centre) < SIGMAS * scale / np.sqrt(20_000)).all()
     assert (np.abs(y.std(0) / scale - 1) < SIGMAS / np.sqrt(40_000)).all()
-
-
-@pytest.mark.parametrize("name", ["hyperbolic", "radial and angular"])
-def test_estimates_are_in_the_ball_whatever_is_reported(name):
-    m = MADE[name](0.01)
-    y = protocol.privatize(jax.random.key(2), m, np.tile(np.float32([0.1, -0.2]), (100, 1)))
-    points = np.asarray(jax.vmap(m.estimate)(y))
-    assert (np.linalg.norm(points, axis=1) < 1).all()
-    assert np.isfinite(np.asarray(poincare.norm(jnp.asarray(points)))).all()
 
 
 def test_without_noise_estimates_are_the_points():

@@ -19,11 +19,12 @@ DRAWS = 1 << 16
 ALL = sum(len(case.epsilons) for case in CASES.values())
 SHARED = statistics.SIGNIFICANCE / (3 * ALL)  # of all cells of the tests of draws
 
+LAWS = set({law(name): name for name in CASES}.values())
 # One of each kind: what these rungs ask is a matter of the code and not of epsilon.
 KINDS = ["Laplace", "Duchi", "Sampled-Hybrid", "DuchiVector", "GridSquareWave", "FeatureRR"]
 
 
-@pytest.mark.parametrize(("place", "name"), list(enumerate({law(name): name for name in CASES}.values())))
+@pytest.mark.parametrize(("place", "name"), [(i, n) for i, n in enumerate(CASES) if n in LAWS])
 def test_honest_reports_follow_their_law_whatever_the_record(name, place):
     """Windows, single reports and what they lose, at 1e-6 over all cells; budgets of each branch in turn."""
     m = CASES[name].make(CASES[name].epsilons[(0, 1, 3)[place % 3]])
