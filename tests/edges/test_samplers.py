@@ -85,15 +85,15 @@ class Number(Coin):
 
 @pytest.mark.usefixtures("untyped")
 def test_what_it_cannot_do_is_refused():
-    graph, key = graphs.from_edges(EDGES, N), jax.random.key(0)
+    graph, key = graphs.from_edges(EDGES, N), lambda: jax.random.key(0)
     for call, words in (
         (
-            lambda: privatize_graph(key, graph, Coin(1.0), reporting="half list"),
+            lambda: privatize_graph(key(), graph, Coin(1.0), reporting="half list"),
             "reporting must be one of full, half",
         ),
-        (lambda: _one_by_one.sample(key, Coin(np.ones(N)), Population.of(graph), 1e9), "holds a stack"),
-        (lambda: privatize_graph(key, graph, Coin(1.0), memory=16.0), "the reports hold more than .* GB"),
-        (lambda: privatize_graph(key, graph, Number(1.0)), "Number must report a ListReport, or have select"),
+        (lambda: _one_by_one.sample(key(), Coin(np.ones(N)), Population.of(graph), 1e9), "holds a stack"),
+        (lambda: privatize_graph(key(), graph, Coin(1.0), memory=16.0), "the reports hold more than .* GB"),
+        (lambda: privatize_graph(key(), graph, Number(1.0)), "Number must report a ListReport, or have select"),
     ):
         with pytest.raises(ValueError, match=words):
             call()

@@ -108,17 +108,17 @@ class _TwoDraws(Duchi):
 
 
 def test_what_cannot_be_asked_is_refused(untyped):
-    key, few = jax.random.key(0), {"trials": 1000}
+    key, few = lambda: jax.random.key(0), {"trials": 1000}
     for call, words in (
-        (lambda: verification.record_windows(DuchiVector(1.0, 3), key), "not independent"),
-        (lambda: verification.independent_coordinates(Laplace(1.0), key), "vectors of 2 and more"),
-        (lambda: verification.record_in_bits(Duchi(1.0), key, **few), "finite"),
-        (lambda: verification.matches_reference(Sampled(Duchi(0.5), 3, 2), key), "inner mechanism"),
-        (lambda: verification.matches_reference(Hybrid(1.0), key, **few), "no law is known"),
-        (lambda: verification.matches_reference(_TwoDraws(1.0), key, **few), "2 draws of words"),
+        (lambda: verification.record_windows(DuchiVector(1.0, 3), key()), "not independent"),
+        (lambda: verification.independent_coordinates(Laplace(1.0), key()), "vectors of 2 and more"),
+        (lambda: verification.record_in_bits(Duchi(1.0), key(), **few), "finite"),
+        (lambda: verification.matches_reference(Sampled(Duchi(0.5), 3, 2), key()), "inner mechanism"),
+        (lambda: verification.matches_reference(Hybrid(1.0), key(), **few), "no law is known"),
+        (lambda: verification.matches_reference(_TwoDraws(1.0), key(), **few), "2 draws of words"),
         (lambda: verification.relationship_supremum(RandomizedResponse(np.ones(3))), r"one number or \[4\]"),
         (lambda: verification.relationship_supremum(Duchi(1.0)), "neighbour lists"),
-        (lambda: verification.record_windows(Duchi(1.0), key, trials=100), "trials"),
+        (lambda: verification.record_windows(Duchi(1.0), key(), trials=100), "trials"),
         (lambda: verification.arithmetic(Laplace(1.0)), "not finitely many numbers"),
         (lambda: verification.arithmetic(ThreeOutputs(np.array([1.0, 2.0]))), "one concrete number"),
     ):
