@@ -12,15 +12,13 @@ import numpy as np
 
 from experiments._published import DuchiVectorWithTies as DuchiVectorWithTies
 from experiments._published import ReleasedSquareWave as ReleasedSquareWave
-from ldp_jax.accounting.gaussian import gaussian_sigma
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import integer_tables
 from ldp_jax.core.mechanism import Analytic, Numeric, uniform
 from ldp_jax.core.pytree import mechanism, pytree, static
-from ldp_jax.core.spaces import Box, Finite, Interval, Mixture, clip
-from ldp_jax.edges import DPRR, ListReport, RandomizedResponse
+from ldp_jax.core.spaces import Finite, Interval, Mixture, clip
+from ldp_jax.edges import DPRR
 from ldp_jax.edges.curator import BinnedPairs, EdgeRand
-from ldp_jax.edges.lists import to_bits, to_list
 from ldp_jax.features import BranchReport, Discrete, Duchi, Laplace, Sampled, SparseReport, SquareWave
 from ldp_jax.features.sampled import _subset
 
@@ -89,50 +87,6 @@ class Unclipped(Laplace):
 
     def log_density(self, y: Any, x: Any) -> Any:
         return super().log_density(jnp.asarray(y) - x, 0.0)
-
-
-@mechanism
-class StretchedNoise:
-    """Gaussian noise for (epsilon, delta) on records of the unit disc, stretched threefold along the record.
-
-    A spherical sigma would do; the direction of the stretch is the record's own, and the report shows it.
-    """
-
-    epsilon: float = static()
-    delta: float = static()
-    stretch: float = static(default=3.0)
-
-    def guarantee(self) -> Guarantee:
-        return Guarantee(self.epsilon, self.delta)
-
-    def domain(self) -> Box:
-        return Box(2)
-
-    def codomain(self) -> Interval:
-        return Interval(-np.inf, np.inf)  # of each coordinate
-
-    @property
-    def sigma(self) -> float:
-        return gaussian_sigma(self.epsilon, self.delta, 2.0)
-
-    def privatize(self, key: Any, x: Any) -> Any:
-        x = jnp.asarray(x)
-        noise = self.sigma * jax.random.normal(key, (2,))
-        along = x / jnp.maximum(jnp.linalg.norm(x), 1e-6)
-        return x + noise + (self.stretch - 1) * (noise @ along) * along
-
-    def estimate(self, y: Any) -> Any:
-        return jnp.asarray(y)
-
-
-def data_fitted(keys: Any, xs: Any, epsilon: float = 1.0) -> Any:
-    """Scales the records to [-1, 1] with their own minimum and maximum, which are private."""
-    low, high = jnp.min(xs), jnp.max(xs)
-    m = Laplace(epsilon)
-    return jax.vmap(m.privatize)(keys, 2 * (xs - low) / (high - low) - 1)
-
-
-# --- Leaks that one rung alone can see ------------------------------------------------------------------------
 
 
 class ByUniform(Laplace):
@@ -220,18 +174,6 @@ class HalfAKey(Duchi):
 
 
 @mechanism
-class SharedUniform(Sampled):
-    """The first ``shared`` of all coordinates have one uniform together."""
-
-    shared: int = static(default=10)
-
-    def privatize(self, key: Any, x: Any) -> SparseReport:
-        u = uniform(key, (self.dim,))
-        u = jnp.where(jnp.arange(self.dim) < self.shared, u[0], u)
-        return SparseReport(jnp.arange(self.dim, dtype=jnp.int32), self.inner.from_uniform(u, jnp.asarray(x)))
-
-
-@mechanism
 class ProductOfSigns(Sampled):
     """The last coordinate's side is the product of the sides of ``factors`` others."""
 
@@ -254,25 +196,6 @@ class LeakyTable(Discrete):
         return jnp.where(
             leaks, jnp.minimum(row, self.counts[self.level] - 1), super().from_words(word, rounding, x)
         )
-
-
-@mechanism
-class RawForOthers(RandomizedResponse):
-    """User 0's list is randomised; everybody else's is sent as it is."""
-
-    def privatize(self, key: Any, neighbours: Any, own: Any = 0) -> ListReport:
-        y = RandomizedResponse(self.epsilon, self.n).privatize(key, neighbours, own)
-        raw = to_list(to_bits(neighbours, self.n) & (jnp.arange(self.n) != own))
-        return ListReport(y.degree, jax.tree.map(lambda a, b: jnp.where(own == 0, a, b), y.neighbours, raw))
-
-
-@mechanism
-class OneEndOnly(DPRR):
-    """Claims for an edge what one of its two ends spends."""
-
-    def relationship(self, reporting: Any = "full") -> Guarantee:
-        honest = super().relationship(reporting)
-        return dataclasses.replace(honest, epsilon=honest.epsilon / 2 if reporting == "full" else honest.epsilon)
 
 
 @mechanism
@@ -331,6 +254,23 @@ class FloatDuchi(Bare):
 
 
 @mechanism
+class HalfNoise(BinnedPairs):
+    """Counts have noise of half the scale that they should."""
+
+    def sample_pairs(self, key: Any, split: Any, memory: float = 8e9) -> Any:
+        return BinnedPairs(2 * float(self.epsilon)).sample_pairs(key, split, memory)
+
+
+@mechanism
+class OneEndOnly(DPRR):
+    """Claims for an edge what one of its two ends spends."""
+
+    def relationship(self, reporting: Any = "full") -> Guarantee:
+        honest = super().relationship(reporting)
+        return dataclasses.replace(honest, epsilon=honest.epsilon / 2 if reporting == "full" else honest.epsilon)
+
+
+@mechanism
 class OverspentCurator(EdgeRand):
     """A curator who runs at an epsilon 5 % larger than the one that they claim, and says so in the law."""
 
@@ -349,20 +289,3 @@ class OverspentCurator(EdgeRand):
         wrong = (told != true).sum(1)
         loss = 1.05 * float(self.epsilon)
         return -wrong * np.logaddexp(0, loss) - (count - wrong) * np.logaddexp(0, -loss)
-
-
-@mechanism
-class ForgetfulCoin(EdgeRand):
-    """The coin in the place of a bit comes half as often as it should: with probability 1 / (e^epsilon + 1)."""
-
-    def sample_pairs(self, key: Any, split: Any, memory: float = 8e9) -> Any:
-        rarer = float(np.log(2 * np.exp(float(self.epsilon)) + 1))
-        return EdgeRand(rarer).sample_pairs(key, split, memory)
-
-
-@mechanism
-class HalfNoise(BinnedPairs):
-    """Counts have noise of half the scale that they should."""
-
-    def sample_pairs(self, key: Any, split: Any, memory: float = 8e9) -> Any:
-        return BinnedPairs(2 * float(self.epsilon)).sample_pairs(key, split, memory)

@@ -1,14 +1,11 @@
 """What :mod:`tests.test_many_devices` asks of eight simulated devices, and of two processes: a script, no test.
 
 ``python -m tests.many_devices usual`` (or ``rare``) prints JSON: the name of each check, and what it found wrong.
-``... hosts INDEX PORT`` (or ``pair``, of more checks) is one of two processes, and so is ``... death INDEX PORT``,
-where the second is killed.
+``... hosts INDEX PORT`` (or ``pair``, of more checks) is one of two processes.
 """
 
 import json
-import os
 import re
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -121,16 +118,6 @@ def users_on_meshes() -> None:
     assert not moved
 
 
-def users_by_number() -> None:
-    """Any part of the users, in any order, draws the same reports from keys folded with their numbers."""
-    m = cases.CASES["GeneralizedRR"].make(1.0)
-    x, one = records_of(m), mechanisms.privatize(jax.random.key(3), m, records_of(m))
-    users = np.array([11, 2, 5])
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(jax.random.key(3), users)
-    found = jax.jit(draws)(m, keys, x[users])
-    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[users]), found, one)
-
-
 def network(nodes: int = NODES) -> Any:
     ends = np.random.default_rng(0).integers(0, nodes, (4 * nodes, 2))
     return graphs.from_edges(np.unique(np.sort(ends[ends[:, 0] != ends[:, 1]], 1), axis=0), nodes)
@@ -229,19 +216,6 @@ def hosts() -> None:
     check_divided(pages(op, put(x, auto, None, "devices")), pages(op, x), None, "devices", atol=TOLERANCE)
 
 
-def embeddings_by_key() -> None:
-    """Runs of experiments."""
-    x, m, op = values(columns=5), features.HDS(1.0, 5, 2), operator(network())
-
-    def runs(keys: Any) -> Any:
-        return pipeline.embedding.private_embeddings(keys, op, x, m, alpha=0.1, r=0.3)
-
-    keys = jax.random.split(jax.random.key(0), 8)
-    with jax.debug_key_reuse(False):
-        divided = jax.device_put(keys, NamedSharding(meshes()["Explicit"], P("devices")))
-        check_divided(runs(divided), runs(keys), "devices", atol=TOLERANCE)
-
-
 def models_by_key() -> None:
     """Runs of a trainer, and all that is stacked with their keys."""
     x, mesh, keys = values(columns=5), meshes()["Auto"], jax.random.split(jax.random.key(0), 8)
@@ -269,18 +243,16 @@ CHECKS: dict[str, Callable[[], None]] = {
     "checks can fail": checks_can_fail,
     "users in loops": users_in_loops,
     "users on meshes": users_on_meshes,
-    "users by number": users_by_number,
     "columns, segment": columns_of("segment"),
     "columns, ell": columns_of("ell"),
     "rows are exchanged": rows_are_exchanged,
     "nodes on a mesh": nodes_on_a_mesh,
     "embeddings": embeddings,
-    "embeddings by key": embeddings_by_key,
     "models by key": models_by_key,
     "hosts": hosts,
 }
 RARE = [name for name in CHECKS if name.startswith("users of") and name.removeprefix("users of ") not in FEW]
-RARE += ["models by key", "hosts"]
+RARE += ["models by key", "hosts", "columns, segment"]
 USUAL = [name for name in CHECKS if name not in RARE]
 PAIR = ["users on meshes", "columns, ell", "rows are exchanged", "nodes on a mesh", "embeddings"]
 
@@ -304,20 +276,9 @@ def join(index: int, port: int) -> None:
     assert (jax.process_count(), jax.device_count()) == (2, 2)
 
 
-def products(index: int) -> None:
-    """Products on divided nodes, without end; the second process is killed after the first of them."""
-    op, x = operator(network(), mesh=meshes()["Auto"]), put(values(columns=3), meshes()["Auto"], "devices")
-    while True:
-        pages(op, x).block_until_ready()
-        if index == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
 if __name__ == "__main__":
     what, *rest = sys.argv[1:]
     if rest:
         join(*map(int, rest))
-    if what == "death":
-        products(int(rest[0]))
     names = {"usual": USUAL, "rare": RARE, "hosts": ["hosts"], "pair": PAIR}[what]
     sys.stdout.write(json.dumps(dict(run(names))))

@@ -15,6 +15,7 @@ from ldp_jax.accounting import composition, gaussian
 from ldp_jax.accounting.gaussian import GaussianCurve
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, Guarantee, metric
 from ldp_jax.accounting.ledger import Ledger
+from tests.accounting.parts import least_at_or_above
 
 
 @pytest.fixture(scope="module")
@@ -24,14 +25,6 @@ def pld():
         pytest.importorskip("dp_accounting", exc_type=ImportError)
         from dp_accounting.pld import privacy_loss_distribution, privacy_loss_mechanism
     return privacy_loss_mechanism, privacy_loss_distribution
-
-
-def proved(epsilon, delta=0.0, **more):
-    return Guarantee(epsilon, delta, status="proved", reason="a proof", **more)
-
-
-def least_at_or_above(value, exact):
-    return Fraction(value) >= exact and (value == 0.0 or Fraction(math.nextafter(value, 0.0)) < exact)
 
 
 MUS = [1e-3, 0.05, 0.3, 0.999, 1.0, 1.001, 2.0, 5.0, 20.0]
@@ -54,7 +47,7 @@ def test_delta_is_the_hockey_stick_of_two_gaussians(mu):
         assert GaussianCurve(mu).delta(epsilon) == pytest.approx(oracle, rel=1e-9)
 
 
-@pytest.mark.parametrize("mu", [1e-8, 1e-4, 0.1, 0.99, 1.0, 1.5, 10.0, 100.0])
+@pytest.mark.parametrize("mu", [1e-8, 0.1, 0.99, 1.0, 1.5, 100.0])
 def test_delta_in_many_digits(mu):
     """Theorem 8 as printed, in 400 digits."""
     mpmath = pytest.importorskip("mpmath")
@@ -66,11 +59,6 @@ def test_delta_in_many_digits(mu):
                 assert abs(GaussianCurve(mu).delta(epsilon) / oracle - 1) < 5e-13
             else:
                 assert GaussianCurve(mu).delta(epsilon) <= 1e-289
-
-
-def test_delta_at_zero_is_total_variation():
-    for mu in MUS:
-        assert GaussianCurve(mu).delta(0.0) == pytest.approx(math.erf(mu / math.sqrt(8.0)), rel=1e-12)
 
 
 def test_delta_takes_arrays_and_extremes():
@@ -90,19 +78,16 @@ def test_delta_takes_arrays_and_extremes():
     assert (np.diff(line) < 0.0).all()
 
 
-@pytest.mark.parametrize("mu", [0.1, 0.5, 1.0, 3.0])
-def test_delta_agrees_with_dp_accounting(mu, pld):
-    mechanism, distribution = pld
+def test_delta_agrees_with_dp_accounting(pld):
+    mu, (mechanism, distribution) = 0.5, pld
     loss = mechanism.GaussianPrivacyLoss(1.0 / mu)
     for epsilon in (0.0, 0.1, 1.0, 4.0):
         assert GaussianCurve(mu).delta(epsilon) == pytest.approx(loss.get_delta_for_epsilon(epsilon), rel=1e-7)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        composed = distribution.from_gaussian_mechanism(1.0 / mu, value_discretization_interval=1e-3)
-        composed = composed.self_compose(4)
-        other = distribution.from_gaussian_mechanism(2.0, value_discretization_interval=1e-3)
-        composed = composed.compose(other)
-        curve = GaussianCurve(mu).repeated(4) + GaussianCurve(0.5)
+        made = [distribution.from_gaussian_mechanism(s, value_discretization_interval=1e-3) for s in (1 / mu, 0.8)]
+        composed = made[0].self_compose(4).compose(made[1])
+        curve = GaussianCurve(mu).repeated(4) + GaussianCurve(1.25)
         for epsilon in (0.5, 1.0, 4.0):
             theirs = composed.get_delta_for_epsilon(epsilon)  # rounded up on their grid
             assert curve.delta(epsilon) <= theirs * (1 + 1e-9) + 1e-12
@@ -110,7 +95,7 @@ def test_delta_agrees_with_dp_accounting(mu, pld):
 
 
 @pytest.mark.parametrize("mu", MUS)
-@pytest.mark.parametrize("delta", [1e-300, 1e-100, 1e-12, 1e-6, 1e-3, 0.1, 0.9])
+@pytest.mark.parametrize("delta", [1e-300, 1e-6, 0.9])
 def test_epsilon_inverts_delta_on_the_safe_side(mu, delta):
     curve = GaussianCurve(mu)
     epsilon = curve.epsilon(delta)
@@ -122,8 +107,8 @@ def test_epsilon_inverts_delta_on_the_safe_side(mu, delta):
         assert curve.delta(0.0) <= delta
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 1e-3, 0.03, 0.5, 1.0, 5.0, 20.0, 50.0])
-@pytest.mark.parametrize("delta", [1e-12, 1e-9, 1e-5, 1e-3, 0.1])
+@pytest.mark.parametrize("epsilon", [0.0, 1e-3, 0.5, 5.0, 50.0])
+@pytest.mark.parametrize("delta", [1e-12, 1e-5, 0.1])
 def test_calibration_round_trip(epsilon, delta):
     """The noise is enough, and 1e-6 less is not; 1e-11 less is not either, up to the 1e-12 kept for rounding."""
     for sensitivity in (1.0, 3.7e-4, 250.0):
@@ -135,53 +120,6 @@ def test_calibration_round_trip(epsilon, delta):
         assert GaussianCurve.of(sensitivity, sigma).epsilon(delta) == pytest.approx(epsilon, rel=1e-8, abs=1e-11)
 
 
-@given(st.floats(1e-3, 50.0), st.floats(-12.0, -1.0))
-def test_calibration_anywhere(epsilon, exponent):
-    delta = 10.0**exponent
-    mu = gaussian.gaussian_mu(epsilon, delta)
-    assert GaussianCurve(mu).delta(epsilon) <= delta < GaussianCurve(mu * (1.0 + 1e-6)).delta(epsilon)
-
-
-def test_the_classic_calibration_wastes_noise_and_then_breaks_its_promise():
-    """sqrt(2 ln(1.25 / delta)) / eps: proved for eps < 1, where it is too much; from 6.8 to 9.7 on, too little."""
-
-    def classic(epsilon, delta):
-        return math.sqrt(2.0 * math.log(1.25 / delta)) / epsilon
-
-    for delta in (1e-9, 1e-5, 1e-2):
-        for epsilon in (0.01, 0.1, 0.5, 0.99, 3.0):
-            assert classic(epsilon, delta) > gaussian.gaussian_sigma(epsilon, delta)
-        for epsilon in (11.0, 15.0, 30.0):
-            assert classic(epsilon, delta) < gaussian.gaussian_sigma(epsilon, delta)
-            assert GaussianCurve(1.0 / classic(epsilon, delta)).delta(epsilon) > 1.5 * delta
-    assert GaussianCurve(1.0 / classic(5.0, 0.3)).delta(5.0) > 0.3
-
-
-@given(st.lists(st.floats(0.0, 5.0), min_size=1, max_size=6))
-def test_curves_compose_by_their_squares(mus):
-    curves = [GaussianCurve(mu) for mu in mus]
-    total = curves[0].compose(*curves[1:])
-    assert total.mu == pytest.approx(math.sqrt(sum(mu**2 for mu in mus)), rel=1e-14)
-    summed = curves[0]
-    for curve in curves[1:]:
-        summed = summed + curve
-    assert summed.mu == pytest.approx(total.mu, rel=1e-14)
-    assert curves[0].repeated(9).mu == pytest.approx(3 * mus[0], rel=1e-14)
-
-
-def test_composition_of_curves_is_that_of_a_vector():
-    """Two releases are one of a vector: the quadrature over the plane of both noises."""
-    first, second, epsilon = 0.7, 1.1, 0.8
-
-    grid = np.linspace(-9.0, 11.0, 1001)
-    x, y = np.meshgrid(grid, grid)
-    p = stats.norm.pdf(x - first) * stats.norm.pdf(y - second)
-    oracle = np.maximum(p - math.exp(epsilon) * stats.norm.pdf(x) * stats.norm.pdf(y), 0.0).sum() * 0.02**2
-    assert (GaussianCurve(first) + GaussianCurve(second)).delta(epsilon) == pytest.approx(oracle, rel=1e-4)
-    wrong = GaussianCurve(max(first, second))  # a twin that forgets one release
-    assert wrong.delta(epsilon) < 0.8 * oracle
-
-
 def test_a_curve_as_a_guarantee():
     curve = GaussianCurve.of(1.0, 2.0)
     guarantee = curve.guarantee(1e-6)
@@ -191,42 +129,6 @@ def test_a_curve_as_a_guarantee():
     assert curve.guarantee(1e-6, metric(2.0), "two points at distance 1").adjacency == "two points at distance 1"
     with pytest.raises(ValueError, match="say in words"):
         curve.guarantee(1e-6, metric(2.0))
-
-
-CALLS = {
-    "mu": lambda bad: GaussianCurve(bad),
-    "sensitivity of": lambda bad: GaussianCurve.of(bad, 1.0),
-    "sigma": lambda bad: GaussianCurve.of(1.0, bad),
-    "delta": lambda bad: GaussianCurve(1.0).epsilon(bad),
-    "delta of guarantee": lambda bad: GaussianCurve(1.0).guarantee(bad),
-    "times": lambda bad: GaussianCurve(1.0).repeated(bad),
-    "epsilon": lambda bad: gaussian.gaussian_sigma(bad, 1e-5),
-    "delta of sigma": lambda bad: gaussian.gaussian_sigma(1.0, bad),
-    "sensitivity": lambda bad: gaussian.gaussian_sigma(1.0, 1e-5, bad),
-    "epsilon of mu": lambda bad: gaussian.gaussian_mu(bad, 1e-5),
-    "epsilon of delta": lambda bad: GaussianCurve(1.0).delta(bad),
-}
-OUTSIDE = {
-    "delta": (0.0, 1.0, 1.5),
-    "delta of guarantee": (0.0, 1.0),
-    "delta of sigma": (0.0, 1.0),
-    "sigma": (0.0,),
-    "sensitivity": (0.0,),
-    "epsilon of mu": (1e10,),
-}
-
-
-@pytest.mark.parametrize("name", CALLS)
-def test_no_number_out_of_range_passes(name, untyped):
-    word = name.split()[0].rstrip("s") if name != "times" else name
-    for bad in (math.nan, -1.0, "1", True, None, *OUTSIDE.get(name, ())):
-        with pytest.raises(ValueError, match=rf"{word}.* must be"):
-            CALLS[name](bad)
-    if not name.startswith("epsilon"):
-        with pytest.raises(ValueError, match=rf"{word} must be"):
-            CALLS[name](math.inf)
-    with pytest.raises(ValueError, match="delta must be"):
-        Ledger().spend("x", GaussianCurve(1.0), delta=math.nan)
 
 
 @given(st.lists(st.floats(1e-100, 1e100), min_size=1, max_size=5), st.integers(1, 1000))
@@ -249,27 +151,41 @@ def test_the_noise_that_is_given_out_is_enough_exactly(epsilon, sensitivity):
 
 
 HUGE = 10**400
+ONE = GaussianCurve(1.0)
+ANY = math.nan, -1.0, "1", True, None
+REFUSED = {
+    "mu": (GaussianCurve, (*ANY, math.inf, HUGE, b"1")),
+    "sensitivity": (lambda bad: GaussianCurve.of(bad, 1.0), (*ANY, math.inf, HUGE)),
+    "sigma": (lambda bad: GaussianCurve.of(1.0, bad), (*ANY, math.inf, 0.0)),
+    "sensitivity / mu|mu": (lambda bad: GaussianCurve.of(1.0, bad), (5e-324,)),
+    "delta": (ONE.epsilon, (*ANY, math.inf, 0.0, 1.0, 1.5)),
+    "delta ": (ONE.guarantee, (*ANY, math.inf, 0.0, 1.0)),
+    "delta  ": (lambda bad: gaussian.gaussian_sigma(1.0, bad), (*ANY, math.inf, 0.0, 1.0)),
+    "delta   ": (lambda bad: Ledger().spend("x", ONE, delta=bad), (math.nan,)),
+    "times": (ONE.repeated, (*ANY, math.inf)),
+    "times|mu": (ONE.repeated, (HUGE**2,)),
+    "mu ": (lambda bad: GaussianCurve(bad).compose(GaussianCurve(bad)), (1e300,)),
+    "epsilon": (lambda bad: gaussian.gaussian_sigma(bad, 1e-5), (*ANY, HUGE)),
+    "epsilon ": (lambda bad: gaussian.gaussian_mu(bad, 1e-5), (*ANY, 1e10)),
+    "epsilon  ": (ONE.delta, (*ANY, b"1", 1j, [True], [1, "2"], HUGE)),
+    "sensitivity ": (lambda bad: gaussian.gaussian_sigma(1.0, 1e-5, bad), (*ANY, math.inf, 0.0)),
+    "sensitivity  ": (lambda bad: gaussian.gaussian_sigma(1e-9, 1e-300, bad), (1e308,)),
+    "(k|times)": (
+        lambda bad: composition.advanced(Guarantee(1.0), bad, 0.1),
+        (HUGE, 10**12),
+    ),  # would fill the memory
+    "k ": (lambda bad: composition.sampled(Guarantee(1.0), bad, 3), (HUGE,)),
+}
 
 
-def test_numbers_beyond_float64_are_a_clear_error(untyped):
-    for call in (
-        lambda: GaussianCurve(HUGE),
-        lambda: GaussianCurve.of(HUGE, 1.0),
-        lambda: GaussianCurve.of(1.0, 5e-324),
-        lambda: GaussianCurve(1.0).repeated(HUGE**2),
-        lambda: GaussianCurve(1e300).compose(GaussianCurve(1e300)),
-        lambda: gaussian.gaussian_sigma(HUGE, 1e-6),
-        lambda: gaussian.gaussian_sigma(1.0, 1e-300, 1e308) and gaussian.gaussian_sigma(1e-9, 1e-300, 1e308),
-        lambda: composition.advanced(Guarantee(1.0), HUGE, 0.1),
-        lambda: composition.advanced(Guarantee(1.0), 10**12, 0.1),  # would fill the memory
-        lambda: composition.sampled(Guarantee(1.0), HUGE, 3),
-    ):
-        with pytest.raises(ValueError, match=r"(mu|sensitivity|sensitivity / mu|epsilon|times|k) must be"):
-            call()
+@pytest.mark.parametrize("name", REFUSED)
+def test_no_number_out_of_range_passes(name, untyped):
+    call, wrong = REFUSED[name]
+    for bad in wrong:
+        with pytest.raises(ValueError, match=rf"({name.strip()}).* must be"):
+            call(bad)
+
+
+def test_what_is_beyond_float64_is_infinite_and_minus_zero_is_zero():
     assert composition.whole_list(Guarantee(1.0, 1e-6, unit=NEIGHBOUR_LIST), HUGE).epsilon == math.inf
-    for bad in ("1", b"1", True, None, 1j, [True], [1, "2"], HUGE):
-        with pytest.raises(ValueError, match="epsilon must be"):
-            GaussianCurve(1.0).delta(bad)
-    with pytest.raises(ValueError, match="mu must be a number"):
-        GaussianCurve(b"1")
     assert math.copysign(1.0, GaussianCurve(-0.0).mu) == 1.0

@@ -12,10 +12,7 @@ from ldp_jax.accounting import shuffle
 from ldp_jax.accounting.gaussian import GaussianCurve
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, Guarantee, metric
 from ldp_jax.accounting.shuffle import amplified, clone_share
-
-
-def proved(epsilon, delta=0.0, **more):
-    return Guarantee(epsilon, delta, status="proved", reason="a proof", **more)
+from tests.accounting.parts import proved
 
 
 def shuffled(law, records):
@@ -49,9 +46,7 @@ UNEVEN = np.array([[0.5, 0.3, 0.2], [0.25, 0.15, 0.6], [0.3, 0.4, 0.3]])
 
 
 @pytest.mark.parametrize("delta", [1e-4, 0.02])
-@pytest.mark.parametrize(
-    ("law", "users"), [(rounded_law(1.0, 2), 7), (rounded_law(3.0, 2), 5), (rounded_law(1.5, 3), 4), (UNEVEN, 4)]
-)
+@pytest.mark.parametrize(("law", "users"), [(rounded_law(3.0, 2), 5), (rounded_law(1.5, 3), 4), (UNEVEN, 4)])
 def test_no_data_set_is_told_apart_by_more(law, users, delta):
     """All of them enumerated; a twin that takes everybody for a clone promises less than the truth."""
     own = float(np.log((law.max(0) / law.min(0)).max())) * (1 + 1e-12)
@@ -78,7 +73,7 @@ def exact_delta(own, n, share, epsilon):
     return float(total)
 
 
-@pytest.mark.parametrize(("own", "n"), [(0.3, 1), (0.3, 40), (1.0, 17), (2.0, 60), (4.0, 30), (49.0, 3)])
+@pytest.mark.parametrize(("own", "n"), [(0.3, 1), (0.3, 40), (2.0, 60), (49.0, 3)])
 def test_the_bound_is_the_divergence_of_its_two_laws(own, n):
     """Rounded up by a hundred-thousandth at most."""
     for share in (math.exp(-own), 2 / (math.exp(own) + 1)):
@@ -87,19 +82,6 @@ def test_the_bound_is_the_divergence_of_its_two_laws(own, n):
             assert exact_delta(own, n, share, found) <= delta * (1 + 1e-9)
             if found > 0.0:
                 assert exact_delta(own, n, share, found - 1e-5) > delta
-
-
-def test_its_binomials_are_right_where_they_are_large():
-    for c, k in ((40, 3), (1001, 700), (30_000, 15_400), (30_000, 0), (7, 7)):
-        exact = Fraction(math.comb(c, k), 2**c)
-        ratio = Fraction(math.exp(shuffle._log_fair(np.array([c * 1.0]), np.array([k * 1.0]))[0])) / exact
-        assert abs(float(ratio) - 1.0) < 1e-10 or exact < 1e-300
-    c, t = 20_000, 10_400
-    term = total = math.comb(c, t)
-    for k in range(t, t + 1500):
-        term = term * (c - k) // (k + 1)
-        total += term
-    assert shuffle.special.betainc(t, c - t + 1, 0.5) == pytest.approx(float(Fraction(total, 2**c)), rel=1e-10)
 
 
 def test_more_users_cost_less_and_more_epsilon_costs_more():

@@ -11,7 +11,7 @@ import numpy as np
 
 from ldp_jax import verification
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import mse, privacy_loss
+from ldp_jax.core.mechanism import mse
 from ldp_jax.core.spaces import Box, Enumerated
 from ldp_jax.features import Sampled
 from ldp_jax.verification._programs import draws, in_blocks, report_each
@@ -44,10 +44,8 @@ def records(m: Any) -> np.ndarray:
 pairwise = jax.jit(
     jax.vmap(jax.vmap(lambda m, y, x: m.log_density(y, x), in_axes=(None, 0, None)), in_axes=(None, None, 0))
 )
-losses = jax.jit(jax.vmap(lambda m, y, a, b: privacy_loss(m, y, a, b), in_axes=(None, 0, 0, 0)))
 moments_of_many = jax.jit(jax.vmap(lambda m, x: (m.mean(x), m.variance(x)), in_axes=(None, 0)))
 _moments_and_errors = jax.jit(jax.vmap(lambda m, x: (m.mean(x), m.variance(x), mse(m, x)), in_axes=(None, 0)))
-from_word64 = jax.jit(lambda m, word, x: m.from_word64(word, x))
 
 
 def draw_each(m: Any, keys: Any, x: Any) -> Any:
@@ -58,9 +56,6 @@ def draw_each(m: Any, keys: Any, x: Any) -> Any:
 def moments_and_errors(m: Any, x: Any) -> Any:
     """Mean, variance and mean squared error of each record."""
     return in_blocks(lambda rows: _moments_and_errors(m, rows), x)
-
-
-# --- The checks -----------------------------------------------------------------------------------------
 
 
 def check_total(m: Any) -> None:
@@ -142,13 +137,3 @@ def check_draws(m: Any, x: Any, n: int = 200_000, seed: int = 2) -> None:
 def check_sample_moments(m: Any, x: Any, n: int = 200_000, seed: int = 3) -> None:
     """Estimates of draws have the closed forms' mean and variance, within five standard errors."""
     assert_fits(verification.draws_have_moments(m, jax.random.key(seed), x, trials=n))
-
-
-def check_users_are_independent(many: Any, n: int = 6, dim: int | None = None) -> None:
-    """A user's report depends on their own record and key alone: ``many(keys, xs)`` must not mix users."""
-    shape = (n,) if dim is None else (n, dim)
-    x = np.linspace(-0.5, 0.5, int(np.prod(shape)), dtype=np.float32).reshape(shape)
-    other = x.copy()
-    other[-1] = 1.0
-    before, after = (many(jax.random.split(jax.random.key(4), n), records) for records in (x, other))
-    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[:-1], b[:-1]), before, after)

@@ -12,34 +12,30 @@ import pytest
 from scipy.stats import norm
 
 from ldp_jax import verification
-from ldp_jax.edges import DPRR, RandomizedResponse
 from ldp_jax.features import Duchi, GridSquareWave, Laplace
 from tests import broken, stats
 from tests.contract import checks
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 16.0])
-def test_five_percent_too_much_is_seen_in_the_density(epsilon):
-    twin = broken.Overspent(1.05 * epsilon)
-    assert twin.guarantee().epsilon == pytest.approx(epsilon)
+def test_five_percent_too_much_is_seen_in_the_density():
+    twin = broken.Overspent(1.05 * 16.0)
+    assert twin.guarantee().epsilon == pytest.approx(16.0)
     with pytest.raises(AssertionError, match="claims epsilon"):
         checks.check_loss(twin)
     checks.check_density_sums_to_one(twin)
     checks.check_sampler_fits(twin, 0.3)
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 4.0])
-def test_five_percent_too_much_is_seen_in_the_draws(epsilon):
+def test_five_percent_too_much_is_seen_in_the_draws():
     """At 200 000 draws; below epsilon = 1, 5 % of epsilon is less than draws can tell, and the density decides."""
-    twin = broken.HonestDensityOnly(epsilon)
+    twin = broken.HonestDensityOnly(1.0)
     with pytest.raises(AssertionError, match="KS test"):
         checks.check_sampler_fits(twin, -1.0)
     checks.check_loss(twin)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 16.0])
-def test_swapped_branch_is_seen_in_the_draws(epsilon):
-    twin = broken.SwappedBranch(epsilon)
+def test_swapped_branch_is_seen_in_the_draws():
+    twin = broken.SwappedBranch(0.1)
     with pytest.raises(AssertionError):
         checks.check_sampler_fits(twin, -0.6)
     with pytest.raises(AssertionError, match="moments of draws"):
@@ -75,22 +71,6 @@ def test_unclipped_input_is_seen_in_reports_and_in_the_density():
     checks.check_loss(Laplace(1.0), (-1.0, 0.0, 1.0, 3.0))
 
 
-def test_released_square_wave_is_seen_in_the_draws():
-    twin = broken.ReleasedSquareWave(1.0)
-    for x in (-1.0, 0.0):
-        with pytest.raises(AssertionError, match="KS test"):
-            checks.check_sampler_fits(twin, x)
-    checks.check_loss(twin)  # the density is right; it is not what is drawn
-
-
-def test_data_fitted_bounds_are_seen_when_another_user_changes():
-    with pytest.raises(AssertionError):
-        checks.check_users_are_independent(broken.data_fitted)
-    checks.check_users_are_independent(lambda keys, xs: checks.draw_each(Laplace(1.0), keys, xs))
-
-
-# --- One rung for each leak, at the power that it states; test_rungs.py asks honest mechanisms ------------------
-
 FEW = 1 << 17
 RUNGS = {
     # A mass of 13.8 / n is missed once in a million.
@@ -102,17 +82,6 @@ RUNGS = {
     # Each of 65 536 reports twice, where 8 come by chance; as 19 bits in 2^20.
     "noise of 16 bits": (broken.FewBits(1.0), verification.distinct_reports, FEW),
     "16 bits of the key": (broken.HalfAKey(1.0), verification.uses_the_whole_key, None),
-    # A correlation of 1, where 0.12 is enough at 10 000 reports.
-    "one uniform for 10 of 20": (
-        broken.SharedUniform(Laplace(0.05), 20, 20),
-        verification.independent_coordinates,
-        10_000,
-    ),
-    "a product of two signs": (
-        broken.ProductOfSigns(Laplace(0.05), 8, 8),
-        verification.independent_coordinates,
-        10_000,
-    ),
     "an exact product of five signs": (
         broken.ProductOfSigns(Laplace(0.05), 8, 8, factors=5),
         verification.independent_coordinates,
@@ -124,7 +93,6 @@ RUNGS = {
         verification.matches_reference,
         FEW,
     ),
-    "raw lists of all but user 0": (broken.RawForOthers(1.0, n=6), verification.matches_density, 20_000),
 }
 
 
@@ -144,16 +112,6 @@ def test_rungs_do_not_see_less_than_they_state():
         assert rung(twin, jax.random.key(130), trials=FEW).fits
     often = broken.RareShout(1.0, mass=30 / FEW)  # of one record
     assert not verification.distinct_reports(often, jax.random.key(151), np.float32(0.3125), trials=FEW).fits
-    assert verification.matches_density(RandomizedResponse(1.0, n=6), jax.random.key(50), trials=20_000).fits
-
-
-def test_an_edge_that_costs_more_than_is_claimed_is_seen_by_enumeration():
-    twin = broken.OneEndOnly(0.2, 0.8)
-    found = verification.relationship_supremum(twin, "full")
-    assert twin.relationship("full").epsilon == pytest.approx(1.0)
-    assert found.epsilon == pytest.approx(2.0, rel=1e-9)
-    assert verification.relationship_supremum(twin, "half").epsilon == pytest.approx(1.0, rel=1e-9)
-    assert verification.relationship_supremum(DPRR(0.2, 0.8), "full").epsilon == pytest.approx(2.0, rel=1e-9)
 
 
 def test_gaussian_noise_inside_a_mixture_has_no_epsilon():
@@ -166,7 +124,7 @@ def test_gaussian_noise_inside_a_mixture_has_no_epsilon():
         assert verification.hockey_stick(twin, epsilon) == pytest.approx(delta / 2, abs=1e-7)
 
 
-@pytest.mark.parametrize("epsilon", [15.54, 17.0])
+@pytest.mark.parametrize("epsilon", [17.0])
 def test_a_rare_side_that_float32_loses_is_seen_in_its_words(epsilon):
     """The law keeps its claim, and draws cannot tell: 15.94 is lost at 15.54, and everything from 16.64 on."""
     twin = broken.FloatDuchi(epsilon)
@@ -176,21 +134,15 @@ def test_a_rare_side_that_float32_loses_is_seen_in_its_words(epsilon):
     assert found.epsilon == (pytest.approx(15.942, abs=1e-3) if epsilon < 16 else math.inf)
 
 
-# --- The assertions of tests/stats.py ---------------------------------------------------------------------------
-
-
-def test_statistics_accept_the_law_and_reject_the_smallest_defect_they_state():
+def test_statistics_reject_the_smallest_defect_they_state():
+    """Those of tests/stats.py; they accept the law."""
     n, rng = 200_000, np.random.default_rng(0)
-    uniform, normal, flat = rng.uniform(size=n), rng.normal(size=n), np.full(10, 0.1)
-    shift = 2 * stats.ks_threshold(n)
+    uniform, normal, shift = rng.uniform(size=n), rng.normal(size=n), 2 * stats.ks_threshold(n)
     stats.assert_ks(uniform, lambda y: y)
-    stats.assert_g(rng.multinomial(n, flat), flat)
     stats.assert_moments(normal, 0.0, 1.0, 3.0)
     stats.assert_share(n // 2, n, 0.5)
-    off = flat + stats.smallest_defect_of_g(n, 10) * np.where(np.arange(10) % 2, 2, -2) / 10
     for refused, message in (
         (lambda: stats.assert_ks(uniform, lambda y: np.clip(y + shift, 0, 1)), "KS test"),
-        (lambda: stats.assert_g(rng.multinomial(n, off), flat), "G test"),
         (lambda: stats.assert_g([10, 1], [1.0, 0.0]), "impossible"),
         (lambda: stats.assert_moments(normal, 10 / np.sqrt(n), 1.0, 3.0), "mean off"),
         (lambda: stats.assert_moments(normal, 0.0, 1 + 10 * np.sqrt(2 / n), 3.0), "variance off"),

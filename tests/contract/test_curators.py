@@ -54,34 +54,14 @@ def test_a_scale_without_its_two_is_seen(epsilon):
     assert verification.private_edge_supremum(EdgeRR.as_published(epsilon / 2, epsilon / 2)).epsilon > 1.5 * epsilon
 
 
-def test_five_percent_too_much_is_seen_in_the_law():
-    twin = broken.OverspentCurator(1.0)
-    assert promised(twin).epsilon == 1.0
-    assert verification.private_edge_supremum(twin).epsilon == pytest.approx(1.05)
-
-
-@pytest.mark.parametrize("name", ["EdgeRR", "LapGraph"])
-def test_draws_follow_the_law(name):
-    """300 releases of LapGraph, 1 000 dendrograms of chains of 64 sweeps: total variation of 0.33 and 0.18."""
-    trials = 300 if name == "LapGraph" else 1000
+def test_draws_follow_the_law_and_another_law_is_seen():
+    """1 000 dendrograms of chains of 64 sweeps: total variation of 0.18; of 300 releases 0.33."""
     with jax.debug_key_reuse(False):  # which takes keys of a scan under vmap for used ones
-        fit = verification.matches_release(CURATORS[name].make(4.0), jax.random.key(0), trials=trials)
-    assert fit.fits, str(fit)
-
-
-@pytest.mark.parametrize("twin", [broken.ForgetfulCoin, broken.HalfNoise])
-def test_a_curator_who_draws_another_law_is_seen(twin):
-    """300 releases: total variation of 0.33 is seen; the law on paper keeps its claim."""
-    assert verification.private_edge_supremum(twin(1.0)).epsilon <= 1.0 + 1e-9
-    with jax.debug_key_reuse(False):  # which would look at every operation of hundreds of releases
-        assert not verification.matches_release(twin(1.0), jax.random.key(2), trials=300).fits
-
-
-def test_draws_alone_show_too_little_noise():
-    """1 000 releases of each graph: noise of half the scale, of which 2 is lost, is seen to lose more than 1."""
-    with jax.debug_key_reuse(False):  # as above
-        bound = verification.private_edge_lower_bound(broken.HalfNoise(1.0), jax.random.key(3), 1000)
-    assert 1.0 < bound.epsilon <= 2.0
+        fit = verification.matches_release(CURATORS["EdgeRR"].make(4.0), jax.random.key(0), trials=1000)
+        assert fit.fits, str(fit)
+        twin = broken.HalfNoise(1.0)
+        assert verification.private_edge_supremum(twin).epsilon <= 1.0 + 1e-9
+        assert not verification.matches_release(twin, jax.random.key(2), trials=300).fits
 
 
 def test_one_verdict(monkeypatch):

@@ -105,23 +105,15 @@ def test_public_budgets_are_one_program(name):
     assert {np.shape(leaf) for leaf in jax.tree.leaves(m)} == {(4,)}
     assert 15.99 < m.guarantee().epsilon <= 16.0
     x = records(HYPERBOLIC[name].make(1.0))[1:5]
-
-    @jax.jit
-    @jax.vmap
-    def everything(one, key, v):
-        y = one.privatize(key, v)
-        return y, one.estimate(y), one.log_density(y, v)
-
-    keys = jax.random.split(jax.random.key(5), 4)
-    together = jax.tree.map(np.asarray, everything(m, keys, x))
+    each = jax.jit(jax.vmap(lambda m, key, v: ((y := m.privatize(key, v)), m.estimate(y), m.log_density(y, v))))
+    y, points, logs = jax.tree.map(np.asarray, each(m, jax.random.split(jax.random.key(5), 4), x))
     for place, epsilon in enumerate(EPSILONS):
         single = HYPERBOLIC[name].make(epsilon)
         alone = protocol.privatize(jax.random.key(5), single, x)[place]
         size = max(1.0, float(np.abs(alone).max()))
-        np.testing.assert_allclose(together[0][place], alone, rtol=2e-5, atol=2e-5 * size)
-        log = single.log_density(together[0][place], x[place])
-        np.testing.assert_allclose(together[2][place], log, rtol=1e-4, atol=1e-4)
-    assert (np.linalg.norm(together[1], axis=1) < 1).all()
+        np.testing.assert_allclose(y[place], alone, rtol=2e-5, atol=2e-5 * size)
+        np.testing.assert_allclose(logs[place], single.log_density(y[place], x[place]), rtol=1e-4, atol=1e-4)
+    assert (np.linalg.norm(points, axis=1) < 1).all()
     for call in (lambda: m.privatize(jax.random.key(5), x[0]), lambda: protocol.privatize(jax.random.key(5), m, x)):
         with pytest.raises(ValueError, match="holds a stack"):
             call()

@@ -23,7 +23,7 @@ from ldp_jax.features import (
 from tests import stats
 
 
-@pytest.mark.parametrize(("dim", "k"), [(5, 2), (6, 3), (5, 4), (7, 1)])
+@pytest.mark.parametrize(("dim", "k"), [(6, 3), (5, 4)])
 def test_every_subset_is_equally_likely(dim, k):
     """G test over all subsets, 100 000 draws: detects a total variation of 0.014 (20 subsets)."""
     m, n = Sampled(Duchi(1.0), dim, k), 100_000
@@ -31,8 +31,6 @@ def test_every_subset_is_equally_likely(dim, k):
     indices = np.asarray(y.indices)
     assert indices.shape == (n, k)
     assert (np.diff(indices) > 0).all()
-    assert indices.min() >= 0
-    assert indices.max() < dim
     code = (1 << indices).sum(1)
     subsets = [sum(1 << j for j in chosen) for chosen in itertools.combinations(range(dim), k)]
     counts = [(code == subset).sum() for subset in subsets]
@@ -53,15 +51,6 @@ def test_coordinates_of_a_wide_record_are_equally_likely():
     counts = np.histogram(indices, edges)[0]
     # Sampling without replacement varies less than a multinomial, so the test is on the safe side.
     stats.assert_g(counts, np.diff(edges) / 4714)
-
-
-def test_all_coordinates_need_no_subset():
-    m = LaplaceVector(1.0, 5)
-    y = m.privatize(jax.random.key(0), np.linspace(-1, 1, 5, dtype=np.float32))
-    np.testing.assert_array_equal(y.indices, np.arange(5))
-    jaxpr = str(jax.make_jaxpr(m.privatize)(jax.random.key(0), jnp.zeros(5)))
-    assert "while" not in jaxpr
-    assert "gather" not in jaxpr
 
 
 def _arrays(jaxpr):
@@ -87,13 +76,11 @@ def test_reports_and_memory_do_not_grow_with_the_dimension(make):
     assert [(leaf.shape, leaf.dtype) for leaf in y] == [((k,), jnp.int32), ((k,), jnp.float32)]
 
 
-@pytest.mark.parametrize(
-    "indices", [[1, 0], [0, 0], [-1, 2], [0, 4], [2, 9]], ids=["unsorted", "repeated", "negative", "d", "beyond"]
-)
-def test_impossible_subsets_have_no_density(indices):
-    m = Sampled(Duchi(1.0), 4, 2)
-    y = SparseReport(np.array(indices, np.int32), np.ones(2, np.float32))
-    assert m.log_density(y, jnp.zeros(4)) == -jnp.inf
+def test_impossible_subsets_have_no_density():
+    """Unsorted, repeated, negative and beyond the last."""
+    m, values, x = Sampled(Duchi(1.0), 4, 2), np.ones(2, np.float32), np.zeros(4, np.float32)
+    for indices in ([1, 0], [0, 0], [-1, 2], [0, 4], [2, 9]):
+        assert m.log_density(SparseReport(np.array(indices, np.int32), values), x) == -np.inf
 
 
 @pytest.mark.parametrize("m", [HDS(4.0, 11, 3), LaplaceVector(4.0, 11)], ids=["sampled", "all"])
@@ -110,88 +97,30 @@ def test_columns_are_slices_of_the_estimate(m):
     np.testing.assert_array_equal(m.estimate_columns(y, 8, 3), whole[8:])
 
 
-# --- Formulas of the paper, in their own notation ----------------------------------------------------------
-
-
-def _b(e):
-    return (e * math.exp(e) - math.exp(e) + 1) / (math.exp(e) * (math.exp(e) - e - 1))
-
-
-def _equation_5(epsilon, d, k, x):
-    root = math.exp(epsilon / (2 * k))
-    return d * (root + 3) / (3 * k * (root - 1) ** 2) + (d * root / (k * (root - 1)) - 1) * x**2
-
-
-def _equation_8(epsilon, d, k, x):
-    ratio = math.exp(epsilon / k)
-    return d / k * ((ratio + 1) / (ratio - 1)) ** 2 - x**2
-
-
-def _equation_11(epsilon, d, k, x):
-    ratio, b = math.exp(epsilon / k), _b(epsilon / k)
-    c = k / d * b * (ratio - 1) / (b * ratio + 1)
-    return k / d * (b**3 * ratio + 3 * b**2 + 3 * b + 1) / (3 * (b * ratio + 1)) + (c - c**2) * x**2
-
-
-def _equation_14(epsilon, d, k, x):
-    ratio, b = math.exp(epsilon / k), _b(epsilon / k)
-    return k / d * b * (ratio - 1) / (b * ratio + 1) * x
-
-
-X = np.linspace(-1, 1, 9)
-SETTINGS = [(1.0, 10, 1), (1.0, 10, 4), (4.0, 10, 10), (16.0, 100, 20), (3.0, 1, 1)]
-
-
-@pytest.mark.parametrize(("epsilon", "d", "k"), SETTINGS)
-@pytest.mark.parametrize(
-    ("make", "mean", "variance"),
-    [
-        (MultiPiecewise, lambda e, d, k, x: x, _equation_5),
-        (MultiBit, lambda e, d, k, x: x, _equation_8),
-        (HDS, _equation_14, _equation_11),
-    ],
-    ids=["piecewise", "multibit", "hds"],
-)
-def test_moments_are_the_papers(make, mean, variance, epsilon, d, k):
-    with float64_on_cpu():
-        m = make(epsilon, d, k)
-        np.testing.assert_allclose(m.mean(X), mean(epsilon, d, k, X), rtol=1e-8, atol=1e-14)
-        np.testing.assert_allclose(m.variance(X), variance(epsilon, d, k, X), rtol=1e-8)
-
-
-@pytest.mark.parametrize(("epsilon", "d"), [(1.0, 1), (2.0, 7), (0.1, 500)])
-def test_laplace_vector_has_the_papers_variance(epsilon, d):
-    np.testing.assert_allclose(LaplaceVector(epsilon, d).variance(np.zeros(d)), 8 * d**2 / epsilon**2, rtol=1e-6)
-
-
-def test_debiased_hds_is_unbiased_and_pays_for_it():
-    raw, debiased = HDS(1.0, 10, 2), HDS(1.0, 10, 2, debias=True)
-    np.testing.assert_allclose(debiased.mean(X), X, atol=1e-6)
-    assert (np.asarray(debiased.variance(X)) > np.asarray(raw.variance(X))).all()
-
-
 def test_half_width_of_the_square_wave():
     """b(1), b(5) as published; b -> 1 at 0, where the printed formula is 0/0 and -1 in double precision."""
     assert float(SquareWave(1.0).b) == pytest.approx(0.51216588, rel=1e-6)
-    assert float(SquareWave(5.0).b) == pytest.approx(0.02813460, rel=1e-6)
     assert float(SquareWave(1e-8).b) == pytest.approx(1.0, abs=1e-7)
     with float64_on_cpu():
         # The series below 1/2 meets the closed form; between them the printed formula itself.
-        for epsilon in (0.05, 0.4999999, 0.5, 0.5000001, 2.0, 16.0):
-            assert float(SquareWave(epsilon).b) == pytest.approx(_b(epsilon), rel=1e-9)
-        assert float(SquareWave(1.0).b) == pytest.approx(0.51216588, abs=5e-9)
-        assert float(SquareWave(5.0).b) == pytest.approx(0.02813460, abs=5e-9)
-        assert float(SquareWave(1e-8).b) == pytest.approx(1 - 2e-8 / 3, abs=1e-9)
+        for e in (0.05, 0.4999999, 0.5, 0.5000001, 2.0, 16.0):
+            printed = (e * math.exp(e) - math.exp(e) + 1) / (math.exp(e) * (math.exp(e) - e - 1))
+            assert float(SquareWave(e).b) == pytest.approx(printed, rel=1e-9)
+        for e, b in ((1.0, 0.51216588), (5.0, 0.02813460), (1e-8, 1 - 2e-8 / 3)):
+            assert float(SquareWave(e).b) == pytest.approx(b, abs=5e-9)
 
 
-@pytest.mark.parametrize(
-    ("make", "per_coordinate"), [(MultiBit, 2.18), (MultiPiecewise, 2.5)], ids=["multibit", "piecewise"]
-)
-def test_default_k(make, per_coordinate):
-    for epsilon, dim in itertools.product((0.1, 2.0, 2.2, 5.0, 11.0, 30.0), (1, 3, 100)):
+def test_shares_and_default_k():
+    for (make, each), epsilon, dim in itertools.product(
+        ((MultiBit, 2.18), (MultiPiecewise, 2.5)), (0.1, 2.0, 2.2, 30.0), (1, 100)
+    ):
         m = make(epsilon, dim)
-        assert m.k == max(1, min(dim, math.floor(epsilon / per_coordinate)))
+        assert m.k == max(1, min(dim, math.floor(epsilon / each)))
         assert m.guarantee().epsilon == pytest.approx(epsilon)
+    assert HDS(3.0, 10, 4).inner == SquareWave(0.75)
+    assert LaplaceVector(3.0, 4).inner == Laplace(0.75)
+    assert Sampled(Duchi(0.75), 10, 4).guarantee().epsilon == 3.0
+    np.testing.assert_allclose(LaplaceVector(2.0, 7).variance(np.zeros(7)), 8 * 7**2 / 2.0**2, rtol=1e-6)
 
 
 def test_shares_of_a_stack_never_exceed_its_budgets():
@@ -200,9 +129,3 @@ def test_shares_of_a_stack_never_exceed_its_budgets():
     shares = np.asarray(HDS(epsilons, 10, 3).inner.epsilon, np.float64)
     assert (3 * shares <= epsilons).all()
     np.testing.assert_allclose(3 * shares, epsilons, rtol=2e-7)
-
-
-def test_inner_epsilon_is_a_share():
-    assert HDS(3.0, 10, 4).inner == SquareWave(0.75)
-    assert LaplaceVector(3.0, 4).inner == Laplace(0.75)
-    assert Sampled(Duchi(0.75), 10, 4).guarantee().epsilon == 3.0

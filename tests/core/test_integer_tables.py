@@ -96,8 +96,8 @@ def subset_law(categories, subset, epsilon):
     return weight / weight.sum(1, keepdims=True)
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 1e-3, 0.1, math.log(3.0), 1.0, 4.0, 16.0, 20.0])
-@pytest.mark.parametrize(("categories", "subset"), [(2, 1), (3, 1), (5, 2), (7, 3), (17, 1)])
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 4.0, 20.0])
+@pytest.mark.parametrize(("categories", "subset"), [(2, 1), (7, 3), (17, 1)])
 def test_laws_at_the_edge_lose_all_of_epsilon_and_no_more(epsilon, categories, subset):
     masses = check(subset_law(categories, subset, epsilon), epsilon)
     loss = max(Fraction(int(a), int(b)) for a, b in zip(masses.max(0), masses.min(0), strict=True))
@@ -105,160 +105,75 @@ def test_laws_at_the_edge_lose_all_of_epsilon_and_no_more(epsilon, categories, s
     assert rounding.log_up(loss) >= epsilon - 200 / float(masses.min()) - 1e-12
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 1e-5, 0.01, 1.0, 5.0, 20.0])
-@pytest.mark.parametrize("bins", [2, 3, 10, 64])
-def test_staircases_of_many_steps(bins, epsilon):
-    place = np.arange(bins)
-    law = np.exp(-epsilon * np.abs(place - place[:, None]) / (bins - 1))
-    check(law / law.sum(1, keepdims=True), epsilon)
-
-
-@pytest.mark.parametrize("number", [2, 3, 4, 5, 7, 10, 1.5, 2.5, 100, 1000, 12345])
-@pytest.mark.parametrize("ulps", [-1, 0, 1])
 @pytest.mark.parametrize("outputs", [2, 3])
-def test_a_budget_at_the_logarithm_of_an_integer_is_never_exceeded(number, ulps, outputs):
+def test_a_budget_at_the_logarithm_of_an_integer_is_never_exceeded(outputs):
     """e^epsilon is within 1e-13 of the number, above or below: floor(e^epsilon m) is m * number, or one less."""
-    epsilon = math.log(number)
-    for _ in range(abs(ulps)):
-        epsilon = math.nextafter(epsilon, ulps * math.inf)
-    law = subset_law(outputs, 1, epsilon)
-    masses = check(law, epsilon)
-    below, _ = power(epsilon)
-    m = int(masses.min())
-    most = math.floor(below * m)
-    if number == int(number):
-        assert most == (m * number if below > number else m * number - 1)
-    assert int(masses.max()) <= most
-
-
-def test_floor_exp_against_mpmath_at_every_kind_of_mass():
-    rng = np.random.default_rng(0)
-    masses = [1, 2, 3, 2**16, 2**31, WORDS - 1, *rng.integers(1, WORDS, 50).tolist()]
-    for epsilon in [0.0, 5e-324, 1e-300, 1e-16, 1e-10, 1e-6, *rng.uniform(0, 20, 50).tolist(), 20.0]:
-        below, above = power(epsilon)
-        # e^epsilon may be rounded down by 1e-58: at worst the floor is one less, and never one more
-        for mass, got in zip(masses, integer_tables._floor_exp(epsilon, masses), strict=True):
-            most = min(WORDS, math.floor(above * mass))
-            assert most - 1 <= got <= most
-            if epsilon >= 1e-10:
-                assert got == min(WORDS, math.floor(below * mass))
-
-
-def test_floor_exp_at_logarithms_of_integers_on_the_right_side():
-    """Where float64 has e^epsilon on the wrong side of the integer, or on it: floats would err here."""
-    fooled = 0
-    for number in range(2, 400):
+    for number, ulps in itertools.product([2, 3, 7, 10, 1.5, 1000, 12345], [-1, 0, 1]):
         epsilon = math.log(number)
+        for _ in range(abs(ulps)):
+            epsilon = math.nextafter(epsilon, ulps * math.inf)
+        masses = check(subset_law(outputs, 1, epsilon), epsilon)
         below, _ = power(epsilon)
-        masses = [1, 3, 2**20 + 1, WORDS // number]
-        most = [math.floor(below * mass) for mass in masses]
-        assert most == [mass * number - (below < number) for mass in masses]
-        assert integer_tables._floor_exp(epsilon, masses) == most
-        fooled += [math.floor(Fraction(math.exp(epsilon)) * mass) for mass in masses] != most
-    assert fooled > 25
+        m = int(masses.min())
+        most = math.floor(below * m)
+        if number == int(number):
+            assert most == (m * number if below > number else m * number - 1)
+        assert int(masses.max()) <= most
 
 
-@pytest.mark.parametrize("outputs", [2, 3, 7, 256])
-@pytest.mark.parametrize("epsilon", [0.0, 1e-12, 1.0, 20.0])
+@pytest.mark.parametrize(("outputs", "epsilon"), [(2, 0.0), (7, 1e-12), (256, 20.0)])
 def test_equal_rows_say_nothing(outputs, epsilon):
+    """Nor do rows that differ by less than a word, or have an output below one."""
     law = np.repeat(np.random.default_rng(outputs).dirichlet(np.ones(outputs))[None], 4, 0)
     masses = integer_tables.integer_masses(law, epsilon)
     table = Table("constant", masses, np.zeros(outputs, np.float32), "category")
-    assert table.loss == 1
-    assert table.epsilon == 0.0
+    assert (table.loss, table.epsilon) == (1, 0.0)
     assert np.abs(masses / WORDS - law).max() <= (outputs + 1) / WORDS
-
-
-def test_equal_rows_with_an_output_below_one_word():
+    masses = integer_tables.integer_masses(np.array(subset_law(3, 1, 1e-10)), max(epsilon, 1e-10))
+    assert (masses == masses[0]).all()
     masses = integer_tables.integer_masses(np.array([[1.0, 1e-30, 0.0]] * 2), 0.0)
     assert masses.tolist() == [[WORDS - 2, 1, 1]] * 2
 
 
 @pytest.mark.parametrize(
-    ("law", "epsilon"),
+    ("law", "epsilon", "words"),
     [
-        ([[0.75, 0.25], [0.25, 0.75]], 0.5),  # loses log 3: 0.25 e^0.5 twice is no row
-        ([[0.9, 0.05, 0.05], [0.05, 0.9, 0.05], [0.05, 0.05, 0.9]], 1.5),
-        ([[1.0, 0.0], [0.0, 1.0]], 20.0),  # loses all
-        ([[0.5, 0.5], [0.4, 0.6]], 0.0),
-        (subset_law(200, 1, 5e-8), 5e-8),  # the integers are too coarse
+        ([[0.5, 0.50001]] * 2, 1.0, "sum to 1"),
+        ([[1.5, -0.5]] * 2, 1.0, "finite and >= 0"),
+        ([[math.nan, 1.0]] * 2, 1.0, "finite and >= 0"),
+        ([[math.inf, 0.0]] * 2, 1.0, "finite and >= 0"),
+        ([[0.75, 0.25], [0.25, 0.75]], 1.0, "loses more than epsilon"),  # it would be bent to fit
+        ([[0.75, 0.25], [0.25, 0.75]], 0.5, "no table over"),  # loses log 3: 0.25 e^0.5 twice is no row
+        ([[1.0, 0.0], [0.0, 1.0]], 20.0, "no table over"),
+        (subset_law(200, 1, 5e-8), 5e-8, "no table over"),  # the integers are too coarse
+        *(([[0.5, 0.5]] * 2, epsilon, "epsilon of a table") for epsilon in (20.000001, math.inf, math.nan, -1e-9)),
     ],
 )
-def test_what_cannot_be_rounded_is_refused(law, epsilon):
-    with pytest.raises(ValueError, match="no table over 2\\^32 keeps this law"):
+def test_what_is_no_law_is_refused(law, epsilon, words):
+    with pytest.raises(ValueError, match=words):
         integer_tables.integer_masses(np.array(law), epsilon)
 
 
-def test_rows_that_differ_by_less_than_a_word_are_one_row():
-    for epsilon in (1e-10, 1.0):
-        masses = integer_tables.integer_masses(np.array(subset_law(3, 1, 1e-10)), epsilon)
-        assert (masses == masses[0]).all()
-
-
-@pytest.mark.parametrize("epsilon", [20.000001, 21.0, math.inf, math.nan, -1e-9])
-def test_budgets_beyond_what_words_can_carry_are_refused(epsilon):
-    with pytest.raises(ValueError, match="epsilon of a table"):
-        integer_tables.integer_masses(np.array([[0.5, 0.5]] * 2), epsilon)
-    if epsilon != 0:
-        with pytest.raises(ValueError, match="epsilon must be"):
-            integer_tables.checked_epsilon(epsilon)
-
-
-@pytest.mark.parametrize("epsilon", [True, "1", None, 1j, np.bool_(True), [1.0, 2.0], np.ones(3), 0, 0.0])
-def test_what_is_no_budget_is_refused(epsilon):
-    with pytest.raises(ValueError, match="epsilon"):
-        integer_tables.checked_epsilon(epsilon)
-
-
-@pytest.mark.parametrize("epsilon", [1, 1.0, np.float32(1), np.int64(1), np.array(1.0), jnp.float32(1)])
-def test_a_budget_is_a_python_float(epsilon):
-    assert type(integer_tables.checked_epsilon(epsilon)) is float
-    assert integer_tables.checked_epsilon(epsilon) == 1.0
-
-
-@pytest.mark.parametrize(
-    ("law", "words"),
-    [
-        ([[0.5, 0.4]] * 2, "sum to 1"),
-        ([[0.5, 0.50001]] * 2, "sum to 1"),
-        ([[1.5, -0.5]] * 2, "finite and >= 0"),
-        ([[math.nan, 1.0]] * 2, "finite and >= 0"),
-        ([[math.inf, 0.0]] * 2, "finite and >= 0"),
-        ([[0.75, 0.25], [0.25, 0.75]], "loses more than epsilon"),  # it would be bent to fit
-    ],
-)
-def test_what_is_no_law_is_refused(law, words):
-    with pytest.raises(ValueError, match=words):
-        integer_tables.integer_masses(np.array(law), 1.0)
-
-
-def test_a_zero_is_lifted_and_the_loss_is_still_within_epsilon():
-    law = np.array([[0.5, 0.5, 0.0], [0.4, 0.6 - 1e-9, 1e-9]])  # 1e-9 of 2^32 is 4 words
-    masses = check(law, math.log(8.0))
-    assert masses[:, 2].tolist() == [1, 4]
+def test_a_budget_is_one_positive_number():
+    for bad in (True, "1", None, 1j, [1.0, 2.0], np.ones(3), 0, 0.0, 20.000001, math.inf, math.nan, -1e-9):
+        with pytest.raises(ValueError, match="epsilon"):
+            integer_tables.checked_epsilon(bad)
+    for one in (1, np.float32(1), np.int64(1), np.array(1.0), jnp.float32(1)):
+        assert type(integer_tables.checked_epsilon(one)) is float
 
 
 @hypothesis.settings(max_examples=200)
 @hypothesis.given(st.integers(1, TOP_WORD), st.integers(1, TOP_WORD))
+@hypothesis.example(TOP_WORD, TOP_WORD - 1)
+@hypothesis.example(7, 7)
 def test_log_up_is_an_upper_bound_and_the_least_float(a, b):
-    check_log_up(Fraction(max(a, b), min(a, b)))
-
-
-def check_log_up(ratio):
+    ratio = Fraction(max(a, b), min(a, b))
     got = rounding.log_up(ratio)
     with mpmath.workdps(100):
         exact = mpmath.log(mpmath.mpf(ratio.numerator) / mpmath.mpf(ratio.denominator))
         assert mpmath.mpf(got) >= exact
         if ratio > 1:
             assert mpmath.mpf(math.nextafter(got, 0.0)) < exact
-
-
-def test_log_up_at_the_ends():
-    for top in (1, 2, 3, 12345, 2**31, TOP_WORD - 1):
-        check_log_up(Fraction(top + 1, top))
-        check_log_up(Fraction(TOP_WORD, top))
-    check_log_up(Fraction(WORDS**3 + 1, WORDS**3))
-    assert rounding.log_up(Fraction(7, 7)) == 0.0
 
 
 def random_table(inputs, outputs, *, size=None, encoding="category", seed=0):
@@ -302,40 +217,28 @@ def count_words(table, row, xp=np):
     return np.diff(first)
 
 
+def single(outputs, where):
+    """One output has nearly all words, every other exactly one: thresholds meet both ends of the words."""
+    row = np.ones(outputs, np.uint64)
+    row[where] = WORDS - outputs + 1
+    return Table("single", row[None].astype(np.uint32), np.zeros(outputs, np.float32), "category")
+
+
 @pytest.mark.parametrize(
     "outputs",
     [2, 3, 4, 8, 9, 257, *(pytest.param(n, marks=pytest.mark.slow) for n in (5, 7, 16, 17, 63, 64, 65, 255, 256))],
 )
 def test_the_words_of_every_output_are_its_mass(outputs):
     table = random_table(3, outputs)
-    assert table.thresholds.shape == (3, integer_tables.width(outputs))
+    assert table.thresholds.shape == (3, max(2, 1 << (outputs - 1).bit_length()) - 1)
     assert table.thresholds.dtype == np.uint32
-    for row in range(3):
-        assert count_words(table, row).tolist() == table.masses[row].tolist()
-    assert count_words(table, 2, jnp).tolist() == table.masses[2].tolist()
-
-
-@pytest.mark.parametrize("outputs", [2, 3, 4, 5, 257])
-@pytest.mark.parametrize("where", ["first", "last", "middle"])
-def test_outputs_of_a_single_word(outputs, where):
-    """One output has nearly all words, every other exactly one: thresholds meet both ends of the words."""
-    row = np.ones(outputs, np.uint64)
-    row[{"first": 0, "last": -1, "middle": outputs // 2}[where]] = WORDS - outputs + 1
-    table = Table("single", row[None].astype(np.uint32), np.zeros(outputs, np.float32), "category")
-    assert count_words(table, 0).tolist() == row.tolist()
-    assert count_words(table, 0, jnp).tolist() == row.tolist()
-
-
-def test_the_largest_table_has_the_right_words():
-    masses = np.full((1, integer_tables.MAX_OUTPUTS), WORDS // integer_tables.MAX_OUTPUTS, np.uint32)
-    table = Table("even", masses, np.zeros(integer_tables.MAX_OUTPUTS, np.float32), "category")
-    words = np.random.default_rng(0).integers(0, WORDS, 20000, np.uint64).astype(np.uint32)
-    assert (table.report(0, words) == words >> 16).all()
-
-
-def test_width_is_the_next_power_of_two_less_one():
-    for outputs in (*range(2, 2000), 2**12 - 1, 2**12, 2**12 + 1, 2**16 - 1, 2**16):
-        assert integer_tables.width(outputs) == max(2, 1 << (outputs - 1).bit_length()) - 1
+    for one in (table, *(single(outputs, where) for where in (0, outputs // 2, -1))):
+        for row in range(one.inputs):
+            assert count_words(one, row).tolist() == one.masses[row].tolist()
+        assert count_words(one, one.inputs - 1, jnp).tolist() == one.masses[-1].tolist()
+    # Padding is never an output: the largest word reaches it, and stays the last one.
+    assert (table.thresholds[:, outputs - 1 :] == TOP_WORD).all()
+    assert table.report([0, 1], [TOP_WORD, TOP_WORD]).tolist() == [outputs - 1] * 2
 
 
 def extreme_numbers():
@@ -371,7 +274,7 @@ def exact_split(x, inputs):
     return Fraction(round(Fraction(x) * 2**22) + 2**22) * (inputs - 1) / STEPS
 
 
-@pytest.mark.parametrize("inputs", [2, 3, 5, 11, 129, 511, 512])
+@pytest.mark.parametrize("inputs", [2, 11, 512])
 def test_rounding_to_the_grid_keeps_the_mean_exactly(inputs):
     """row + part / 2^23 is the position of the record, a fraction; the words above it are counted, not sampled."""
     x = np.concatenate([extreme_numbers(), random_numbers()[::97]])
@@ -389,8 +292,9 @@ def test_rounding_to_the_grid_keeps_the_mean_exactly(inputs):
         assert integer_tables.rounds_up(at, np.uint32(p)).tolist() == [p > 0, p > 0, False, False]
 
 
-@pytest.mark.parametrize("bins", [1, 2, 3, 7, 10, 64, 512])
-def test_bins_are_those_of_the_paper_away_from_their_edges(bins):
+@pytest.mark.parametrize("bins", [1, 2, 7, 64, 512])
+def test_bins_are_those_of_the_paper(bins):
+    """Edges that float32 holds belong to the lower bin."""
     x = np.random.default_rng(bins).uniform(0, 1, 5000).astype(np.float32)
     exact = [max(math.ceil(Fraction(v) * bins) - 1, 0) for v in x.tolist()]
     inside = np.abs(x * bins - np.rint(x * bins)) > 1e-4
@@ -400,17 +304,28 @@ def test_bins_are_those_of_the_paper_away_from_their_edges(bins):
     ends = integer_tables.split(np, np.float32([-3, 0, 1e-30, 1, 2, np.nan]), bins, "bins")[0]
     middle = max(math.ceil(bins / 2) - 1, 0)
     assert ends.tolist() == [0, 0, 0, bins - 1, bins - 1, middle]
-
-
-def test_edges_of_bins_that_float32_holds_belong_to_the_lower_bin():
-    for bins in (2, 4, 8, 64, 512):
+    if bins & (bins - 1) == 0:
         edges = np.arange(1, bins + 1) / bins
         assert integer_tables.split(np, edges, bins, "bins")[0].tolist() == list(range(bins))
         above = np.nextafter(edges[:-1].astype(np.float32), np.float32(2))
         assert integer_tables.split(np, above, bins, "bins")[0].tolist() == list(range(1, bins))
 
 
-def test_categories_are_taken_as_they_are():
+STRANGE = [
+    [math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324, -0.0],
+    [2**63 - 1, -(2**63), 0],
+    np.array([2**64 - 1, 0], np.uint64),
+    np.array([200, 0], np.uint8),
+    np.array([True, False]),
+]
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_split_is_total_and_silent(encoding):
+    """Warnings are errors here: none depends on a record. Categories are taken as they are."""
+    for x, inputs in itertools.product(STRANGE, (2, 5, 512)):
+        row, part = integer_tables.split(np, x, inputs, encoding)
+        assert ((row >= 0) & (row + (part > 0) < inputs)).all()
     x = np.array([0, 1, 4, 5, -1, 0.5, 1.5, 2.5, 0.49999, math.nan, math.inf, -math.inf, 1e300])
     row, part = integer_tables.split(np, x, 5, "category")
     assert row.tolist() == [0, 1, 4, 4, 0, 0, 2, 2, 0, 2, 4, 0, 4]
@@ -418,26 +333,7 @@ def test_categories_are_taken_as_they_are():
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize(
-    "x",
-    [
-        [math.nan, math.inf, -math.inf, 1e300, -1e300, 5e-324, -0.0],
-        [2**63 - 1, -(2**63), 0],
-        np.array([2**64 - 1, 0], np.uint64),
-        np.array([200, 0], np.uint8),
-        np.array([True, False]),
-    ],
-    ids=["float64", "int64", "uint64", "uint8", "bool"],
-)
-def test_split_is_total_and_silent(encoding, x):
-    """Warnings are errors here: none depends on a record."""
-    for inputs in (2, 5, 512):
-        row, part = integer_tables.split(np, x, inputs, encoding)
-        assert ((row >= 0) & (row + (part > 0) < inputs)).all()
-
-
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("inputs", [2, 3, 129, 512])
+@pytest.mark.parametrize("inputs", [2, 129])
 def test_numpy_and_jax_agree_on_every_record(encoding, inputs):
     x = random_numbers()
     for a, b in zip(
@@ -448,7 +344,7 @@ def test_numpy_and_jax_agree_on_every_record(encoding, inputs):
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("outputs", [2, 5, 256, 257])
+@pytest.mark.parametrize("outputs", [5, 257])
 def test_numpy_and_jax_agree_on_every_word(encoding, outputs):
     table = random_table(11, outputs, encoding=encoding)
     rng = np.random.default_rng(outputs)
@@ -464,56 +360,38 @@ def test_numpy_and_jax_agree_on_every_word(encoding, outputs):
     )
     assert got.dtype == expected.dtype == np.int32
     np.testing.assert_array_equal(got, expected)
-    # and a third time, by counting: the output is the number of cumulative masses at or below the word
-    row = np.asarray(row)
-    some = slice(0, 5000)
-    cumulative = np.cumsum(table.masses.astype(np.uint64), 1)[:, :-1]
-    counted = (words[0, some, None].astype(np.uint64) >= cumulative[row[some]]).sum(1)
-    np.testing.assert_array_equal(expected[some], counted)
 
 
 _TABLE = random_table(3, 4)
 _M, _V = _TABLE.masses, _TABLE.values
 _ONE_OFF = _M ^ np.uint32([[0] * 4, [1, 0, 0, 0], [0] * 4])
 _ZERO = np.concatenate([np.uint32([[0, 2**31, 2**30, 2**30]]), _M[1:]])
+_WRAPS = np.full((3, 4), 2**31, np.uint32)  # 2 * 2^32
+
+
+_INPUTS, _SUM, _FLOATS = "1 to 512 inputs", "sum to 2\\^32", "finite float32"
+_WRONG = [
+    *(("uint32", {"masses": m}) for m in (_M.astype(np.int64), _M[0], _M[None], _M.astype(">u4"))),
+    (_INPUTS, {"masses": _M[:0]}),
+    (_INPUTS, {"masses": np.full((3, 1), TOP_WORD, np.uint32), "values": _V[:1]}),
+    (_INPUTS, {"masses": np.repeat(_M[:1], 513, 0)}),
+    (_INPUTS, {"masses": np.ones((1, 2**16 + 1), np.uint32), "values": np.zeros(2**16 + 1, "f4")}),
+    (_SUM, {"masses": _ONE_OFF}),
+    (_SUM, {"masses": _M[:, :3], "values": _V[:3]}),
+    (_SUM, {"masses": _WRAPS}),
+    ("drop or lift", {"masses": _ZERO}),
+    *((_FLOATS, {"values": bad}) for bad in (_V.astype(np.float64), _V[:3], np.zeros((), np.float32))),
+    *((_FLOATS, {"values": np.float32([0, 1, 2, bad])}) for bad in (np.nan, np.inf)),
+    ("one of grid, bins, category", {"encoding": "circle"}),
+    ("two points", {"masses": _M[:1], "encoding": "grid"}),
+]
 
 
 @pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize(
-    ("message", "parts"),
-    [
-        *(("uint32", {"masses": m}) for m in (_M.astype(np.int64), _M[0], _M[None], _M.astype(">u4"))),
-        ("1 to 512 inputs", {"masses": _M[:0]}),
-        ("1 to 512 inputs", {"masses": np.full((3, 1), TOP_WORD, np.uint32), "values": _V[:1]}),
-        ("1 to 512 inputs", {"masses": np.repeat(_M[:1], 513, 0)}),
-        ("1 to 512 inputs", {"masses": np.ones((1, 2**16 + 1), np.uint32), "values": np.zeros(2**16 + 1, "f4")}),
-        ("sum to 2\\^32", {"masses": _ONE_OFF}),
-        ("sum to 2\\^32", {"masses": _M[:, :3], "values": _V[:3]}),
-        ("drop or lift", {"masses": _ZERO}),
-        *(
-            ("finite float32", {"values": values})
-            for values in (
-                _V.astype(np.float64),
-                _V[:3],
-                np.float32([0, 1, 2, np.nan]),
-                np.float32([0, 1, 2, np.inf]),
-                np.zeros((), np.float32),
-            )
-        ),
-        ("one of grid, bins, category", {"encoding": "circle"}),
-        ("two points", {"masses": _M[:1], "encoding": "grid"}),
-    ],
-)
-def test_what_is_no_table_is_refused(message, parts):
-    with pytest.raises(ValueError, match=message):
-        dataclasses.replace(_TABLE, **parts)
-
-
-def test_masses_that_wrap_around_do_not_sum_to_2_to_the_32():
-    """Two rows of 2^31 three times: 2^32 + 2^31, which is 2^31 modulo 2^32; and one that is 2 * 2^32."""
-    for row in ([2**31] * 3, [2**31] * 4):
-        with pytest.raises(ValueError, match="sum to 2\\^32"):
-            Table("wraps", np.array([row], np.uint32), np.zeros(len(row), np.float32), "category")
+def test_what_is_no_table_is_refused():
+    for message, parts in _WRONG:
+        with pytest.raises(ValueError, match=message):
+            dataclasses.replace(_TABLE, **parts)
 
 
 def test_the_loss_is_the_largest_ratio_of_a_column():
@@ -525,7 +403,7 @@ def test_the_loss_is_the_largest_ratio_of_a_column():
 
 
 @pytest.mark.parametrize("size", [None, 4])
-@pytest.mark.parametrize("name", ["plain", 'with "quotes"\nand lines', "größer ε", ""])
+@pytest.mark.parametrize("name", ['"größer ε"\nand lines', ""])
 def test_bytes_there_and_back(size, name):
     table = dataclasses.replace(random_table(5, 6, size=size, encoding="bins"), name=name)
     back = Table.from_bytes(table.to_bytes())
@@ -539,20 +417,11 @@ def test_bytes_there_and_back(size, name):
 def test_any_other_field_is_another_digest():
     table = random_table(5, 6, encoding="bins")
     masses, values = table.masses.copy(), table.values.copy()
-    masses[2, 1] += np.uint32(1)
-    masses[2, 0] -= np.uint32(1)
+    masses[2, :2] += np.uint32([-1 % WORDS, 1])
     values[3] = np.nextafter(values[3], np.float32(9))
-    others = [
-        {"name": "other"},
-        {"masses": masses},
-        {"masses": table.masses[::-1].copy()},
-        {"values": values},
-        {"values": table.values[:, None]},
-        {"values": -np.zeros(6, np.float32)},
-        {"values": np.zeros(6, np.float32)},
-        {"encoding": "grid"},
-        {"encoding": "category"},
-    ]
+    others = [{"name": "other"}, {"masses": masses}, {"masses": table.masses[::-1].copy()}]
+    others += [{"values": v} for v in (values, table.values[:, None], -np.zeros(6, "f4"), np.zeros(6, "f4"))]
+    others += [{"encoding": "grid"}, {"encoding": "category"}]
     tables = [table, *(dataclasses.replace(table, **parts) for parts in others)]
     assert len({made.digest for made in tables}) == len(set(tables)) == len(tables)
 
@@ -562,45 +431,33 @@ _HEAD, _, _BODY = random_table(2, 3).to_bytes()[len(START) : -8].partition(b"\n"
 _FIELDS = json.loads(_HEAD)
 
 
-def refused(head: bytes, message="damaged table"):
-    with pytest.raises(ValueError, match=message):
-        Table.from_bytes(sealed(START + head + b"\n" + _BODY))
+_SPOILT = {
+    "masses": (
+        *([3, 2], [-2, -3], [2, 3, 1], [6], [], 6, None, ["two", 3], [2**70, 3], [2.0, 3], "23", {"2": 3}),
+        *([9] * 100_000, [1] * 64 + [2, 3], [2**62, 4], [math.nan, 3]),
+    ),
+    "values": ([2], [0], [3, 0]),
+    "encoding": ("circle", None, ["grid"]),
+    "name": (None, 1, ["a"], {"a": 1}, True),
+}
 
 
 @pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize(
-    ("field", "values"),
-    [
-        (
-            "masses",
-            ([3, 2], [-2, -3], [2, 3, 1], [6], [], 6, None, ["two", 3], [2**70, 3], [2.0, 3], "23", {"2": 3}),
-        ),
-        ("masses", ([9] * 100_000, [1] * 64 + [2, 3], [2**62, 4], [math.nan, 3])),
-        ("values", ([2], [0], [3, 0])),
-        ("encoding", ("circle", None, ["grid"])),
-        ("name", (None, 1, ["a"], {"a": 1}, True)),
-    ],
-)
-def test_damaged_headers_are_refused_before_anything_is_computed(field, values):
-    """Sizes are compared with the bytes that are there; their product is taken of two numbers at most."""
-    for value in values:
-        refused(json.dumps(_FIELDS | {field: value}, sort_keys=True).encode())
-    refused(json.dumps({name: value for name, value in _FIELDS.items() if name != field}).encode())
+def test_damaged_headers_are_refused_before_anything_is_computed():
+    """Sizes are compared with the bytes that are there; their product is taken of two numbers at most.
 
-
-def test_other_formats_and_depths_are_refused():
-    for data in (b"", b"ldp-table 3\n", b"LDP-TABLE 2\n", b"\x93NUMPY", b"ldp-table 2\r\n"):
-        with pytest.raises(ValueError, match="not a table of this version"):
-            Table.from_bytes(data)
-    deep = b"[" * 100_000
-    for head in (b"{}", b"null", b"[]", b"\xff", b"{", deep, b'{"masses": ' + deep, b'{"masses": [1e999, 3]}'):
-        refused(head)
-    refused(_HEAD.replace(b"[2, 3]", b"[" + b"9" * 5000 + b", 3]"))
-
-
-def test_a_table_has_one_spelling():
-    """Another spelling of the header would give one law two digests, and so words and budgets of its own."""
-    text = _HEAD.decode()
+    A table has one spelling: another one would give one law two digests, and so words and budgets of its own.
+    """
+    text, deep = _HEAD.decode(), b"[" * 100_000
+    heads = [{**_FIELDS, name: bad} for name, wrong in _SPOILT.items() for bad in wrong]
+    heads += [{name: value for name, value in _FIELDS.items() if name != left} for left in _FIELDS]
+    damaged = [json.dumps(head, sort_keys=True).encode() for head in heads]
+    damaged += [b"{}", b"null", b"[]", b"\xff", b"{", deep, b'{"masses": ' + deep, b'{"masses": [1e999, 3]}']
+    damaged += [
+        _HEAD.replace(b"[2, 3]", b"[" + b"9" * 5000 + b", 3]"),
+        text.encode("utf-16"),
+        b"\xef\xbb\xbf" + _HEAD,
+    ]
     spellings = [
         json.dumps(_FIELDS, separators=(",", ":")),
         text + " ",
@@ -609,29 +466,26 @@ def test_a_table_has_one_spelling():
     ]
     spellings += [json.dumps(dict(reversed(_FIELDS.items()))), json.dumps(_FIELDS | {"more": 1}, sort_keys=True)]
     spellings += [text.replace('"name"', '"name": "", "name"')]
-    for spelling in spellings:
-        refused(spelling.encode(), "damaged table: its header is not written")
-    for head in (text.encode("utf-16"), text.encode("utf-32-le"), b"\xef\xbb\xbf" + _HEAD):
-        refused(head)
+    for head, words in itertools.chain(
+        ((head, "damaged table") for head in damaged),
+        ((head.encode(), "damaged table: its header is not written") for head in spellings),
+    ):
+        with pytest.raises(ValueError, match=words):
+            Table.from_bytes(sealed(START + head + b"\n" + _BODY))
+    for data in (b"", b"ldp-table 3\n", b"LDP-TABLE 2\n", b"\x93NUMPY", b"ldp-table 2\r\n"):
+        with pytest.raises(ValueError, match="not a table of this version"):
+            Table.from_bytes(data)
     assert Table.from_bytes(sealed(START + _HEAD + b"\n" + _BODY)) == random_table(2, 3)
 
 
-@pytest.mark.parametrize("mode", ["under", "over", "invalid", "all"])
-def test_reports_say_nothing_of_a_record_in_an_error(mode):
+def test_reports_say_nothing_of_a_record_in_an_error():
     """Float64 records that are 0 in float32 raised under ``np.seterr``; others did not."""
     x = np.array([5e-324, 1e-300, -1e-310, 1e300, -1e300, math.nan, math.inf, 0.3])
     for encoding in ENCODINGS:
         table = random_table(4, 3, encoding=encoding)
         calm = table.report(x, 2**31, 2**30)
-        with np.errstate(**{mode: "raise"}):
+        with np.errstate(all="raise"):
             np.testing.assert_array_equal(table.report(x, 2**31, 2**30), calm)
-
-
-def test_padding_is_never_an_output():
-    """257 outputs among 511 thresholds: the largest word reaches the padding, and stays the last output."""
-    table = random_table(2, 257)
-    assert (table.thresholds[:, 256:] == TOP_WORD).all()
-    assert table.report([0, 1], [TOP_WORD, TOP_WORD]).tolist() == [256, 256]
 
 
 def test_nothing_of_a_table_can_be_written_to():

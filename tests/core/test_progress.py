@@ -3,7 +3,6 @@
 import io
 import sys
 import time
-import types
 
 import pytest
 
@@ -90,16 +89,3 @@ def test_quick_calls_and_a_switch_are_silent(monkeypatch, capsys):
     with watched("off"):
         time.sleep(0.01)
     assert capsys.readouterr() == ("", "")
-
-
-def test_a_call_that_raises_ends_what_is_shown(shown):
-    with pytest.raises(KeyError), watched("job"):
-        raise KeyError
-    phase("outside", 0.5)  # of no call
-
-
-def test_notebooks_without_widgets_have_lines(monkeypatch):
-    console = types.SimpleNamespace(is_jupyter=True, is_terminal=True)
-    monkeypatch.setattr("rich.console.Console", lambda **_: console)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert progress._bar("job") is None

@@ -30,15 +30,16 @@ P = [2.0**-64, 1e-19, 3e-15, 2.0**-41, 1e-9, 1 / (1 + math.exp(22.9)), 1e-3, 1 /
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
-@pytest.mark.parametrize("p", P)
-def test_a_threshold_is_the_probability_rounded_up(p, count):
+def test_a_threshold_is_the_probability_rounded_up(count):
     """Whole-number arithmetic: ceil(p 2^(32 count)) of the float32, and so the event's exact probability."""
-    p = np.float32(p)
-    numerator, denominator = float(p).as_integer_ratio()
-    exact = -(-(numerator << (32 * count)) // denominator)
-    assert join(random_words.threshold(p, count)) == exact
-    at = jnp.asarray(np.stack([split(w, count) for w in (0, exact - 1, exact, 2 ** (32 * count) - 1)], 1))
-    np.testing.assert_array_equal(random_words.bernoulli_from_words(at, p), [True, True, False, False])
+    for p in np.float32(P):
+        numerator, denominator = float(p).as_integer_ratio()
+        exact = -(-(numerator << (32 * count)) // denominator)
+        assert join(random_words.threshold(p, count)) == exact
+        at = jnp.asarray(np.stack([split(w, count) for w in (0, exact - 1, exact, 2 ** (32 * count) - 1)], 1))
+        np.testing.assert_array_equal(random_words.bernoulli_from_words(at, p), [True, True, False, False])
+    for p, happens in ((0.0, False), (-1.0, False), (math.nan, False), (1.0, True), (2.0, True)):
+        np.testing.assert_array_equal(random_words.bernoulli_from_words(at[..., ::3], p), happens)
 
 
 def test_neither_side_of_an_event_is_lost():
@@ -55,14 +56,7 @@ def test_neither_side_of_an_event_is_lost():
         np.testing.assert_array_equal(run(at, p), True)
 
 
-def test_impossible_and_certain_events():
-    at = jnp.asarray(np.stack([split(w) for w in (0, 2**64 - 1)], 1))
-    for p, happens in ((0.0, False), (-1.0, False), (math.nan, False), (1.0, True), (2.0, True)):
-        np.testing.assert_array_equal(random_words.bernoulli_from_words(at, p), happens)
-        np.testing.assert_array_equal(random_words.bernoulli_from_words(at, p, 1 - p), happens)
-
-
-@pytest.mark.parametrize("p", [1e-5, 0.3, 0.9])
+@pytest.mark.parametrize("p", [1e-5, 0.3])
 def test_draws_have_their_share(p):
     """1e6 draws: a share that is off by 0.005 at 0.3 is seen, by 3e-5 at 1e-5."""
     n = 1_000_000
@@ -80,9 +74,6 @@ def test_one_key_with_two_epsilons_reveals_the_record_as_the_readme_says():
         said = f"0.37 comes back as {found:.7f}"
         text = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
         assert (said in text) == bool(most)
-
-
-# --- Noise and counts ------------------------------------------------------------------------------------------
 
 
 def chances(happens, count, sign=False):
@@ -103,7 +94,7 @@ def chances(happens, count, sign=False):
     return np.array([w / 2 ** (32 * count) for w in low])
 
 
-@pytest.mark.parametrize("mean", [1e-18, 1e-10, 1e-9, 1e-3, 0.7, 4.0])
+@pytest.mark.parametrize("mean", [1e-18, 1e-9, 0.7, 4.0])
 def test_counts_have_the_masses_of_poissons_law(mean):
     """P(X > k), in whole words, to 1e-4 of itself while it has a thousand words; rarer ones are never lost."""
     mean = np.float32(mean)
@@ -115,7 +106,7 @@ def test_counts_have_the_masses_of_poissons_law(mean):
     assert found[0] >= law[0] * (1 - 1e-4)
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 0.5, 17.0, 40.0, 100.0])
+@pytest.mark.parametrize("epsilon", [1e-3, 17.0, 100.0])
 def test_whole_noise_has_the_masses_of_its_law(epsilon):
     """P(|z| >= k) in whole words of 224 bits, to 1e-4 of itself: noise is there at 17 and at 100."""
     k = np.arange(1, 6)
@@ -144,7 +135,7 @@ def test_laplace_noise_has_the_tail_of_its_law():
 
 
 def test_draws_of_noise_follow_their_laws():
-    """Signs, and sizes of 200 000 draws: KS of 0.012, G tests of 0.01."""
+    """Signs, and sizes of 200 000 draws, and 1e6 counts: KS of 0.012, G tests of 0.01."""
     n = 200_000
     noise = np.asarray(jax.jit(random_words.laplace, static_argnums=1)(jax.random.key(1), (n,)))
     stats.assert_ks(noise, scipy_stats.laplace.cdf)
@@ -152,15 +143,9 @@ def test_draws_of_noise_follow_their_laws():
     z = np.arange(-20, 21)
     stats.assert_g(np.bincount(np.clip(whole, -20, 20) + 20, minlength=41), scipy_stats.dlaplace.pmf(z, 0.5)
                    + np.where(abs(z) == 20, scipy_stats.dlaplace.sf(20, 0.5), 0.0))  # fmt: skip
-
-
-@pytest.mark.parametrize("mean", [1e-6, 1e-3, 0.3, 4.0])
-def test_counts_are_poisson(mean):
-    """1e6 draws: at mean 1e-6 one is due, and fifty would be too many; at 4 a total variation of 0.004."""
-    n = 1_000_000
-    draws = np.asarray(random_words.poisson(jax.random.key(1), jnp.full(n, mean, jnp.float32)))
-    mass = scipy_stats.poisson.pmf(np.arange(30), mean)
-    stats.assert_g(np.bincount(draws, minlength=30)[:30], mass / mass.sum())
+    counts = np.asarray(random_words.poisson(jax.random.key(1), jnp.full(5 * n, 4.0, jnp.float32)))
+    mass = scipy_stats.poisson.pmf(np.arange(30), 4.0)
+    stats.assert_g(np.bincount(counts, minlength=30)[:30], mass / mass.sum())
 
 
 @pytest.mark.usefixtures("untyped")

@@ -1,8 +1,6 @@
 """The one set of checks: which values pass, what a message names, and what it costs to import."""
 
 import math
-import subprocess
-import sys
 from decimal import Decimal
 from fractions import Fraction
 
@@ -27,10 +25,7 @@ def test_several_keywords_are_checked_and_the_wrong_one_is_named():
     for check, words in (
         (lambda: validate.positive(epsilon=1.0, delta=0.0), r"delta must be finite and > 0, got 0\.0"),
         (lambda: validate.in_range(0.0, 1.0, alpha=0.5, r=1.5), r"r must be in \[0\.0, 1\.0\], got 1\.5"),
-        (
-            lambda: validate.in_range(0.0, 1.0, alpha=10**400),
-            "alpha must be a real number, got one beyond float64",
-        ),
+        (lambda: validate.in_range(0.0, 1.0, alpha=10**400), "alpha must be a real number, got one beyond float64"),
         (lambda: validate.in_range(0.0, 1.0, alpha=10**30), r"alpha must be in \[0\.0, 1\.0\], got 1e\+30"),
         (lambda: validate.integer_in(1, 4, k=2, dim=5), r"dim must be a whole number in \[1, 4\], got 5"),
         (lambda: validate.one_of(("a", "b"), first="a", second="c"), "second must be one of a, b; got 'c'"),
@@ -53,48 +48,38 @@ def test_tracers_pass_in_silence():
         jax.jit(lambda delta: validate.number(0.0, delta=delta))(0.5)
 
 
-@pytest.mark.parametrize("value", [1, 1.0, np.float32(1), np.int64(1), np.array(1.0), Fraction(1), Decimal(1)])
-def test_numbers_of_every_kind_are_python_floats(value):
-    assert type(validate.number(0.0, 1.0, x=value)) is float
-
-
-@pytest.mark.parametrize(
-    "value",
-    [None, True, np.True_, np.array(True), "1", b"1", 1j, [1.0], np.ones(2), math.nan, math.inf, -1.0, 10**400],
-)
-def test_what_is_no_number_in_range_is_refused(value):
-    with pytest.raises(ValueError, match="x must be"):
-        validate.number(0.0, x=value)
-
-
-def test_open_ends():
-    assert validate.number(0.0, 1.0, x=0) == 0.0
-    assert validate.number(0.0, 1.0, x=1) == 1.0
+def test_numbers_of_every_kind_are_python_floats_and_others_are_refused():
+    for value in (1, 1.0, np.float32(1), np.int64(1), np.array(1.0), Fraction(1), Decimal(1)):
+        assert type(validate.number(0.0, 1.0, x=value)) is float
+    strange = (
+        None,
+        True,
+        np.True_,
+        np.array(True),
+        "1",
+        b"1",
+        1j,
+        [1.0],
+        np.ones(2),
+        math.nan,
+        math.inf,
+        -1.0,
+        10**400,
+    )
+    for value in strange:
+        with pytest.raises(ValueError, match="x must be"):
+            validate.number(0.0, x=value)
     for options, value in (({"open_lower": True}, 0.0), ({"open_upper": True}, 1.0)):
+        assert validate.number(0.0, 1.0, x=value) == value
         with pytest.raises(ValueError, match=r"x must be in [\[(]0, 1[\])], got"):
             validate.number(0.0, 1.0, **options, x=value)
 
 
-HUGE = pytest.param(10**5000, id="thousands of digits")
-
-
-@pytest.mark.parametrize("value", [0, 5, True, np.True_, 2.0, np.float32(2), "2", None, [2], Fraction(2), HUGE])
-def test_what_is_no_count_is_refused(value):
-    with pytest.raises(ValueError, match=r"k must be a whole number in \[1, 4\], got"):
-        validate.whole(1, 4, k=value)
+def test_what_is_no_count_is_refused():
+    for value in (0, 5, True, np.True_, 2.0, np.float32(2), "2", None, [2], Fraction(2), 10**5000):
+        with pytest.raises(ValueError, match=r"k must be a whole number in \[1, 4\], got"):
+            validate.whole(1, 4, k=value)
     assert type(validate.whole(1, 4, k=np.uint8(3))) is int
-
-
-def test_checking_a_budget_loads_neither_jax_nor_numpy():
-    code = """
-import sys
-from ldp_jax.accounting import guarantee
-from ldp_jax.core import validate
-guarantee.Budget(1.0), guarantee.Guarantee(1.0).repeated(3), validate.number(0.0, delta=0.5)
-print({"jax", "numpy"} & set(sys.modules))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.stdout.strip() == "set()", done.stderr
 
 
 INVALID = {
@@ -140,6 +125,23 @@ def test_booleans_are_no_classes():
 
 
 @pytest.mark.usefixtures("untyped")
+def test_an_empty_training_set_is_refused():
+    key, settings = jax.random.key(0), training.Settings(training.adam(0.1), 1, 1)
+    none, one = (training.Examples(np.zeros(n, np.int32), np.zeros(n, np.int32)) for n in (0, 1))
+    noisy = label_training.noisy_examples(features.GeneralizedRR(1.0, 2), none.index, none.label)
+    node, model, x = training.node_classification, models.mlp(1, 2, 2), np.ones((1, 2), np.float32)
+    runs = jax.tree.map(lambda leaf: leaf[None], (x, none, one, one))
+    for call in (
+        lambda: training.fit(key, model, node, x, none, one, one, settings),
+        lambda: training.fit(key, model, label_training.noisy_node_classification, x, noisy, one, one, settings),
+        lambda: training.fit_many(jax.random.split(key, 1), model, node, *runs, settings),
+        lambda: device_classifier(DenseRows(jnp.ones((0, 2))), FoldedLabels(none.label, 2, none.index, 2)),
+    ):
+        with pytest.raises(ValueError, match="must (hold|be of) at least one"):
+            call()
+
+
+@pytest.mark.usefixtures("untyped")
 def test_an_array_of_keys_is_not_a_key():
     keys = jax.random.split(jax.random.key(0), 3)
     one = r"key must be one key, got keys of shape \(3,\): use jax.vmap, with a key for each"
@@ -157,23 +159,3 @@ def test_an_array_of_keys_is_not_a_key():
             call()
     with pytest.raises(ValueError, match=r"key must be an array of keys \[runs\], got keys of shape \(\)"):
         training.fit_many(jax.random.key(0), *given, settings)
-
-
-@pytest.mark.usefixtures("untyped")
-def test_an_empty_training_set_is_refused():
-    key, settings = jax.random.key(0), training.Settings(training.adam(0.1), 1, 1)
-    none, one = (training.Examples(np.zeros(n, np.int32), np.zeros(n, np.int32)) for n in (0, 1))
-    x = np.ones((1, 2), np.float32)
-    noisy = label_training.noisy_examples(features.GeneralizedRR(1.0, 2), none.index, none.label)
-    runs = jax.tree.map(lambda leaf: leaf[None], (x, none, one, one))
-    model = models.mlp(1, 2, 2)
-    calls = [
-        lambda: training.fit(key, model, training.node_classification, x, none, one, one, settings),
-        lambda: training.fit(key, model, label_training.noisy_node_classification, x, noisy, one, one, settings),
-        lambda: training.fit_many(jax.random.split(key, 1), model, training.node_classification, *runs, settings),
-    ]
-    for call in calls:
-        with pytest.raises(ValueError, match="train must hold at least one example, got none"):
-            call()
-    with pytest.raises(ValueError, match="labels must be of at least one member of the panel"):
-        device_classifier(DenseRows(jnp.ones((0, 2))), FoldedLabels(none.label, 2, none.index, 2))

@@ -98,23 +98,17 @@ def test_in_one_call_links_are_likelier_than_other_pairs():
 @pytest.mark.usefixtures("untyped")
 def test_what_is_wrong_is_refused(reported):
     bits, degree, _ = reported
-    prior = edges.degree_prior(degree)
-    for given, message in (
-        ([1.0, 2.0], "degree must be of at least 3 users"),
-        ([[1.0, 2.0, 3.0]], "degree must be of at least 3 users"),
-        ([1.0, np.nan, 2.0], "degree must be finite"),
+    prior, graph, links = edges.degree_prior(degree), graphs.from_edges([[0, 1]], 3), edges.private_links
+    for call, message in (
+        (lambda: edges.degree_prior([1.0, 2.0]), "degree must be of at least 3 users"),
+        (lambda: edges.degree_prior([[1.0, 2.0, 3.0]]), "degree must be of at least 3 users"),
+        (lambda: edges.degree_prior([1.0, np.nan, 2.0]), "degree must be finite"),
+        (lambda: edges.posterior_links(bits, prior, EPSILON, "firm"), "variant must be"),
+        (lambda: edges.posterior_links(bits, prior, 41.0), "epsilon must be"),
+        (lambda: edges.posterior_links(bits, edges.degree_prior(degree[:-1]), EPSILON), "bits must be of 39 users"),
+        (lambda: links(jax.random.key(0), graph, 60.0, degree_share=0.1), "epsilon"),
+        (lambda: links(jax.random.key(0), graph, 1.0, degree_share=1.0), "degree_share"),
+        (lambda: links(jax.random.key(0), graphs.from_edges([[0, 1]], 500), 1.0, memory=1e5), "memory allows"),
     ):
         with pytest.raises(ValueError, match=message):
-            edges.degree_prior(given)
-    with pytest.raises(ValueError, match="variant must be"):
-        edges.posterior_links(bits, prior, EPSILON, "firm")
-    with pytest.raises(ValueError, match="epsilon must be"):
-        edges.posterior_links(bits, prior, 41.0)
-    with pytest.raises(ValueError, match="bits must be of 39 users"):
-        edges.posterior_links(bits, edges.degree_prior(degree[:-1]), EPSILON)
-    graph = graphs.from_edges([[0, 1]], 3)
-    for epsilon, share in ((0.0, 0.1), (float("nan"), 0.1), (1.0, 0.0), (1.0, 1.0), (60.0, 0.1)):
-        with pytest.raises(ValueError, match="epsilon|degree_share"):
-            edges.private_links(jax.random.key(0), graph, epsilon, degree_share=share)
-    with pytest.raises(ValueError, match="memory allows"):
-        edges.private_links(jax.random.key(0), graphs.from_edges([[0, 1]], 500), 1.0, memory=1e5)
+            call()

@@ -41,7 +41,6 @@ NOT_MECHANISMS = {
 }  # fmt: skip
 USUAL = [name for name in CASES if "half" not in name]
 PARTS = {"RandomizedResponse", "NoisyDegree", "NoisyDegree, whole noise"}  # of DPRR's law: asked at one size
-WHOLE = [name for name in USUAL if name not in PARTS]
 every_case = pytest.mark.parametrize("name", CASES)
 
 
@@ -104,16 +103,11 @@ def test_estimates_of_the_degree_are_the_noisy_degree():
     assert float(LocalLap(0.1, 0.9, n=N).estimate(LapReport(np.float32(-2.5), np.zeros(N)))) == -2.5
 
 
-# --- The claim -------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "epsilon", "n"),
     [
         *itertools.product(CASES, [1.0], [N]),
         *itertools.product([name for name in CASES if name not in PARTS], [1.0], [2]),
-        *itertools.product(WHOLE, [1.0], [24]),
-        *itertools.product(USUAL, [0.01, 4.0], [N]),
         *itertools.product(CASES, [16.0], [N]),
     ],
 )
@@ -129,17 +123,7 @@ def test_claims_hold_and_are_tight(name, epsilon, n):
     assert found.searched <= found.epsilon * (1 + 1e-9)
 
 
-@pytest.mark.parametrize(
-    ("name", "epsilon"),
-    [
-        *itertools.product(CASES, [1.0]),
-        *(
-            # LocalLap's law is one of both scales: other budgets are another factor.
-            pytest.param(name, epsilon, marks=[pytest.mark.slow] * (name == "LocalLap"))
-            for name, epsilon in itertools.product(WHOLE, [0.1, 4.0])
-        ),
-    ],
-)
+@pytest.mark.parametrize(("name", "epsilon"), [*itertools.product(CASES, [1.0]), ("DPRR", 4.0)])
 def test_reports_follow_their_density(name, epsilon):
     """200 000 whole reports, lists and cells of the degree together: total variation of 0.013 to 0.025 is seen.
 
@@ -154,34 +138,11 @@ def test_reports_follow_their_density(name, epsilon):
         assert fit.smallest_defect < seen
 
 
-@every_case
+@pytest.mark.parametrize("name", USUAL)
 def test_draws_show_most_of_the_claim_and_never_more(name):
     made = CASES[name](1.0)
     bound = verification.epsilon_lower_bound(made, jax.random.key(3), 200_000)
     assert 0.9 < bound.epsilon <= made.guarantee().epsilon
-
-
-# --- Twins -----------------------------------------------------------------------------------------------------
-
-
-@mechanism
-class Overspent(DPRR):
-    """Claims less by a fifth than its law loses."""
-
-    def guarantee(self) -> Any:
-        return DPRR(self.epsilon_degree / 1.25, self.epsilon_edges / 1.25).guarantee()
-
-
-@mechanism
-class OneSeed(DPRR):
-    """One key for the noise of the degree and for the bits, as in the authors' C code."""
-
-    def privatize(self, key: Any, neighbours: Any, own: Any = 0) -> Any:
-        true = to_bits(neighbours, self.n)
-        noisy, keep, add = self.rates(key, true.sum(), jnp.int32(self.n - 1))
-        u = jax.random.uniform(key, (self.n,))  # the word of the noise's size is that of the first neighbour's bit
-        others = jnp.arange(self.n) != own
-        return ListReport(noisy, to_list((u < jnp.where(true, keep, add)) & others))
 
 
 @mechanism
@@ -198,19 +159,6 @@ class TrueDegree(DPRR):
 
 
 @mechanism
-class TiedBits(RandomizedResponse):
-    """Every bit flips or none does: each alone is right, and their parity is the record's."""
-
-    def privatize(self, key: Any, neighbours: Any, own: Any = 0) -> Any:
-        true = to_bits(neighbours, self.n)
-        flipped = jax.random.uniform(key) < self.flip_rate()
-        return ListReport(jnp.float32(jnp.nan), to_list((true ^ flipped) & (jnp.arange(self.n) != own)))
-
-    def flip_rate(self) -> Any:
-        return self.bit_rates(None, self.n - 1)[1]
-
-
-@mechanism
 class OwnNeighbour(RandomizedResponse):
     """Reports the user as their own neighbour."""
 
@@ -219,34 +167,10 @@ class OwnNeighbour(RandomizedResponse):
         return ListReport(y.degree, to_list(to_bits(y.neighbours, self.n).at[own].set(True)))
 
 
-@mechanism
-class SharedNoise(LocalLap):
-    """One noise for the degree and for all bits."""
+def test_another_law_and_impossible_reports_are_seen():
+    assert not verification.matches_density(TrueDegree(0.2, 0.8, n=N), jax.random.key(0)).fits
 
-    def privatize(self, key: Any, neighbours: Any, own: Any = 0, **_: Any) -> Any:
-        y = LocalLap(self.epsilon_degree, self.epsilon_edges, self.n).privatize(key, neighbours, own)
-        true = to_bits(neighbours, self.n)
-        noise = (y.degree - true.sum()) * self.epsilon_degree / self.epsilon_edges
-        return LapReport(y.degree, jnp.where(jnp.isnan(y.values), jnp.nan, true + noise))
-
-
-@pytest.mark.parametrize("twin", [OneSeed, TrueDegree])
-def test_samplers_of_another_law_are_seen(twin):
-    with jax.debug_key_reuse(False):  # which sees the first by itself
-        assert not verification.matches_density(twin(0.2, 0.8, n=N), jax.random.key(0)).fits
-
-
-def test_dependent_bits_and_impossible_reports_are_seen():
-    assert not verification.matches_density(TiedBits(1.0, n=N), jax.random.key(0)).fits
     assert verification.matches_density(OwnNeighbour(1.0, n=N), jax.random.key(0)).test == "impossible reports"
-    assert not verification.matches_density(SharedNoise(0.1, 0.9, n=N), jax.random.key(0)).fits
-
-
-def test_an_overspent_budget_is_seen_exactly_and_by_draws():
-    twin = Overspent(0.2, 0.8, n=N)
-    claimed = twin.guarantee().epsilon
-    assert verification.privacy_loss_supremum(twin).epsilon == pytest.approx(1.25 * claimed, rel=1e-9)
-    assert verification.epsilon_lower_bound(twin, jax.random.key(2), 200_000).epsilon > claimed
 
 
 def test_the_published_split_is_not_what_it_says():

@@ -19,7 +19,6 @@ from ldp_jax.edges import (
     NeighbourList,
     RandomizedResponse,
     _draws,
-    _pair_sets,
     _sparse,
     privatize_graph,
     public_part,
@@ -34,20 +33,7 @@ from tests.edges.small import EDGES, N, assert_bits_have_the_law, bits_of, copie
 node_of = jax.jit(_sparse.node_of, static_argnames="half")
 
 
-# --- Integers and ownership ------------------------------------------------------------------------------------
-
-
-def test_products_of_words_are_exact():
-    rng = np.random.default_rng(0)
-    a, b = rng.integers(0, 2**32, (2, 10_000), dtype=np.uint32)
-    a[:3], b[:3] = [0, 2**32 - 1, 1], [5, 2**32 - 1, 2**32 - 1]
-    high, low = _draws._product(jnp.asarray(a), jnp.asarray(b))
-    exact = a.astype(object) * b.astype(object)
-    assert (np.asarray(high).astype(object) == exact >> 32).all()
-    assert (np.asarray(low).astype(object) == exact & (2**32 - 1)).all()
-
-
-@pytest.mark.parametrize("bound", [1, 7, 3_000_000, 2**31 - 1])
+@pytest.mark.parametrize("bound", [7, 2**31 - 1])
 def test_integers_below_a_bound_are_uniform(bound):
     """1e6 draws in 50 cells: detects a total variation of 0.004."""
     draws = np.asarray(_draws.below(jax.random.key(0), jnp.full(1_000_000, bound, jnp.int32)))
@@ -58,7 +44,7 @@ def test_integers_below_a_bound_are_uniform(bound):
     stats.assert_g(np.bincount(place, minlength=cells), size / bound)
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 8, 9])
+@pytest.mark.parametrize("size", [2, 9])
 def test_halves_are_a_partition(size):
     """Every pair has one owner, ranks and nodes are inverse, for every division into two levels."""
     for cut in range(1, size + 1):
@@ -75,21 +61,14 @@ def test_halves_are_a_partition(size):
         np.testing.assert_array_equal(owners + owners.T, 1 - np.eye(size, dtype=int))
 
 
-# --- One law ---------------------------------------------------------------------------------------------------
-
 FIRST = np.array([0.5, 2.0, 0.25, 1.0, 0.7, 1.5], np.float32)
 SECOND = np.array([2.0, 1.0, 0.5, 1.0, 0.4, 2.5], np.float32)  # sums 2.5, 3, 0.75, 2, 1.1, 4
 PRIOR = np.array([1.0, 4.0, 2.0, 1.0], np.float32)
 TIED = np.array([0.5, 2.0, 0.5, 2.0, 2.0, 0.5], np.float32)
 LAWS = {
     "laplace": (DPRR(0.7, 1.1), "full"),
-    "geometric": (DPRR(0.7, 1.1, noise="geometric"), "full"),
-    "half list": (DPRR(0.7, 1.1), "half list"),
-    "half": (DPRR(0.7, 1.1), "half"),
-    "personal": (DPRR(FIRST, SECOND, prior=PRIOR), "full"),
     "personal, half": (DPRR(FIRST, SECOND, prior=PRIOR, noise="geometric"), "half"),
     "personal, half list": (DPRR(FIRST, SECOND, prior=PRIOR), "half list"),
-    "response": (RandomizedResponse(TIED), "full"),
     "response, half": (RandomizedResponse(TIED), "half"),
 }
 
@@ -181,8 +160,6 @@ def test_public_users_are_released_as_they_are():
     np.testing.assert_array_equal(graphs.to_edges(part), [[0, 3]])
 
 
-# --- Guarantees ------------------------------------------------------------------------------------------------
-
 COSTS = {"full": 2.0, "half list": 1.3, "half": 1.0}
 
 
@@ -203,7 +180,6 @@ def test_an_edge_costs_what_is_claimed(reporting, noise):
 @pytest.mark.parametrize(
     ("first", "second"),
     [
-        ((0.1, 0.2, 0.4, 0.8), (0.3, 0.5, 0.7, 0.9)),
         ((2.0, 0.1, 0.4, 0.2), (0.1, 1.0, 0.2, 1.6)),  # the larger sum has the smaller part, of either kind
         ((0.2, 0.7, 0.2, 0.7), (0.8, 0.3, 0.8, 0.3)),  # one sum, unequal parts
         (0.3, (0.4, 2.0, 0.9, 1.4)),
@@ -240,9 +216,6 @@ def test_the_papers_split_is_made_sound():
             DPRR.from_epsilon(least - 0.01, n_max)
 
 
-# --- The prior -------------------------------------------------------------------------------------------------
-
-
 @jax.jit
 def estimate_degree(m, noisy):
     return m.estimate_degree(noisy)
@@ -267,32 +240,6 @@ def test_posterior_mean_of_the_degree():
     np.testing.assert_allclose(estimate_degree(DPRR(0.8, 1.0, prior=np.ones(2000)), middle), middle, rtol=1e-4)
     apart = DPRR(20.0, 1.0, prior=[1.0] + [0.0] * 300 + [1.0])
     assert np.isfinite(estimate_degree(apart, np.float32([150.0]))).all()
-
-
-def test_a_prior_mends_the_degree_of_sparse_graphs():
-    """Barabasi-Albert, m = 3, eps 1: about 9 for a true 6 as published; within 0.5 under the degrees' own law."""
-    n = 4000
-    base = np.array(nx.barabasi_albert_graph(n, 3, seed=1).edges())
-    graph = graphs.from_edges(base, n)
-    prior = np.bincount(np.bincount(base.ravel(), minlength=n)).astype(np.float32)
-    sent = lambda p: len(privatize_graph(jax.random.key(10), graph, DPRR(0.1, 0.9, prior=p)).graph.senders) / n
-    assert sent(None) > 8.5
-    assert abs(sent(prior) - 2 * len(base) / n) < 0.5
-
-
-# --- Programs and bad input ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("m", [DPRR(1.0, 2.0), LocalLap(1.0, 2.0)], ids=["DPRR", "LocalLap"])
-def test_few_programs_serve_many_graphs(m):
-    """Graphs of one size class share every program, but for a small second round."""
-    programs, sizes = (_sparse._false, _draws._drawn, _pair_sets._ends), []
-    for seed in range(4):
-        n = 900 + 7 * seed
-        graph = graphs.from_edges(np.array(nx.barabasi_albert_graph(n, 3, seed=seed).edges()), n)
-        privatize_graph(jax.random.key(seed), graph, m)
-        sizes.append([program._cache_size() for program in programs])
-    assert (np.subtract(sizes[-1], sizes[1]) <= 1).all()
 
 
 @pytest.mark.parametrize("reporting", ["full", "half", "half list"])
@@ -324,7 +271,7 @@ def test_a_set_with_graphs_of_one_node(m):
     """Single nodes report nobody; other small graphs, with or without edges, keep to themselves."""
     node_graph = np.repeat(np.arange(6), [1, 2, 2, 1, 4, 1])
     whole = GraphSet.from_edges([1, 2], [2, 1], node_graph, [0, 1] * 3)
-    for seed in range(5):
+    for seed in range(2):
         noisy = privatize_graph(jax.random.key(seed), whole, m)
         np.testing.assert_array_equal(noisy.graph.node_graph, node_graph)
         np.testing.assert_array_equal(noisy.graph.labels, whole.labels)
@@ -338,32 +285,34 @@ TWO = graphs.from_edges([[0, 1]], 4)._replace(n_node=np.array([2, 2]), n_edge=np
 LISTED = NeighbourList(jnp.array([1]), jnp.int32(0))
 
 
-@pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize(("call", "said"), [
+STACK, LAP = LocalLap(np.array([0.5, 1.0]), 0.5, n=2), LocalLap(0.5, 0.5)
+REFUSED = [
     (lambda: privatize_graph(jax.random.key(0, impl="rbg"), GRAPH, M), "threefry"),
     (lambda: privatize_graph(KEY, TWO, M), "a GraphsTuple of 2: give a set of graphs as a graphs.GraphSet"),
     (lambda: privatize_graph(KEY, GRAPH, Laplace(1.0)), "one on neighbour lists or on graphs, got Laplace"),
     (lambda: privatize_graph(KEY, GRAPH, M, public=np.zeros(5, bool)), r"public must be bool \[6\]"),
     (lambda: privatize_graph(KEY, GRAPH, M, reporting="quarter"), "one of full, half list, half"),
-    (lambda: privatize_graph(KEY, GRAPH, LocalLap(0.5, 0.5), reporting="full"), "one of half list, half"),
+    (lambda: privatize_graph(KEY, GRAPH, LAP, reporting="full"), "one of half list, half"),
     (lambda: privatize_graph(KEY, GRAPH, RandomizedResponse(0.5), memory=10.0), "randomised response is dense"),
     (lambda: privatize_graph(KEY, GRAPH, LocalLap(np.full(N, 0.5), 0.5)), "no personal budgets"),
     (lambda: privatize_graph(KEY, GRAPH, LocalLap(100.0, 0.5), memory=100.0), "larger epsilon_degree"),
-    (lambda: LocalLap(0.5, 0.5).relationship("full"), "one of half list, half"),
+    (lambda: LAP.relationship("full"), "one of half list, half"),
     (lambda: M.privatize(KEY, LISTED), "n must be given"),
-    (lambda: LocalLap(0.5, 0.5).privatize(KEY, LISTED), "n must be given"),
-    (lambda: LocalLap(np.array([0.5, 1.0]), 0.5, n=2).privatize(KEY, LISTED), "holds a stack"),
+    (lambda: LAP.privatize(KEY, LISTED), "n must be given"),
+    (lambda: STACK.privatize(KEY, LISTED), "holds a stack"),
     (lambda: DPRR(0.5, 0.5, reporting="quarter"), "one of full, half list, half"),
-    (lambda: DPRR(0.0, 1.0), "must be finite and > 0"),
-    (lambda: LocalLap(1.0, -1.0), "must be finite and > 0"),
+    *((make, "must be finite and > 0") for make in (lambda: DPRR(0.0, 1.0), lambda: LocalLap(1.0, -1.0))),
     (lambda: RandomizedResponse(math.nan), "must be finite and > 0"),
     (lambda: RandomizedResponse(1.0, n=0), "n must be a whole number"),
     (lambda: DPRR(1.0, 1.0, noise="normal"), "noise must be one of laplace, geometric"),
     (lambda: DPRR(1.0, 1.0, prior=[-1.0, 2.0]), "prior must be weights"),
     (lambda: LocalLap.from_epsilon(1.0, 1.0), "share must be"),
-    (lambda: LocalLap.from_epsilon(-1.0), "epsilon must be finite and > 0"),
     (lambda: jax.jit(lambda e: LocalLap(e, 1.0).guarantee().epsilon)(1.0), "concrete budgets"),
-])  # fmt: skip
-def test_bad_arguments_are_refused(call, said):
-    with pytest.raises(ValueError, match=said):
-        call()
+]
+
+
+@pytest.mark.usefixtures("untyped")
+def test_bad_arguments_are_refused():
+    for call, said in REFUSED:
+        with pytest.raises(ValueError, match=said):
+            call()

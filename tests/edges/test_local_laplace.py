@@ -76,8 +76,7 @@ def drawn(monkeypatch, path, graph, m):
 
 @pytest.mark.parametrize(
     ("path", "reporting"),
-    [("list", "half list"), ("draws", "half list"), ("rounds", "half list"), ("server", "half list"),
-     ("default", "half"), ("server", "half")],
+    [("list", "half list"), ("rounds", "half list"), ("server", "half list"), ("default", "half")],
 )  # fmt: skip
 def test_edge_sets_follow_the_law(monkeypatch, path, reporting):
     """40 000 copies of five nodes: T, how many true pairs are kept, and which set.
@@ -103,24 +102,6 @@ def test_edge_sets_follow_the_law(monkeypatch, path, reporting):
     a, k = sets[:, [TRUTH[pair] for pair in PAIRS]].sum(1), sets.sum(1)
     law = joint[k, a] / (special.comb(4, a) * special.comb(6, k - a))
     stats.assert_g(np.bincount(words, minlength=1024), law / law.sum())
-
-
-def test_a_sparse_graph(monkeypatch):
-    """2000 copies of 40 nodes and 111 edges, T known: kept pairs (G test, 0.1) and each pair's share (0.07)."""
-    n, count = 40, 2_000
-    edges = np.array(nx.barabasi_albert_graph(n, 3, seed=1).edges())
-    noisy, rounds = drawn(monkeypatch, "default", copies(count, edges, n), LocalLap(100.0, 2.5))
-    assert rounds in (1, 2, 3)
-    bits, truth, true = bits_of(noisy, count, n), dense(edges, n), len(edges)
-    assert (bits.sum((1, 2)) == 2 * true).all()  # T is 11 standard deviations from another number
-    false = n * (n - 1) // 2 - true
-    law = kept_law(true, true, false, 2.5)
-    stats.assert_g(np.bincount((bits & truth).sum((1, 2)) // 2, minlength=true + 1), law / law.sum())
-    share = law @ np.arange(true + 1)
-    low, high = np.triu_indices(n, 1)
-    due = np.where(truth, share / true, (true - share) / false)[low, high]
-    z = (bits.sum(0)[low, high] - count * due) / np.sqrt(count * due * (1 - due))
-    assert np.abs(z).max() < 6  # of 780 pairs: significance 2e-6
 
 
 def test_sets_of_unequal_graphs():
@@ -172,7 +153,7 @@ def test_a_larger_graph_is_never_dense():
     assert abs(total - len(edges)) < 5 * math.sqrt(n / 2) / 0.5
 
 
-@pytest.mark.parametrize("epsilon", [0.01, 1.0, 5.0, 100.0])
+@pytest.mark.parametrize("epsilon", [0.01, 100.0])
 def test_scores_of_true_pairs(epsilon):
     """P(Lap > 1 + L) where P(Lap > L) = u, against SciPy; small ones to 1e-9 of themselves."""
     u = np.concatenate([np.logspace(-18, -0.31, 50), np.linspace(0.01, 0.999, 50), [1.0]])
@@ -183,17 +164,6 @@ def test_scores_of_true_pairs(epsilon):
     np.testing.assert_allclose(scores[:-1], expected, rtol=1e-9, atol=0)
     assert (np.diff(_pair_sets._true_scores(np.sort(u), epsilon)) >= 0).all()
     assert ((scores > 0) & (scores <= 1)).all()
-
-
-def test_the_next_smallest_of_many_uniforms():
-    """KS of 50 000 order statistics each against their Beta laws, of 10 and of 5e9 uniforms: 0.024."""
-    repeats = 50_000
-    count = np.tile([10, 10, 5_000_000_000, 10], repeats)
-    k = np.tile([0, 7, 3, 10], repeats)
-    draws = _pair_sets._next_smallest(jax.random.key(7), count, k).reshape(repeats, 4)
-    for at, law in enumerate(((1, 10), (8, 3), (4, 5_000_000_000 - 3))):
-        stats.assert_ks(draws[:, at], scipy_stats.beta(*law).cdf)
-    assert (draws[:, 3] == 1).all()
 
 
 def test_a_stack_claims_its_largest_budget():

@@ -10,7 +10,6 @@ import pytest
 
 from ldp_jax import verification
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
-from ldp_jax.core.pytree import pytree
 from ldp_jax.core.rounding import exponential
 from ldp_jax.core.whole_noise import law, whole_noise
 from ldp_jax.edges import NeighbourCounts, Population, count_neighbours, ownership, privatize_counts, whole_counts
@@ -70,15 +69,13 @@ def test_one_user_and_all_users_have_one_law():
     """Of 4 000 draws of every count: means and variances, to five standard errors; reports are independent."""
     m = NeighbourCounts(1.0, 3, n=12, groups=GROUPS)
     true = count_neighbours(Population.of(RING), GROUPS, 3)
-    keys = jax.random.split(jax.random.key(0), 4000)
+    keys, mine = jax.random.split(jax.random.key(0), 4000), listed(neighbours_of(5), 12)
     many = np.asarray(jax.vmap(lambda key: m.add_noise(key, true))(jax.random.clone(keys)))
-    for user in (0, 5):
-        mine = listed(neighbours_of(user), 12)
-        alone = jax.vmap(lambda key, mine=mine, user=user: m.privatize(key, mine, user))(jax.random.clone(keys))
-        for drawn in (np.asarray(alone), many[:, user]):
-            gap = np.abs(drawn.mean(0) - true[user])
-            assert (gap < SIGMAS * np.sqrt(m.noise_variance() / 4000)).all()
-            assert np.abs(drawn.var(0) / m.noise_variance() - 1).max() < SIGMAS * np.sqrt(6 / 4000)
+    alone = jax.vmap(lambda key: m.privatize(key, mine, 5))(jax.random.clone(keys))
+    for drawn in (np.asarray(alone), many[:, 5]):
+        gap = np.abs(drawn.mean(0) - true[5])
+        assert (gap < SIGMAS * np.sqrt(m.noise_variance() / 4000)).all()
+        assert np.abs(drawn.var(0) / m.noise_variance() - 1).max() < SIGMAS * np.sqrt(6 / 4000)
     flat = many.reshape(4000, -1) - true.ravel()
     apart = np.corrcoef(flat.T) - np.eye(flat.shape[1])
     assert np.abs(apart).max() < SIGMAS / np.sqrt(4000)
@@ -87,16 +84,6 @@ def test_one_user_and_all_users_have_one_law():
 def neighbours_of(user):
     ends = graphs.to_edges(RING)
     return sorted({int(b) for a, b in [*ends, *ends[:, ::-1]] if a == user})
-
-
-def test_half_reporting_counts_each_pair_once():
-    m = NeighbourCounts(40.0, 1, reporting="half")
-    noisy = privatize_counts(jax.random.key(1), RING, m, np.zeros(12, int))
-    assert noisy.counts.sum() == len(graphs.to_edges(RING))  # noise at 40 has probability 1e-16
-    assert noisy.guarantee[RELATIONSHIP].epsilon == noisy.guarantee[NEIGHBOUR_LIST].epsilon <= 40.0
-    one = dataclasses.replace(m, n=12, groups=np.zeros(12, np.int32))
-    alone = [one.privatize(jax.random.key(2), listed(neighbours_of(user), 12), user)[0] for user in range(12)]
-    np.testing.assert_array_equal(alone, noisy.counts[:, 0])
 
 
 def test_owners_report_each_pair_once_and_silent_ones_nothing():
@@ -222,19 +209,16 @@ def test_a_node_in_no_group_counts_nowhere_and_counts_end_at_most():
     assert privatize_counts(jax.random.key(4), star, m, groups).counts[0].tolist() == [3, 0]
     alone = dataclasses.replace(m, n=9, groups=groups).privatize(jax.random.key(4), listed(list(range(1, 9)), 9))
     assert alone.tolist() == [3, 0]
+    # Numbers of the host beyond 32 bits would wrap in a JAX array.
+    counts = np.array([2**40, -(2**40), 3, 2**31 + 1])
+    found = NeighbourCounts(40.0, 1, most=7).add_noise(jax.random.key(8), counts)
+    assert np.asarray(found).tolist() == [7, 0, 3, 7]
 
 
 def test_sets_of_graphs_are_counted_within_each():
     made = graphs.GraphSet.from_edges([1, 0, 2, 1, 4, 3], [0, 1, 1, 2, 3, 4], [0, 0, 0, 1, 1], [0, 0])
     noisy = privatize_counts(jax.random.key(5), made, NeighbourCounts(40.0, 1), np.zeros(5, int))
     assert noisy.counts[:, 0].tolist() == [1, 2, 1, 1, 1]
-
-
-def test_counts_of_any_size_are_taken_for_the_nearest():
-    """Numbers of the host beyond 32 bits would wrap in a JAX array."""
-    m = NeighbourCounts(40.0, 1, most=7)
-    counts = np.array([2**40, -(2**40), 3, 2**31 + 1])
-    assert np.asarray(m.add_noise(jax.random.key(8), counts)).tolist() == [7, 0, 3, 7]
 
 
 KEY, ONE, EVEN = jax.random.key(0), listed([1], 3), ownership(np.ones(12))
@@ -262,32 +246,8 @@ def test_bad_input(call, message):
         call()
 
 
-@pytree
-class OneUniform(NeighbourCounts):
-    """All counts of a user have one noise: what a group loses, another gives away."""
-
-    def add_noise(self, key, counts):
-        one = super().add_noise(key, counts[..., :1])
-        return counts + (one - counts[..., :1])
-
-
-@pytree
-class HalfTheScale(NeighbourCounts):
-    """Noise of twice the budget."""
-
-    def add_noise(self, key, counts):
-        return NeighbourCounts(2 * self.epsilon, self.num_groups, most=self.most).add_noise(key, counts)
-
-
-@pytest.mark.parametrize("name", ["NeighbourCounts", "NeighbourCounts-laplace"])
-def test_one_verdict(name):
-    verdict = verification.check(CASES[name].make(1.0), jax.random.key(6), trials=20_000)
-    assert verdict, str(verdict)
-    assert {"law", "sampler", "game", "edge"} <= {rung.name for rung in verdict.rungs}
-
-
-@pytest.mark.parametrize("epsilon", [0.1, 16.0])
-def test_the_exact_loss_is_the_claim(epsilon):
+def test_the_exact_loss_is_the_claim():
+    epsilon = 16.0
     m = CASES["NeighbourCounts"].make(epsilon)
     assert m.guarantee().arithmetic == "exact"
     assert verification.privacy_loss_supremum(m).epsilon == pytest.approx(m.guarantee().epsilon, rel=1e-9)
@@ -297,8 +257,7 @@ def test_the_exact_loss_is_the_claim(epsilon):
         assert claimed == pytest.approx(times * epsilon)
 
 
-@pytest.mark.parametrize("twin", [OneUniform, HalfTheScale])
-def test_twins_are_seen(twin):
-    m = twin(1.0, 2, n=6, groups=np.array([0, 1, 0, 1, -1, 1]), most=5)
-    with jax.debug_key_reuse(False):
-        assert not verification.matches_density(m, jax.random.key(7), trials=20_000).fits
+def test_one_verdict():
+    verdict = verification.check(CASES["NeighbourCounts"].make(1.0), jax.random.key(6), trials=10_000)
+    assert verdict, str(verdict)
+    assert {"law", "sampler", "game", "edge"} <= {rung.name for rung in verdict.rungs}

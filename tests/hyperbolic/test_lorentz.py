@@ -26,10 +26,6 @@ def ball(seed, c, reach, count=2):
     return [ref.points(rng, (64,), N, reach, c) for _ in range(count)]
 
 
-def product(x, y):
-    return (x[..., 1:] * y[..., 1:]).sum(-1) - x[..., 0] * y[..., 0]
-
-
 @given(SEEDS, CURVATURES, st.sampled_from([1e-2, 1.0, 6.0]))
 def test_the_two_charts_agree(seed, c, reach):
     x, y, a = ball(seed, c, reach, 3)
@@ -56,29 +52,6 @@ def test_the_two_charts_agree(seed, c, reach):
         carried = np.asarray(PUSH(y, BALL["parallel_transport"](x, y, v, c), c))
         found = call("parallel_transport", X, Y, np.asarray(PUSH(x, v, c)), c)
         np.testing.assert_allclose(found, carried, atol=2e-5 * np.abs(carried).max())
-
-
-@given(SEEDS, CURVATURES)
-def test_identities(seed, c):
-    x, y, a = ball(seed, c, 4.0, 3)
-    X, Y, A = (call("from_ball", p, c) for p in (x, y, a))
-    np.testing.assert_allclose(product(ref.wide(X), ref.wide(X)) * c / X[:, 0] ** 2, -1 / X[:, 0] ** 2, atol=4e-6)
-    V = call("log_map", X, Y, c)
-    d = call("distance", X, Y, c)
-    flat = np.abs(product(ref.wide(X), ref.wide(V)))
-    assert (flat <= 1e-6 * X[:, 0] * np.abs(V).max(-1)).all()  # tangent
-    size = np.sqrt(np.maximum(product(ref.wide(V), ref.wide(V)), 0))
-    np.testing.assert_allclose(size, d, rtol=1e-3)
-    end = call("exp_map", X, V, c)
-    steep = 2e-6 * (np.cosh(np.sqrt(c) * d) + X[:, 0] * np.sqrt(c) + Y[:, 0] * np.sqrt(c)) / np.sqrt(c)
-    assert (call("distance", end, Y, c) <= 4 * steep).all()
-    np.testing.assert_allclose(call("distance", Y, X, c), d, rtol=1e-4)
-    W = call("log_map", X, A, c)
-    carried = [call("parallel_transport", X, Y, U, c) for U in (V, W)]
-    scale = np.abs(carried[0]).max(-1) * np.abs(carried[1]).max(-1) + np.abs(V).max(-1) * np.abs(W).max(-1)
-    assert (np.abs(product(*map(ref.wide, carried)) - product(ref.wide(V), ref.wide(W))) <= 1e-5 * scale).all()
-    back = call("log_map", Y, X, c)
-    np.testing.assert_allclose(carried[0], -back, atol=3e-5 * np.abs(back).max())
 
 
 def test_far_from_the_origin():
@@ -121,29 +94,6 @@ def test_the_logarithm_is_the_identity_to_first_order():
     np.testing.assert_allclose(jax.jit(jax.jacfwd(run))(0 * at), np.eye(2), atol=1e-6)
 
 
-POINT = np.array([np.sqrt(1.25), 0.5, 0.0])
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: lorentz.distance(POINT, [1.0, 0.5, 0.0]), "y must be on the hyperboloid"),
-        (lambda: lorentz.norm(-POINT), "x must be on the hyperboloid"),
-        (lambda: lorentz.norm([np.nan, 0.0]), "x must be on the hyperboloid"),
-        (lambda: lorentz.norm(POINT, 2.0), "x must be on the hyperboloid"),
-        (lambda: lorentz.to_ball([1.0]), r"x must be points \[..., n \+ 1\]"),
-        (lambda: lorentz.from_ball([1.0, 0.5]), "x must be within the ball"),
-        (lambda: lorentz.exp_map(POINT, [1.0, 0.0]), r"v must be tangent vectors \[..., 3\]"),
-        (lambda: lorentz.exp_0(POINT, 0.0), "c must be finite and > 0"),
-        (lambda: lorentz.project(POINT, -1.0), "c must be finite and > 0"),
-        (lambda: lorentz.origin(0), "n must be a whole number >= 1"),
-    ],
-)
-def test_bad_input(call, words, untyped):
-    with pytest.raises(ValueError, match=words):
-        call()
-
-
 def test_project_keeps_the_space_like_coordinates():
     found = np.asarray(lorentz.project(np.float32([9.0, 0.5, 0.0])))
-    np.testing.assert_allclose(found, POINT, rtol=1e-6)
+    np.testing.assert_allclose(found, [np.sqrt(1.25), 0.5, 0.0], rtol=1e-6)

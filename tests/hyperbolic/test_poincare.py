@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ldp_jax.hyperbolic import numerics, poincare
@@ -56,6 +56,7 @@ def test_the_gap_is_exact_in_every_dimension(n):
 
 
 @given(SEEDS, CURVATURES)
+@example(0, 1e-10)
 def test_points_are_those_of_float64(seed, c):
     x, y = draw(seed, c, 5.0)
     v = np.random.default_rng(seed).standard_normal(x.shape).astype(np.float32) * ref.gap(x, c).astype(np.float32)
@@ -80,59 +81,30 @@ def test_points_are_those_of_float64(seed, c):
 
 @given(SEEDS, CURVATURES)
 def test_identities(seed, c):
+    """Of sums, maps and transport: what formulas written twice in float64 could have wrong alike."""
     x, y, a = draw(seed, c, 4.0, 3)
-    moved = call("mobius_add", x, y, c)
+    moved, d = call("mobius_add", x, y, c), call("distance", x, y, c)
     assert_near(call("mobius_add", -x, moved, c), y, c, extra=ref.rounding(moved, c))  # left cancellation
-    d = call("distance", x, y, c)
     steep = 1e-6 * np.cosh(np.sqrt(c) * d) / np.sqrt(c)  # what a rounded angle moves the end of a geodesic by
     assert_near(call("exp_map", x, call("log_map", x, y, c), c), y, c, extra=steep)
-    assert_near(call("exp_0", call("log_0", x, c), c), x, c, extra=steep)
     np.testing.assert_array_equal(d, call("distance", y, x, c))
     assert (d <= call("distance", x, a, c) + call("distance", a, y, c) + 1e-6 * d).all()
     ends = call("mobius_add", a, x, c), call("mobius_add", a, y, c)
     slack = ref.rounding(ends[0], c) + ref.rounding(ends[1], c)
     assert (np.abs(call("distance", *ends, c) - d) <= slack + 1e-6 * d).all()  # a translation is an isometry
-    # x + y = gyr[x, y](y + x), and a + (x + y) = (a + x) + gyr[a, x] y
+    # x + y = gyr[x, y](y + x)
     assert_near(call("gyration", x, y, call("mobius_add", y, x, c), c), moved, c, extra=ref.rounding(moved, c))
-    turned = call("gyration", a, x, y, c)
-    np.testing.assert_allclose(ref.length(turned), ref.length(y), rtol=2e-6)
-    whole, bracketed = call("mobius_add", a, moved, c), call("mobius_add", ends[0], turned, c)
-    assert_near(bracketed, whole, c, extra=ref.rounding(moved, c) + ref.rounding(ends[0], c) + ref.rounding(y, c))
-    # r x is r times as far from the origin, on the same line
-    shrunk = call("mobius_scalar_mul", 0.6, x, c)
-    np.testing.assert_allclose(call("norm", shrunk, c), 0.6 * call("norm", x, c), rtol=5e-6)
-    assert_near(call("mobius_add", shrunk, call("mobius_scalar_mul", 0.4, x, c), c), x, c, extra=ref.rounding(x, c))
     u, v = call("log_map", x, y, c), call("log_map", x, a, c)
-    for size, first in ((1.0, u), (1.0, v)):  # transport keeps lengths in the metric, and angles
-        carried = call("parallel_transport", x, y, first, c)
-        lengths = ref.length(first) / ref.gap(x, c), ref.length(carried) / ref.gap(y, c)
-        np.testing.assert_allclose(*lengths, rtol=5e-6 * size)
     both = [call("parallel_transport", x, y, w, c) for w in (u, v)]
-    np.testing.assert_allclose(
-        ref.inner(*both) / (ref.length(both[0]) * ref.length(both[1])),
-        ref.inner(u, v) / (ref.length(u) * ref.length(v)),
-        atol=1e-5,
-    )
+    for first, carried in zip((u, v), both, strict=True):  # transport keeps lengths in the metric, and angles
+        np.testing.assert_allclose(
+            ref.length(first) / ref.gap(x, c), ref.length(carried) / ref.gap(y, c), rtol=5e-6
+        )
+    cosine = lambda a, b: ref.inner(a, b) / (ref.length(a) * ref.length(b))
+    np.testing.assert_allclose(cosine(*both), cosine(u, v), atol=1e-5)
     # the velocity at the end of the geodesic from x to y is minus the logarithm at y of x
     back = call("log_map", y, x, c)
     np.testing.assert_allclose(both[0], -back, atol=1e-5 * ref.length(back).max())
-
-
-def test_curvature_to_zero_is_euclid():
-    x, y = (ref.points(np.random.default_rng(i), (64,), N, 1.0, 1.0) for i in range(2))
-    c = 1e-10
-    np.testing.assert_allclose(call("distance", x, y, c), 2 * ref.length(x - y)[:, 0], rtol=1e-6)
-    np.testing.assert_allclose(call("norm", x, c), 2 * ref.length(x)[:, 0], rtol=1e-6)
-    np.testing.assert_allclose(call("mobius_add", x, y, c), x + y, atol=3e-7)
-    np.testing.assert_allclose(call("exp_map", x, y, c), x + y, atol=3e-7)
-    np.testing.assert_allclose(call("log_map", x, y, c), y - x, atol=3e-7)
-    np.testing.assert_allclose(call("parallel_transport", x, y, x, c), x, atol=3e-7)
-    np.testing.assert_allclose(call("mobius_scalar_mul", 3.0, x, c), 3 * x, rtol=1e-6)
-    np.testing.assert_allclose(call("mobius_matvec", FLAT, x, c), x @ FLAT.T, atol=1e-6)
-    np.testing.assert_allclose(call("gyration", x, y, x, c), x, atol=3e-7)
-    np.testing.assert_allclose(call("conformal_factor", x, c), 2.0, rtol=1e-6)
-    for name in ("exp_0", "log_0"):
-        np.testing.assert_allclose(call(name, x, c), x, rtol=1e-6)
 
 
 # The origin, what underflows when squared, the middle, the last point of project, one beyond it and two outside.
@@ -223,39 +195,6 @@ def test_long_vectors_reach_the_edge_and_no_farther():
     np.testing.assert_array_equal(call("project", inside, 1.0), inside)
 
 
-def test_leading_axes_broadcast(untyped):
-    x, y = np.zeros((4, 1, 2), np.float32), np.full((3, 2), 0.1, np.float32)
-    shape = lambda function, *args: jax.eval_shape(function, *args).shape
-    assert shape(poincare.distance, x, y) == (4, 3)
-    assert shape(poincare.mobius_add, x, y) == shape(poincare.log_map, x, y) == (4, 3, 2)
-    assert shape(poincare.parallel_transport, x, y, y) == shape(poincare.gyration, x, y, y) == (4, 3, 2)
-    assert shape(poincare.mobius_scalar_mul, np.ones((4, 1), np.float32), y) == (4, 3, 2)
-    assert jax.eval_shape(poincare.norm, np.zeros(2, np.int32)).dtype == jnp.float32
-
-
-POINT, OUTSIDE = np.array([0.1, 0.2]), np.array([0.8, 0.7])
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (lambda: poincare.distance(POINT, OUTSIDE), "y must be within the ball of radius .*= 1, got 1 points"),
-        (lambda: poincare.distance(POINT, [1.0, 0.0]), "y must be within"),
-        (lambda: poincare.distance([np.nan, 0.0], POINT), "x must be within"),
-        (lambda: poincare.norm(POINT, 100.0), "x must be within the ball of radius .* = 0.1, "),
-        (lambda: poincare.mobius_matvec(np.eye(3), POINT), r"m must be a matrix \[k, 2\]"),
-        (lambda: poincare.project(POINT, 0.0), "c must be finite and > 0"),
-        (lambda: poincare.exp_0(POINT, -1.0), "c must be finite and > 0"),
-        (lambda: poincare.conformal_factor(POINT, np.nan), "c must be finite and > 0"),
-        (lambda: poincare.norm(POINT, np.array([1.0, 2.0])), "c must be one number"),
-        (lambda: poincare.norm(0.5), "x must be real coordinates"),
-        (lambda: poincare.project(np.zeros((3, 0))), "x must be real coordinates"),
-    ],
-)
-def test_bad_input(call, words, untyped):
-    with pytest.raises(ValueError, match=words):
-        call()
-
-
 def test_an_outside_point_is_no_error_under_jit():
-    assert np.isfinite(COMPILED["distance"](OUTSIDE, OUTSIDE * 1.1, 1.0))
+    outside = np.array([0.8, 0.7])
+    assert np.isfinite(COMPILED["distance"](outside, outside * 1.1, 1.0))

@@ -28,25 +28,3 @@ def test_the_direction(chunk):
 def test_opposite_directions_are_as_correlated_and_the_origin_has_none():
     points = np.float32([[0, 0], [0.5, 0], [-0.1, 0], [0, 0.3]])
     np.testing.assert_allclose(sensitivity.intra_hierarchy_of_nodes(points), [0, 1, 1, 0], atol=1e-7)
-
-
-def test_they_are_local():
-    """One node of the data moves both: no constant bounds noise that is calibrated to them."""
-    points = np.float32([[0.1, 0.0], [0.0, 0.1], [0.1, 0.01]])
-    moved = points.copy()
-    moved[2] = [0.99, 0.98 * 0.1]
-    most = lambda measure, points: float(measure(points).max())
-    inter, intra = sensitivity.inter_hierarchy_of_nodes, sensitivity.intra_hierarchy_of_nodes
-    assert most(inter, moved) > 100 * most(inter, points)
-    moved[2] = [-0.1, -0.1]
-    assert most(intra, moved) < 0.8 < most(intra, points)
-
-
-def test_bad_input(untyped):
-    for call, words in (
-        (lambda: sensitivity.inter_hierarchy_of_nodes(POINTS[:1]), r"points must be \[n, dim\] with n >= 2"),
-        (lambda: sensitivity.inter_hierarchy_of_nodes(POINTS * 9), "x must be within the ball"),
-        (lambda: sensitivity.intra_hierarchy_of_nodes(POINTS, chunk=0), "chunk must be a whole number"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            call()

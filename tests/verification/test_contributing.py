@@ -54,11 +54,6 @@ def test_one_file_is_enough_for_a_mechanism_on_lists():
 TWINS = {
     "claims less than it loses": ({"steps": ("largest(self.epsilon),", "largest(self.epsilon) / 1.05,")}, "law"),
     "draws another law": ({"steps": ("cumsum(self._mass(x))", "cumsum(self._mass(x) ** 2)")}, "sampler"),
-    "sums to more than 1": ({"steps": ("mass / mass.sum()", "mass / mass.max()")}, "mass"),
-    "a space that forgets where the ring closes": (
-        {"steps": ("jnp.minimum(away, self.hours - away)", "away")},
-        "law",
-    ),
     "takes an hour for another": ({"steps": ("self.domain().clip(x)", "jnp.nan_to_num(x) % 6")}, "total"),
 }
 

@@ -17,15 +17,13 @@ from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random_words
 from ldp_jax.core.mechanism import HasWords, uniform
 from ldp_jax.core.pytree import mechanism
-from ldp_jax.core.spaces import Box, clip
-from ldp_jax.core.types import Scalar
+from ldp_jax.core.spaces import Box
 from ldp_jax.features import (
     HDS,
     BranchReport,
     Duchi,
     DuchiVector,
     FeatureRR,
-    GridPiecewise,
     Hybrid,
     Laplace,
     LPOptimal,
@@ -33,7 +31,6 @@ from ldp_jax.features import (
     Sampled,
     SparseReport,
     SquareWave,
-    ThreeOutputs,
 )
 from ldp_jax.verification import (
     cases,
@@ -41,28 +38,16 @@ from ldp_jax.verification import (
     games,
     hockey_stick,
     matches_density,
-    privacy_loss_supremum,
 )
 from ldp_jax.verification._programs import draws
 from tests import broken
+from tests.contract.test_mechanisms import law
 
 CASES = {name: case for name, case in cases.CASES.items() if case.contract}
 NUMBERS = [name for name, case in CASES.items() if not isinstance(case.make(1.0).domain(), Box)]
 
 
-# --- Is it the law that is drawn? -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "m",
-    [
-        HDS(1.0, 40, 7),
-        FeatureRR(0.1, 6, dim=12),
-        Sampled(ThreeOutputs(8.0), 4, 2),
-        Sampled(LPOptimal(0.05), 4, 2),
-        Sampled(GridPiecewise(0.5, 9), 4, 2),
-    ],
-)
+@pytest.mark.parametrize("m", [HDS(1.0, 40, 7), FeatureRR(0.1, 6, dim=12), Sampled(LPOptimal(0.05), 4, 2)])
 def test_samplers_of_wide_and_composed_vectors_draw_their_densities(m):
     """50 000 draws: a total variation of 0.016 (2 cells) to 0.06 (600). The contract suite asks all cases."""
     fit = matches_density(m, jax.random.key(1), trials=50_000)
@@ -72,18 +57,10 @@ def test_samplers_of_wide_and_composed_vectors_draw_their_densities(m):
     assert 5e-4 < fit.smallest_defect < 0.1
 
 
-def test_records_at_the_ends_and_outside_fit_too():
-    """20 000 draws: a distribution function off by 0.04 at most. The contract suite asks the ends of the domain."""
-    for x in (0.0, 7.0):
-        assert matches_density(SquareWave(1.0), jax.random.key(2), x, trials=20_000).fits
-    assert matches_density(DuchiVector(1.0, 3), jax.random.key(2), [1.0, -1.0, 0.0], trials=20_000).fits
-
-
 def test_coordinates_drawn_at_another_epsilon_are_seen():
     """5 % more than the density says; of one number: tests/contract/test_broken_twins.py."""
-    twin = broken.HonestDensityOnly(4.0)
-    for made in (Sampled(twin, 2, 2), Sampled(twin, 3, 1)):
-        assert not matches_density(made, jax.random.key(3), -np.ones(made.dim), trials=100_000).fits
+    twin = Sampled(broken.HonestDensityOnly(4.0), 2, 2)
+    assert not matches_density(twin, jax.random.key(3), -np.ones(2), trials=100_000).fits
 
 
 @mechanism
@@ -96,16 +73,6 @@ class _MovedUp(Sampled):
         second = jnp.where(first == second, (first + 1) % self.dim, second)
         indices = jnp.sort(jnp.stack([first, second]))
         return SparseReport(indices, self.inner.draw(key, jnp.asarray(x)[indices]))
-
-
-@mechanism
-class _LowFirst(Sampled):
-    """One coordinate, lower ones likelier."""
-
-    def privatize(self, key: Any, x: Any) -> SparseReport:
-        subset_key, key = jax.random.split(key)
-        index = jnp.floor(self.dim * uniform(subset_key) ** 1.2).astype(jnp.int32)[None]
-        return SparseReport(index, self.inner.draw(key, jnp.asarray(x)[index]))
 
 
 @mechanism
@@ -122,46 +89,47 @@ class _OneNoise(Sampled):
 
 
 def test_an_uneven_subset_is_seen():
-    """Total variations of 1/12 of six subsets, and 0.067 of 40 coordinates; 200 000 and 50 000 draws."""
+    """A total variation of 1/12 of six subsets; 200 000 draws."""
     assert not matches_density(_MovedUp(Duchi(1.0), 4, 2), jax.random.key(6)).fits
-    assert matches_density(Sampled(Duchi(1.0), 4, 2), jax.random.key(6)).fits
-    assert not matches_density(_LowFirst(Duchi(1.0), 40, 1), jax.random.key(6), trials=50_000).fits
 
 
-@pytest.mark.parametrize("inner", [Duchi, Laplace, SquareWave])
+@pytest.mark.parametrize("inner", [Duchi, Laplace])
 def test_dependent_values_are_seen(inner):
     """Two values from one draw: a total variation of 0.05 (two signs at epsilon 0.5) and more."""
     assert not matches_density(_OneNoise(inner(0.5), 2, 2), jax.random.key(7), np.zeros(2)).fits
 
 
-def test_what_cannot_be_tested_is_refused(untyped):
-    with pytest.raises(ValueError, match="threefry"):
-        matches_density(Duchi(1.0), jax.random.key(0, impl="rbg"))
-    with pytest.raises(ValueError, match="trials"):
-        matches_density(Duchi(1.0), jax.random.key(0), trials=10)
-    with pytest.raises(ValueError, match="too many to count"):
-        matches_density(DuchiVector(1.0, 13), jax.random.key(0), trials=100)
-
-
-# --- What draws alone show: never too much ------------------------------------------------------------------------
+def test_what_cannot_be_asked_is_refused(untyped):
+    key, one = jax.random.key(0), Duchi(1.0)
+    for call, words in (
+        (lambda: matches_density(one, jax.random.key(0, impl="rbg")), "threefry"),
+        (lambda: matches_density(one, key, trials=10), "trials"),
+        (lambda: matches_density(DuchiVector(1.0, 13), key, trials=100), "too many to count"),
+        (lambda: epsilon_lower_bound(one, key, 999), "trials"),
+        (lambda: epsilon_lower_bound(one, jax.random.key(0, impl="rbg")), "threefry"),
+        (lambda: epsilon_lower_bound(one, key, delta=-0.1), "delta"),
+        (lambda: epsilon_lower_bound(one, key, delta=1.1), "delta"),
+        (lambda: epsilon_lower_bound(one, key, confidence=1.1), "confidence"),
+        (lambda: epsilon_lower_bound(Duchi(np.array([1.0, 2.0])), key), "stack"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
 
 
 _APART = {"PersonalAlphabet": (1, 3)}
 """Records that lose the claim, where the ends of the domain do not: the two classes of the alphabet."""
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", {law(name): name for name in CASES}.values())
 def test_no_correct_mechanism_is_accused(name):
     """A bound above the claim has a chance of 1e-6. Of numbers at 1 most of the claim is shown."""
-    place = list(CASES).index(name) % 4
     x, x_other = _APART.get(name, (None, None))
-    for epsilon in {CASES[name].epsilons[place], 1.0} if name in NUMBERS else {CASES[name].epsilons[place]}:
-        m = CASES[name].make(epsilon)
-        found = epsilon_lower_bound(m, jax.random.key(9), 100_000, x=x, x_other=x_other)
-        assert 0.0 <= found.epsilon <= min(m.guarantee().epsilon, found.limit), f"{name}: {found}"
-        assert found.trials == 100_000
-        if epsilon == 1.0 and name in NUMBERS:
-            assert found.epsilon >= 0.85, f"{name}: {found}"
+    epsilon = 1.0 if name in NUMBERS else CASES[name].epsilons[list(CASES).index(name) % 4]
+    m = CASES[name].make(epsilon)
+    found = epsilon_lower_bound(m, jax.random.key(9), 100_000, x=x, x_other=x_other)
+    assert 0.0 <= found.epsilon <= min(m.guarantee().epsilon, found.limit), f"{name}: {found}"
+    assert found.trials == 100_000
+    assert name not in NUMBERS or found.epsilon >= 0.85, f"{name}: {found}"
 
 
 @mechanism
@@ -197,12 +165,12 @@ def test_bounds_are_wrong_as_rarely_as_they_say():
     assert all(bound.epsilon <= bound.limit for bound in found)
 
 
-@pytest.mark.parametrize("m", [Laplace(1.0), HDS(2.0, 3, 2)], ids=lambda m: type(m).__name__)
-def test_the_draws_that_bound_are_not_those_that_choose(m, monkeypatch):
+def test_the_draws_that_bound_are_not_those_that_choose(monkeypatch):
     """Exact: with other second halves the same event is chosen, and its shares are those of the second halves.
 
     A second half that copies the other record's brings the bound to 0: the first half does not count.
     """
+    m = HDS(2.0, 3, 2)
     pair, other = m.domain().extremes()
     made = [draws(m, jax.random.key(i), x, 4000) for i, x in enumerate((pair, other, pair, other))]
     found = []
@@ -235,25 +203,20 @@ def test_a_wrong_density_cannot_falsify_the_bound():
     assert "loss" not in found.event
 
 
-def test_it_reports_its_limit_where_trials_are_too_few():
-    """At epsilon 16 the other side is never drawn: the bound is what so many trials can show, and says so."""
-    found = epsilon_lower_bound(Duchi(16.0), jax.random.key(13))
-    n, alpha = 100_000, 5e-7
-    assert found.limit == pytest.approx(math.log(alpha ** (1 / n) / (1 - alpha ** (1 / n))), rel=1e-6)
-    assert found.share_other == 0.0
-    assert 0.99 * found.limit < found.epsilon <= found.limit < 16.0
-
-
 def test_the_shares_are_those_of_the_event():
-    """Of the trials that did not choose it: whole counts, and the bound is theirs."""
-    trials = 10_001
-    found = epsilon_lower_bound(Duchi(1.0), jax.random.key(14), trials, 0.99)
+    """Of the trials that did not choose it: whole counts, and the bound is theirs; too few are the limit."""
+    found = epsilon_lower_bound(Duchi(1.0), jax.random.key(14), 10_001, 0.99)
     hits, others = found.share * 5001, found.share_other * 5001
     assert hits == pytest.approx(round(hits), abs=1e-6)
     low = stats.beta.ppf(0.005, round(hits), 5001 - round(hits) + 1)
     high = stats.beta.isf(0.005, round(others) + 1, 5001 - round(others))
     assert found.epsilon == pytest.approx(math.log(low / high), rel=1e-9)
     assert "record x" in found.event
+    # At epsilon 16 the other side is never drawn.
+    found, each = epsilon_lower_bound(Duchi(16.0), jax.random.key(13)), 5e-7 ** (1 / 100_000)
+    assert found.limit == pytest.approx(math.log(each / (1 - each)), rel=1e-6)
+    assert found.share_other == 0.0
+    assert 0.99 * found.limit < found.epsilon <= found.limit < 16.0
 
 
 def test_delta_is_taken_off():
@@ -264,94 +227,28 @@ def test_delta_is_taken_off():
     assert epsilon_lower_bound(Duchi(1.0), jax.random.key(15), delta=0.99).epsilon == 0.0
 
 
-def test_arguments_are_checked(untyped):
-    with pytest.raises(ValueError, match="trials"):
-        epsilon_lower_bound(Duchi(1.0), jax.random.key(0), 999)
-    with pytest.raises(ValueError, match="threefry"):
-        epsilon_lower_bound(Duchi(1.0), jax.random.key(0, impl="rbg"))
-    for name, value in (("delta", -0.1), ("delta", 1.1), ("confidence", 1.1)):
-        with pytest.raises(ValueError, match=name):
-            epsilon_lower_bound(Duchi(1.0), jax.random.key(0), **{name: value})
-    with pytest.raises(ValueError, match="stack"):
-        epsilon_lower_bound(Duchi(np.array([1.0, 2.0])), jax.random.key(0))
+UP, DOWN, ASIDE = np.ones(4), np.array([1.0, 1.0, -1.0, -1.0]), np.array([-1.0, 1.0])
+# Twin, options, and what is shown: more than the claim, and no more than is lost. Of 200 000 draws 4 % too much is
+# the least that is seen half of the time at epsilon 1, 3 % at 4; of 400 000 of a vector of two 3.5 %.
+TWINS = {
+    "5 % too much": (broken.Overspent(1.05), {}, 1.0, 1.05),
+    "draws at 5 % more": (broken.HonestDensityOnly(4.0), {}, 4.0, 4.2),
+    "5 % too much in a vector": (Sampled(broken.Overspent(1.05), 2, 2), {"trials": 400_000}, 2.0, 2.1),
+    "unclipped": (broken.Unclipped(1.0), {"x": -1.0, "x_other": 3.0}, 1.5, 2.0),
+    # The difference of two reports is free of noise: it needs records whose difference changes.
+    "one noise": (_OneNoise(Laplace(0.5), 2, 2), {"x": ASIDE, "x_other": -ASIDE}, 3.0, math.inf),
+    # Reports above 1 are never the record 1's, and a sixth of the record -1's.
+    "released square wave": (broken.ReleasedSquareWave(0.1), {}, 5.0, math.inf),
+    # log(1 + e) in four dimensions.
+    "ties": (broken.DuchiVectorWithTies(1.0, 4), {"x": DOWN, "x_other": -UP}, 1.0, math.log1p(math.e)),
+}
 
 
-# --- What draws alone show: broken twins --------------------------------------------------------------------------
-
-
-@mechanism
-class _OverspentDuchi(Duchi):
-    """Runs at an epsilon 5 % larger than the one it claims."""
-
-    def guarantee(self) -> Guarantee:
-        return Guarantee(self.epsilon / 1.05)
-
-
-@pytest.mark.parametrize("epsilon", [1.0, 4.0])
-def test_five_percent_too_much_is_seen(epsilon):
-    """At 200 000 trials: about 4 % too much is the least that is seen half of the time at epsilon 1, 3 % at 4."""
-    for twin in (broken.Overspent(1.05 * epsilon), _OverspentDuchi(1.05 * epsilon)):
-        found = epsilon_lower_bound(twin, jax.random.key(16))
-        assert epsilon < found.epsilon <= 1.05 * epsilon
-
-
-@pytest.mark.slow
-def test_five_percent_too_much_is_seen_at_a_tenth():
-    """At 8e6 trials an excess of 0.005 is as large as the two bounds' widths: about half of all keys see it."""
-    twin = _OverspentDuchi(0.105)
-    found = epsilon_lower_bound(twin, jax.random.key(0), 8_000_000)
-    assert twin.guarantee().epsilon < found.epsilon <= 0.105
-
-
-def test_the_draws_count_and_not_the_density():
-    """HonestDensityOnly claims and declares epsilon and draws at 1.05 epsilon."""
-    found = epsilon_lower_bound(broken.HonestDensityOnly(4.0), jax.random.key(17))
-    assert 4.0 < found.epsilon <= 4.2
-
-
-def test_unclipped_records_are_seen():
-    """Records outside the domain are promised epsilon too: 3 and -1 lose twice as much without clipping."""
-    found = epsilon_lower_bound(broken.Unclipped(1.0), jax.random.key(18), 50_000, x=-1.0, x_other=3.0)
-    assert 1.5 < found.epsilon <= 2.0
-
-
-def test_noise_used_twice_is_seen():
-    """The difference of two reports is then free of noise. It needs records whose difference changes."""
-    twin = _OneNoise(Laplace(0.5), 2, 2)
-    claim = twin.guarantee().epsilon
-    assert claim == 1.0
-    x, other = np.array([-1.0, 1.0]), np.array([1.0, -1.0])
-    found = epsilon_lower_bound(twin, jax.random.key(19), 50_000, x=x, x_other=other)
-    assert found.epsilon > 3 * claim
-    # The default records move both reports alike, so that one noise is cheaper there than two.
-    assert epsilon_lower_bound(twin, jax.random.key(19), 50_000).epsilon <= 0.5
-
-
-def test_the_released_square_wave_is_accused():
-    """Claimed 0.1; reports above 1 are never the record 1's, and a sixth of the record -1's."""
-    found = epsilon_lower_bound(broken.ReleasedSquareWave(0.1), jax.random.key(20), 50_000)
-    assert found.epsilon > 5
-    assert found.share > 0.1
-    assert found.share_other == 0.0
-
-
-def test_ties_in_both_half_spaces_are_accused():
-    """log(1 + e^eps) = 1.31 in four dimensions where 1 is claimed, and two records that show it."""
-    twin = broken.DuchiVectorWithTies(1.0, 4)
-    x, other = np.array([1.0, 1.0, -1.0, -1.0]), -np.ones(4)
-    found = epsilon_lower_bound(twin, jax.random.key(21), x=x, x_other=other)
-    assert 1.0 < found.epsilon <= math.log1p(math.e)
-    honest = epsilon_lower_bound(DuchiVector(1.0, 4), jax.random.key(21), x=x, x_other=other)
-    assert honest.epsilon <= 1.0
-
-
-def test_five_percent_too_much_is_seen_in_a_vector():
-    """400 000 trials at epsilon 2, two square waves at 1.05 each: 3.5 % is the least that is seen half the time."""
-    twin = Sampled(broken.Overspent(1.05), 2, 2)
-    claim = twin.guarantee().epsilon
-    assert claim == pytest.approx(2.0)
-    found = epsilon_lower_bound(twin, jax.random.key(22), 400_000)
-    assert claim < found.epsilon <= 2.1
+@pytest.mark.parametrize("name", TWINS)
+def test_broken_twins_are_accused(name):
+    twin, options, least, most = TWINS[name]
+    found = epsilon_lower_bound(twin, jax.random.key(16), **{"trials": 200_000, **options})
+    assert least < found.epsilon <= most
 
 
 def test_a_learned_score_finds_what_no_density_tells():
@@ -362,9 +259,6 @@ def test_a_learned_score_finds_what_no_density_tells():
         assert least * 2.0 < found.epsilon <= 2.0
 
 
-# --- Impossible reports, and densities that are none --------------------------------------------------------------
-
-
 @mechanism
 class _OffCodomain(Duchi):
     """Reports 1/4 where it should report 1."""
@@ -372,14 +266,6 @@ class _OffCodomain(Duchi):
     def from_word64(self, word: Any, x: Any) -> Any:
         y = super().from_word64(word, x)
         return jnp.where(y > 0, 0.25, y)
-
-
-@mechanism
-class _Leaking(SquareWave):
-    """Three reports in a thousand give the record away."""
-
-    def from_uniform(self, u: Any, x: Any) -> Any:
-        return jnp.where(jnp.asarray(u) > 0.997, 10 + clip(x), super().from_uniform(u, x))
 
 
 @mechanism
@@ -400,40 +286,11 @@ class _Unordered(Sampled):
         return SparseReport(y.indices[::-1], y.values[::-1])
 
 
-@mechanism
-class _Unnormalised(broken.Bare):
-    """P(1 | x) between 0.3 and 0.9 loses log 7; a density that is multiplied by e^(shift x) hides a part of it."""
-
-    shift: Scalar
-
-    def from_uniform(self, u: Any, x: Any) -> Any:
-        return jnp.where(jnp.asarray(u) < 0.4 - 0.3 * clip(x), -1.0, 1.0)
-
-    def log_density(self, y: Any, x: Any) -> Any:
-        p = 0.6 + 0.3 * clip(x)
-        return jnp.log(jnp.where(jnp.asarray(y) > 0, p, 1 - p)) + self.shift * clip(x)
-
-
 @pytest.mark.parametrize(
     "twin",
-    [_OffCodomain(1.0), _Leaking(1.0), _ForeignBranch(1.0), _Unordered(Duchi(0.3), 40, 3)],
+    [_OffCodomain(1.0), _ForeignBranch(1.0), _Unordered(Duchi(0.3), 40, 3)],
     ids=lambda m: type(m).__name__,
 )
 def test_impossible_reports_are_seen(twin):
     """One report of density 0 is enough, whatever its share."""
     assert not matches_density(twin, jax.random.key(24), trials=10_000).fits
-
-
-def test_a_density_that_does_not_sum_to_one_is_seen():
-    """It would hide a loss from the exact rung: 1.52 is found where 1.95 is lost."""
-    twin = _Unnormalised(1.6, math.log(7 / 3) / 4)
-    assert privacy_loss_supremum(twin).epsilon < 1.6 < math.log(7)
-    assert not matches_density(twin, jax.random.key(25), 1.0).fits
-
-
-def test_noise_stretched_along_the_record_is_seen():
-    """A claimed (1, 1e-5) shows 3.6 at that delta: the long side of the noise says where the record is."""
-    x, other = np.float32([0.7, 0.7]), np.float32([0.7, -0.7])
-    twin = broken.StretchedNoise(1.0, 1e-5)
-    found = epsilon_lower_bound(twin, jax.random.key(40), 200_000, x=x, x_other=other, delta=1e-5)
-    assert found.epsilon > 3.0

@@ -17,19 +17,16 @@ from ldp_jax.features import (
     GridSquareWave,
     Hybrid,
     Laplace,
-    LPOptimal,
     OptimalPiecewise,
     Sampled,
     SquareWave,
     ThreeOutputs,
 )
 from ldp_jax.verification import float_audit
-from tests import broken
 
 TOTAL = 2**23
 TABLES = {
     "GridPiecewise": lambda epsilon: GridPiecewise(epsilon, 33),
-    "LPOptimal": lambda epsilon: LPOptimal(min(epsilon, 5.0)),
     "GeneralizedRR": lambda epsilon: GeneralizedRR(epsilon, 5),
     "FeatureRR": lambda epsilon: FeatureRR(epsilon, 6, dim=1).coordinate(0),
 }
@@ -71,25 +68,20 @@ def test_it_counts_what_a_loop_counts():
 
 
 @pytest.mark.parametrize("make", [Duchi, ThreeOutputs])
-@pytest.mark.parametrize("epsilon", [0.1, 16.0, 30.0])
+@pytest.mark.parametrize("epsilon", [0.1, 30.0])
 def test_finite_reports_have_their_loss(make, epsilon):
     """Nothing is impossible; the loss is epsilon to the 2e-7 that float32 thresholds resolve, also at 30."""
     found = float_audit(make(epsilon), -1.0, 1.0)
     assert found.impossible == found.impossible_other == 0.0
     assert found.reports == (2 if make is Duchi or epsilon < math.log(2) else 3)
     assert found.largest_loss == pytest.approx(epsilon, rel=2e-7)
-    assert float_audit(make(epsilon), 1.0, 7.0)[:3] == (
-        0.0,
-        0.0,
-        0.0,
-    )
+    assert float_audit(make(epsilon), 1.0, 7.0)[:3] == (0.0, 0.0, 0.0)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 16.0])
 @pytest.mark.parametrize("name", TABLES)
-def test_tables_give_nothing_away(name, epsilon):
+def test_tables_give_nothing_away(name):
     """0 impossible, and a loss of at most the exact epsilon, attained over pairs of records; exact in integers."""
-    m = TABLES[name](epsilon)
+    m = TABLES[name](16.0)
     exact, domain = m.guarantee().epsilon, m.domain()
     low, middle, high = (
         (0.0, 2.0, m.inputs - 1.0) if m.encoding == "category" else (domain.lower, 0.3, domain.upper)
@@ -111,12 +103,6 @@ def test_a_record_between_two_points_of_a_grid_is_the_mixture_of_their_rows():
         loss = np.abs(np.log(mixed(x) / mixed(other))).max()
         assert float_audit(m, x, other).largest_loss == pytest.approx(loss, abs=1e-12)
     assert float_audit(m, 1.0, 7.0)[:3] == (0.0, 0.0, 0.0)
-
-
-def test_a_sampler_that_spends_more_than_it_says_is_seen():
-    """A twin that swaps Duchi's signs loses as much as Duchi."""
-    assert float_audit(broken.SwappedBranch(1.0), -1.0, 1.0).largest_loss == pytest.approx(1.0, abs=1e-6)
-    assert float_audit(Duchi(1.05), -1.0, 1.0).largest_loss == pytest.approx(1.05, abs=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Delta against closed forms, and suprema against enumeration: no oracle here shares code with what it checks."""
 
-import dataclasses
 import itertools
 import math
 from fractions import Fraction
@@ -12,7 +11,7 @@ import pytest
 
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.pytree import mechanism
-from ldp_jax.core.spaces import Box, Finite, Subset
+from ldp_jax.core.spaces import Box
 from ldp_jax.features import (
     BranchReport,
     Duchi,
@@ -21,10 +20,8 @@ from ldp_jax.features import (
     GeneralizedRR,
     GeneralPiecewise,
     GridPiecewise,
-    GridSquareWave,
     Hybrid,
     Laplace,
-    LPOptimal,
     OptimalPiecewise,
     Piecewise,
     Sampled,
@@ -32,19 +29,13 @@ from ldp_jax.features import (
     ThreeOutputs,
     menu,
 )
-from ldp_jax.verification import arithmetic, hockey_stick, privacy_loss_supremum
+from ldp_jax.verification import hockey_stick, privacy_loss_supremum
 from ldp_jax.verification.cases import CASES, EPSILONS
 from tests import broken
 from tests.features.test_duchi_vector import signs, table
 
 NUMBERS = {n: c for n, c in CASES.items() if c.contract and not isinstance(c.make(1.0).domain(), Box)}
 TABLES = [name for name, case in NUMBERS.items() if case.table]
-
-every_epsilon = pytest.mark.parametrize("epsilon", EPSILONS)
-every_place = pytest.mark.parametrize("place", range(4), ids=lambda place: f"{EPSILONS[place]:g}")
-
-
-# --- Closed forms ----------------------------------------------------------------------------------------------
 
 
 def gap(epsilon, other):
@@ -118,37 +109,18 @@ def test_closed_forms(name):
 
 
 @pytest.mark.parametrize("name", TABLES)
-@every_place
-def test_tables_are_exact(name, place):
+def test_tables_are_exact(name):
     """The largest sum over pairs of rows, to 1e-12; 0 from the exact epsilon on, more a part in 1e9 below."""
-    m = NUMBERS[name].make(NUMBERS[name].epsilons[place])
-    exact = m.table().epsilon
-    other = 0.37 * exact
-    whole = m.table().masses.astype(np.float64) / 2**32
-    excess = max(np.maximum(row - math.exp(other) * whole, 0).sum(1).max() for row in whole)
-    assert hockey_stick(m, other) == pytest.approx(excess, abs=1e-12)
-    assert exact == privacy_loss_supremum(m).epsilon
-    assert hockey_stick(m, exact) == hockey_stick(m, exact * (1 + 1e-15)) == 0.0
-    assert hockey_stick(m, exact * (1 - 1e-9)) > 0.0
-
-
-# --- Properties ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", NUMBERS)
-@every_place
-def test_it_falls_to_zero_at_the_claim(name, place):
-    """1e-9 at most: rounding. It is convex in e^epsilon', as every hockey-stick divergence, and positive before."""
-    m = NUMBERS[name].make(NUMBERS[name].epsilons[place])
-    claim = m.guarantee().epsilon
-    assert hockey_stick(m, claim) <= 1e-9
-    assert hockey_stick(m, 1.5 * claim) <= 1e-300
-    if place in (1, 2):
-        delta = np.array([hockey_stick(m, math.log(factor)) for factor in np.linspace(1.0, math.exp(claim), 6)])
-        assert (delta[:-1] > 0).all()
-        assert (delta <= 1).all()
-        assert (np.diff(delta) < 1e-9).all()
-        assert (np.diff(delta, 2) > -1e-9).all()
+    for epsilon in NUMBERS[name].epsilons[::3]:
+        m = NUMBERS[name].make(epsilon)
+        exact = m.table().epsilon
+        other = 0.37 * exact
+        whole = m.table().masses.astype(np.float64) / 2**32
+        excess = max(np.maximum(row - math.exp(other) * whole, 0).sum(1).max() for row in whole)
+        assert hockey_stick(m, other) == pytest.approx(excess, abs=1e-12)
+        assert exact == privacy_loss_supremum(m).epsilon
+        assert hockey_stick(m, exact) == hockey_stick(m, exact * (1 + 1e-15)) == 0.0
+        assert hockey_stick(m, exact * (1 - 1e-9)) > 0.0
 
 
 def test_at_zero_it_is_the_total_variation():
@@ -163,47 +135,28 @@ def test_at_zero_it_is_the_total_variation():
     assert hockey_stick(m, 0.0) == pytest.approx(np.abs(first - second).sum() * step / 2, abs=1e-4)
 
 
-@every_epsilon
-def test_what_an_overspent_budget_costs(epsilon):
+def test_what_an_overspent_budget_costs():
     """5 % more epsilon than is claimed: how much mass that puts beyond the claim."""
-    twin = broken.Overspent(1.05 * epsilon)
-    if epsilon > 0.5:  # below, the textbook form of b cancels
-        expected = window_mass(SquareWave(1.05 * epsilon)) * -math.expm1(-0.05 * epsilon)
-        assert hockey_stick(twin, epsilon) == pytest.approx(expected, rel=1e-4)
-    assert hockey_stick(twin, epsilon) > 0.02 * epsilon / (1 + epsilon)
+    epsilon = 4.0
+    expected = window_mass(SquareWave(1.05 * epsilon)) * -math.expm1(-0.05 * epsilon)
+    assert hockey_stick(broken.Overspent(1.05 * epsilon), epsilon) == pytest.approx(expected, rel=1e-4)
 
 
-def test_laws_that_rule_reports_out_keep_their_mass():
-    """A report that one record alone can give: no epsilon removes its mass."""
-
-    @mechanism
-    class Cut(SquareWave):
-        """The high piece alone."""
-
-        def log_density(self, y, x):
-            return jnp.where(jnp.abs(jnp.asarray(y) - x) <= self.b, -jnp.log(2 * self.b), -jnp.inf)
-
-    for epsilon in (0.0, 10.0):
-        assert hockey_stick(Cut(1.0), epsilon) == pytest.approx(1.0, abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("m", "epsilon", "message"),
-    [
+def test_what_cannot_be_asked_is_refused():
+    both = menu([GeneralizedRR(0.5, 4), GeneralizedRR(2.0, 4)]).at(np.array([0, 1]))
+    for m, epsilon, message in (
         (Sampled(Duchi(0.5), 4, 2), 0.5, "one number"),
         (DuchiVector(1.0, 3), 0.5, "one number"),
         (FeatureRR(1.0, 4, dim=2), 0.5, "one number"),
         (Laplace(np.array([1.0, 2.0])), 0.5, "one concrete number"),
-        (menu([GeneralizedRR(0.5, 4), GeneralizedRR(2.0, 4)]).at(np.array([0, 1])), 0.5, "level"),
+        (both, 0.5, "level"),
         *((Duchi(1.0), epsilon, "epsilon must be in") for epsilon in (-0.1, 701.0, math.inf, math.nan)),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(m, epsilon, message):
-    with pytest.raises(ValueError, match=message):
-        hockey_stick(m, epsilon)
-
-
-# --- Suprema against enumeration -------------------------------------------------------------------------------
+    ):
+        with pytest.raises(ValueError, match=message):
+            hockey_stick(m, epsilon)
+    for m in (both, Laplace(np.array([1.0, 2.0]))):
+        with pytest.raises(ValueError, match="level|one concrete number"):
+            privacy_loss_supremum(m)
 
 
 def largest_ratio(tables):
@@ -221,10 +174,7 @@ def largest_ratio(tables):
 @pytest.mark.parametrize(
     "m",
     [
-        Sampled(GridSquareWave(0.5, inputs=2), dim=3, k=2),
         Sampled(GridPiecewise(1.0, inputs=3), dim=3, k=2),
-        Sampled(LPOptimal(1.0, inputs=3, outputs=41), dim=2, k=2),
-        FeatureRR(2.0, 3, [1.0, 1.0]),
         FeatureRR(2.0, 3, [1.0, 3.0]),
     ],
 )
@@ -241,22 +191,7 @@ def test_enumeration_is_composition(m):
         assert logs[0] - logs[1] == pytest.approx(found.epsilon, rel=1e-9)
 
 
-@mechanism
-class _Miscounted(Sampled):
-    """Sends k values and claims the loss of k - 1."""
-
-    def guarantee(self):
-        inner = self.inner.guarantee()
-        return dataclasses.replace(inner, epsilon=(self.k - 1) * inner.epsilon)
-
-
-def test_a_value_that_nobody_paid_for_is_seen():
-    twin = _Miscounted(GridSquareWave(0.5, inputs=2), dim=3, k=2)
-    assert privacy_loss_supremum(twin).epsilon == pytest.approx(2 * twin.guarantee().epsilon)
-
-
-@every_epsilon
-@pytest.mark.parametrize("dim", [1, 2, 5])
+@pytest.mark.parametrize(("dim", "epsilon"), [(1, 1.0), (2, 0.1), (4, 1.0), (5, 16.0)])
 def test_sign_vectors_against_every_corner_and_every_report(dim, epsilon):
     """Against the definition summed over all v: no Poisson-binomial, no symmetry. Detects 1e-9."""
     masses = np.array([table(epsilon, corner) for corner in signs(dim)])
@@ -264,9 +199,9 @@ def test_sign_vectors_against_every_corner_and_every_report(dim, epsilon):
     assert privacy_loss_supremum(DuchiVector(epsilon, dim)).epsilon == pytest.approx(loss, rel=1e-9)
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 0.62, 16.0])
-def test_hybrid_against_a_grid(epsilon):
+def test_hybrid_against_a_grid():
     """Both branches, 33 records and 4001 reports: nothing on the grid loses more. Detects 1e-9 of epsilon."""
+    epsilon = 0.62
     m = Hybrid(epsilon)
     with float64_on_cpu():
         values = np.append(np.linspace(-1, 1, 3999) * float(m.piecewise.bound) * 0.999999, [-1.0, 1.0])
@@ -279,49 +214,12 @@ def test_hybrid_against_a_grid(epsilon):
     assert privacy_loss_supremum(m).epsilon == pytest.approx(epsilon, rel=1e-9)
 
 
-def test_a_level_of_a_menu_is_asked_alone():
-    """The loss and the delta of one level are those of its own table, to the last digit."""
-    levels = [GeneralizedRR(epsilon, 4) for epsilon in (0.5, 2.0, 1.0)]
-    both = menu(levels)
-    for level, alone in enumerate(levels):
-        assert privacy_loss_supremum(both.at(level)) == privacy_loss_supremum(alone)
-        assert hockey_stick(both.at(level), 0.3) == hockey_stick(alone, 0.3)
-    with pytest.raises(ValueError, match="level"):
-        privacy_loss_supremum(both.at(np.array([0, 1])))
-
-
-@pytest.mark.parametrize("inner", [Hybrid(0.7), ThreeOutputs(1.2), LPOptimal(1.0), broken.Overspent(1.05)])
+@pytest.mark.parametrize("inner", [Hybrid(0.7), broken.Overspent(1.05)])
 def test_sampled_inherits_the_supremum_of_any_inner_mechanism(inner):
     """k times it, and 5 % more where the inner one overspends; detects 1e-9."""
     more = 1.05 if isinstance(inner, broken.Overspent) else 1.0
     found = privacy_loss_supremum(Sampled(inner, 9, 3))
     assert found.epsilon == pytest.approx(3 * more * inner.guarantee().epsilon, rel=1e-9)
-
-
-class _Strangers:
-    """Two numbers, each by a law of its own, ``sent`` of them reported: of no class that verification knows."""
-
-    def __init__(self, sent):
-        self.laws = Duchi(0.25), Duchi(0.75)
-        self.sent = sent
-
-    def coordinate(self, j):
-        return self.laws[j]
-
-    def domain(self):
-        return Box(2)
-
-    def codomain(self):
-        return Subset(2, self.sent, Finite((-1.0, 1.0)))
-
-
-@pytest.mark.parametrize(("sent", "epsilon"), [(2, 1.0), (1, 0.75)])
-def test_coordinates_of_different_laws_add_up_to_as_many_as_are_sent(sent, epsilon):
-    m = _Strangers(sent)
-    found = privacy_loss_supremum(m)
-    assert found.epsilon == pytest.approx(epsilon, rel=1e-9)
-    assert len(found.x) == len(found.y) == sent
-    assert arithmetic(m).epsilon == pytest.approx(epsilon, abs=1e-5)
 
 
 def test_a_subclass_with_a_law_of_its_own_is_asked_for_it():

@@ -19,14 +19,24 @@ def uniform_law(y):
     return np.clip(y, 0, 1)
 
 
-# --- Kolmogorov and Smirnov ------------------------------------------------------------------------------------
+def test_edges_of_both_tests():
+    """Massart's bound is never below the exact one, and within 1 % of it; NaN and the impossible are refused.
 
-
-def test_ks_threshold_is_above_the_exact_quantile():
-    """Massart's bound is never below the exact one, and within 1 % of it: no power is lost."""
+    Where all outcomes are rare, or there is one alone, a test passes and says that it detects nothing.
+    """
     for n in (100, 1000, 100_000):
         exact = stats.kstwo.isf(SIGNIFICANCE, n)
         assert exact <= ks_threshold(n) < 1.01 * exact + 1 / n
+    y = np.random.default_rng(5).uniform(size=1000)
+    y[17] = np.nan
+    assert not ks_test(y, lambda y: y).fits
+    impossible = g_test([10**9, 1], [1.0, 0.0])
+    assert not impossible.fits
+    assert impossible.statistic == np.inf
+    assert "impossible" in str(impossible)
+    for counts, p in (([3, 3, 3], [1 / 3] * 3), ([9], [1.0]), ([500], [1.0])):
+        found = g_test(counts, p)
+        assert (found.fits, found.smallest_defect) == (True, 1.0)
 
 
 def test_ks_false_alarms_are_as_rare_as_asked():
@@ -63,15 +73,6 @@ def test_ks_of_atoms_compares_both_of_their_sides():
     assert ks_test(rounded, uniform_law, rounding=0.05).fits
 
 
-def test_ks_refuses_nan():
-    y = np.random.default_rng(5).uniform(size=1000)
-    y[17] = np.nan
-    assert not ks_test(y, lambda y: y).fits
-
-
-# --- G ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("rare", [0, 50])
 def test_g_is_scipys(rare):
     """Detects 1e-9 of the statistic or the threshold; fifty outcomes of six expected each are taken together."""
@@ -87,7 +88,7 @@ def test_g_is_scipys(rare):
     assert stats.chi2.sf(found.threshold, len(together) - 1) == pytest.approx(SIGNIFICANCE, rel=1e-9)
 
 
-@pytest.mark.parametrize("rare", [0.0, 0.02, 0.2], ids=["none rare", "rare apart", "rare together"])
+@pytest.mark.parametrize("rare", [0.02, 0.2], ids=["rare apart", "rare together"])
 def test_g_false_alarms_are_as_rare_as_asked(rare):
     """1000 correct samples of 400 at significance 0.05: a level above 0.1 + 0.05 is seen.
 
@@ -101,7 +102,7 @@ def test_g_false_alarms_are_as_rare_as_asked(rare):
     assert alarms > 0.02 * RUNS
 
 
-@pytest.mark.parametrize("cells", [2, 10, 300])
+@pytest.mark.parametrize("cells", [2, 300])
 def test_g_rejects_its_smallest_defect(cells):
     """A law ``smallest_defect`` away: rejected in 50 of 50 samples of 100 000. A tenth of it is not seen."""
     rng, n = np.random.default_rng(8), 100_000
@@ -115,13 +116,6 @@ def test_g_rejects_its_smallest_defect(cells):
     assert all(g_test(rng.multinomial(n, near), flat).fits for _ in range(20))
 
 
-def test_an_impossible_outcome_is_refused_whatever_its_share():
-    found = g_test([10**9, 1], [1.0, 0.0])
-    assert not found.fits
-    assert found.statistic == np.inf
-    assert "impossible" in str(found)
-
-
 def test_rare_outcomes_are_bounded_by_a_poisson_tail():
     """Two expected together: 17 are too many at 1e-6 and 16 are not; a defect of 15 in 100 000 draws is seen."""
     p = np.array([0.49999, 0.49999, 1e-5, 1e-5])
@@ -130,17 +124,6 @@ def test_rare_outcomes_are_bounded_by_a_poisson_tail():
         found = g_test(np.array([50_000 - rare, 50_000, rare, 0]), p)
         assert found.fits == fits
     assert "rare" in str(found)
-
-
-@pytest.mark.parametrize(("counts", "p"), [([3, 3, 3], [1 / 3] * 3), ([9], [1.0]), ([500], [1.0])])
-def test_where_nothing_can_be_tested_nothing_is_claimed(counts, p):
-    """All outcomes rare, or only one: the test passes and says that it detects nothing."""
-    found = g_test(counts, p)
-    assert found.fits
-    assert found.smallest_defect == 1.0
-
-
-# --- Clopper and Pearson ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("alpha", [0.05, 1e-6])

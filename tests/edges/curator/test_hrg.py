@@ -44,9 +44,6 @@ def walk(tree, u, v):
     return next(node for node in paths[0][1:] if node in paths[1])
 
 
-# --- What is kept up -------------------------------------------------------------------------------------------
-
-
 SWEEPS = 267
 """About 5 000 moves on 150 nodes."""
 
@@ -121,19 +118,6 @@ def test_leaves_lie_side_by_side(long_chain):
         np.testing.assert_array_equal(start[child], start[: n - 1] + side * tree.size[tree.children[::2]])
 
 
-def test_a_sweep_makes_an_eighth_of_the_nodes_as_moves(long_chain):
-    """Within a tenth of it; some are rejected, and at scale 0 none."""
-    edges, states, moves = long_chain
-    for tried, accepted in moves:
-        assert tried / SWEEPS == pytest.approx(150 / 8, rel=0.1)
-        assert 0 < accepted < tried
-    _, (tried, accepted) = advance(jax.random.key(3), states[0], edges, jnp.zeros(2))
-    assert tried == accepted
-
-
-# --- The law ---------------------------------------------------------------------------------------------------
-
-
 def draw(chains, regrafts):
     """The numbers of 96 dendrograms on six nodes of each chain, 2 sweeps and some regrafts apart."""
     edges = hrg.Edges.of(PUBLIC, PRIVATE)
@@ -157,8 +141,8 @@ def draw(chains, regrafts):
 
 @pytest.fixture(scope="module")
 def drawn():
-    """786 432 draws, 96 of each of 8 192 chains."""
-    return draw(8192, 0)
+    """393 216 draws, 96 of each of 4 096 chains."""
+    return draw(4096, 0)
 
 
 def total_variation(drawn, scales):
@@ -169,22 +153,15 @@ def total_variation(drawn, scales):
 
 
 def test_the_law_is_that_of_brute_force(drawn):
-    """All 945 dendrograms: independent draws would be at 0.014. A scale 20 % off is 0.06 away."""
+    """All 945 dendrograms: independent draws would be at 0.02, of regrafts at 0.028; a scale 20 % off at 0.06."""
     assert len(dendrograms.sides(6)) == 945
-    assert total_variation(drawn, SCALES) < 0.025
-
-
-def test_regrafts_have_the_same_law():
-    """196 608 draws with three regrafts each: independent ones would be at 0.028, a scale 20 % off at 0.06."""
+    assert total_variation(drawn, SCALES) < 0.038
     assert total_variation(draw(2048, 3), SCALES) < 0.038
 
 
-@pytest.mark.parametrize("wrong", [(0.15, 0.5), (0.3, 0.6), (0.5, 0.3)])
-def test_another_law_is_told_apart(drawn, wrong):
-    assert total_variation(drawn, wrong) > 0.032
-
-
-# --- What an edge can change -----------------------------------------------------------------------------------
+def test_another_law_is_told_apart(drawn):
+    for wrong in ((0.15, 0.5), (0.3, 0.6), (0.5, 0.3)):
+        assert total_variation(drawn, wrong) > 0.04
 
 
 @pytest.mark.parametrize(("n", "known"), [(2, 0.0), (3, 2 * np.log(2)), (4, 2.24934), (5, 2.70337)])
@@ -195,9 +172,6 @@ def test_the_sensitivity_is_exact(n, known):
     largest = max(np.abs(likelihood - likelihood[graph ^ (1 << pair)]).max() for pair in range(n * (n - 1) // 2))
     assert hrg.sensitivity(n) == pytest.approx(largest, abs=1e-9)
     assert hrg.sensitivity(n) == pytest.approx(known, abs=1e-5)
-
-
-# --- Diagnostics and refusals ----------------------------------------------------------------------------------
 
 
 def test_a_trace_is_the_run_with_its_likelihoods(long_chain):

@@ -20,9 +20,6 @@ def released(m, split, seed):
     return pairs.codes(place)
 
 
-# --- EdgeRand --------------------------------------------------------------------------------------------------
-
-
 def test_edge_rand_flips_each_pair_with_its_probability():
     """True and false pairs of 400 nodes, exactly (binomial tails): 1 / (e^2 + 1) = 0.119, off by 0.003 is found."""
     split = random_split(400, 1000, 20_000, 0)
@@ -35,9 +32,6 @@ def test_edge_rand_flips_each_pair_with_its_probability():
     assert_share(20_000 - true, 20_000, flip)
     assert_share(len(found) - true, pairs.candidates - 20_000, flip)
     assert EdgeRand(2.0).guarantee().epsilon == pytest.approx(np.log((1 - flip) / flip))
-
-
-# --- LapGraph --------------------------------------------------------------------------------------------------
 
 
 def naive_lap_graph(rng, m, true, candidates, count):
@@ -80,9 +74,6 @@ def test_lap_graph_takes_every_false_pair_alike():
         count[released(m, split, seed)] += 1
     assert count.sum() == pytest.approx(3600, abs=60)
     assert_g(count[false], np.full(len(false), 1 / len(false)))
-
-
-# --- BinnedPairs -----------------------------------------------------------------------------------------------
 
 
 def bins_of(m, split):
@@ -144,18 +135,6 @@ def test_scores_are_those_of_the_public_graph():
     degree = np.bincount(public.receivers, minlength=40) + 1
     np.testing.assert_array_equal(score, degree[pairs].prod(1))
     assert len(np.unique(pairs[:, 0] * 40 + pairs[:, 1])) == 780
-
-
-def test_the_largest_products_are_named_where_there_are_too_many(monkeypatch):
-    monkeypatch.setattr(binned_pairs, "NAMED", 100)
-    public = random_split(40, 120, 0, 6).public
-    pairs, score = binned_pairs.degree_product(public)
-    assert 50 < len(pairs) <= 100
-    degree = np.bincount(public.receivers, minlength=40) + 1
-    low, high = np.triu_indices(40, 1)
-    every = np.sort(degree[low] * degree[high])[::-1]
-    np.testing.assert_array_equal(np.sort(score)[::-1], every[: len(pairs)])
-    assert every[len(pairs)] < score.min()
 
 
 def test_a_model_of_the_public_graph_may_score():
