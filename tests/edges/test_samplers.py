@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee
+from ldp_jax.accounting.guarantee import EDGE_CENTRAL, NEIGHBOUR_LIST, RELATIONSHIP, Guarantee
 from ldp_jax.core.mechanism import mechanism
 from ldp_jax.edges import (
     DPRR,
+    HasGraphSampler,
     LapReport,
     LocalLap,
     NeighbourList,
@@ -132,13 +133,48 @@ def test_the_sampler_has_the_law_of_one_user_at_a_time(m):
     assert (gap <= 5 * degree.std(0) * np.sqrt(2 / count) + 1e-9).all()
 
 
+@mechanism
+class Curated:
+    """A curator who sees the graph and releases each pair of users who are neighbours with probability 1/2."""
+
+    epsilon: Any
+
+    def sample_graph(self, key: Any, users: Population, memory: float) -> ReportedPairs:
+        once = users.senders < users.receivers
+        kept = once & np.asarray(jax.random.bernoulli(key, 0.5, once.shape))
+        return ReportedPairs(
+            users.receivers[kept], users.senders[kept], np.full(len(users.group), np.nan, np.float32)
+        )
+
+    def guarantee(self) -> Guarantee:
+        return Guarantee(self.epsilon, unit=EDGE_CENTRAL, status="none")
+
+
+def test_a_curator_has_a_guarantee_of_his_own():
+    """Nothing is said per list or per relationship, which are about what users report."""
+    made = Curated(1.0)
+    assert isinstance(made, HasGraphSampler)
+    noisy = privatize_graph(jax.random.key(0), copies(100), made)
+    assert {unit: one.trust for unit, one in noisy.guarantee.items()} == {EDGE_CENTRAL: "central"}
+    assert "trusted curator" in str(noisy.guarantee)
+    bits = bits_of(noisy, 100)
+    np.testing.assert_array_equal(bits, bits.transpose(0, 2, 1))
+    assert 150 < bits.sum() / 2 < 350  # half of 500
+    with pytest.raises(ValueError, match="Curated has no reportings, got 'full'"):
+        privatize_graph(jax.random.key(0), copies(2), made, reporting="full")
+
+
 # A digest of the noisy edges, and the sum of the noisy degrees. Committed results are drawn by these samplers: if
 # one of them draws something else from the same key, they can no longer be repeated.
 DRAWN = {
     ("dprr", "full"): ("89382b3d1603cf6e", 177.45538330078125),
+    ("dprr", "half list"): ("edb1c6471bce332a", 177.45538330078125),
+    ("dprr", "half"): ("533abed3df35ef72", 120.37055206298828),
     ("dprr, whole noise", "half"): ("3cd8f36208b560aa", 119.0),
     ("dprr, prior", "full"): ("c74d5099c8b1f9d2", 177.45538330078125),
+    ("dprr, personal", "half list"): ("743a56bb3e70f17c", 212.2772216796875),
     ("dprr, personal", "half"): ("88862aef1288b586", 152.01034545898438),
+    ("response", "full"): ("edd31ab261f5a2d9", 32.0),
     ("response", "half"): ("e4cafec85ca151c4", 32.0),
     ("lap", "half list"): ("9add919741ef5ce0", 189.51318359375),
     ("lap", "half"): ("9eee4a54666f0e13", 109.51319885253906),
