@@ -1,6 +1,6 @@
-"""Hyperbolic geometry: two charts of one space, distributions on it, embeddings of hierarchies, and mechanisms.
+"""Hyperbolic geometry: the Poincaré ball, a distribution on it, embeddings of hierarchies, and mechanisms.
 
-``poincare`` and ``lorentz`` are the charts, ``wrapped_normal`` the distribution. :class:`HyperbolicGaussian` and
+``poincare`` is the ball, ``wrapped_normal`` the distribution. :class:`HyperbolicGaussian` and
 :class:`RadialAngularGaussian` are local mechanisms on hyperbolic vectors, :class:`HyperbolicExponential` on points
 of the plane, without a delta; :class:`PaperHyperbolicGaussian` is published, and has no guarantee.
 
@@ -10,12 +10,12 @@ of the plane, without a delta; :class:`PaperHyperbolicGaussian` is published, an
 1.0986
 """
 
-from ldp_jax.hyperbolic import lorentz, poincare, wrapped_normal
+from ldp_jax.hyperbolic import poincare, wrapped_normal
 from ldp_jax.hyperbolic.embedding import angle, closure, embed, radius, reconstruction
 from ldp_jax.hyperbolic.exponential import HyperbolicExponential
 from ldp_jax.hyperbolic.gaussian import HyperbolicGaussian, RadialAngularGaussian
 from ldp_jax.hyperbolic.hyperbolicity import graph_delta, graph_distances, gromov_delta
-from ldp_jax.hyperbolic.optimizers import apply_updates, riemannian_adam, riemannian_sgd
+from ldp_jax.hyperbolic.optimizers import apply_updates, riemannian_sgd
 from ldp_jax.hyperbolic.published import PaperHyperbolicGaussian
 from ldp_jax.hyperbolic.sensitivity import inter_hierarchy_of_nodes, intra_hierarchy_of_nodes
 
@@ -33,11 +33,9 @@ __all__ = [
     "gromov_delta",
     "inter_hierarchy_of_nodes",
     "intra_hierarchy_of_nodes",
-    "lorentz",
     "poincare",
     "radius",
     "reconstruction",
-    "riemannian_adam",
     "riemannian_sgd",
     "wrapped_normal",
 ]

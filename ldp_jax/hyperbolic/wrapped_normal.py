@@ -1,4 +1,4 @@
-r"""The wrapped normal distribution on hyperbolic space: samples, and the exact log density, in both charts.
+r"""The wrapped normal distribution on hyperbolic space: samples, and the exact log density.
 
 A normal vector :math:`v \sim N(0, \mathrm{diag}(\sigma^2))` at the origin is carried to the mean along the
 geodesic, and the exponential map takes it to the space. With u the inverse of that, of length d, the density *with
@@ -23,10 +23,10 @@ from jaxtyping import Float
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
-from ldp_jax.hyperbolic import lorentz, poincare
+from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import gap, length, log_sinh_ratio
 
-__all__ = ["Volume", "log_density", "log_density_lorentz", "sample", "sample_lorentz"]
+__all__ = ["Volume", "log_density", "sample"]
 
 __dir__ = lambda: __all__
 
@@ -81,19 +81,3 @@ def log_density(
     if volume == "riemannian":
         return found
     return found + n * jnp.log(2.0 / gap(z, c)[..., 0])
-
-
-def sample_lorentz(
-    key: PRNGKey, mean: Record, scale: Scalar, c: Scalar = 1.0, *, shape: tuple[int, ...] = ()
-) -> Float[Array, "*batch m"]:
-    """Points of the hyperboloid [..., n + 1] from the wrapped normal; otherwise as :func:`sample`."""
-    (mean,) = lorentz._points(c, mean=mean)
-    scales = _scales(scale, mean.shape[-1] - 1, mean.dtype)
-    return lorentz._exp_map(mean, _draw(key, scales, mean.shape[:-1], shape), c)
-
-
-def log_density_lorentz(z: Record, mean: Record, scale: Scalar, c: Scalar = 1.0) -> Float[Array, "*batch"]:
-    """log p(z) of points of the hyperboloid [..., n + 1], with respect to the volume of the space."""
-    z, mean = lorentz._points(c, z=z, mean=mean)
-    u = lorentz._log_at_origin(mean, z, c)
-    return _log_density(u, _scales(scale, u.shape[-1], u.dtype), c)
