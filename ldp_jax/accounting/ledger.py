@@ -47,11 +47,7 @@ _EDGES = "edges"
 
 
 def _about(unit: Unit) -> set[str]:
-    """The data of a user that a unit speaks of; another library's unit may speak of all.
-
-    Between units that speak of the same data no release is free: a bit of a list costs its relationship, and
-    reversely.
-    """
+    """The data of a user that a unit speaks of; another library's unit may speak of all."""
     about: set[str] = set()
     for name in unit.name.split(" + "):  # as joint() writes it
         bits = name.startswith(f"{NEIGHBOUR_LIST} of ")  # as whole_list() writes it
@@ -77,14 +73,13 @@ class HasGuarantee(Protocol):
 class Release:
     """One line of a :class:`Ledger`.
 
+    A pipeline says its own ``protects`` and ``exposes``; a curve alone has ``unit``, ``adjacency`` and ``delta``.
+
     Attributes:
-      name: of the release.
       cost: a guarantee, a pipeline's guarantees for several units, or the curve of Gaussian noise.
-      unit: for a curve alone.
-      adjacency: for a curve alone: in words, which two inputs are compared.
-      delta: for a curve alone: where the ledger converts the curves of this unit.
-      protects: fields whose values reach the release through the mechanism alone; a pipeline's own.
-      exposes: fields that are used in the clear; a pipeline's own, and more.
+      delta: where the ledger converts the curves of this unit.
+      protects: fields whose values reach the release through the mechanism alone.
+      exposes: fields that are used in the clear.
     """
 
     name: str
@@ -334,15 +329,8 @@ class Ledger(Public):
     ) -> "Ledger":
         """A new ledger with one release more; this one stays as it is.
 
-        Args:
-          name: of the release, for people to read.
-          release: a guarantee, a whole pipeline's, the curve of Gaussian noise, or a result that has a guarantee.
-          protects: the fields that reach the release through the mechanism alone; a pipeline says its own.
-          exposes: the fields that are used in the clear; added to a pipeline's own.
-          delta: for a curve: where to convert the curves of its unit, in [1e-300, 1); needed where no budget has
-            one.
-          unit: for a curve: of its sensitivity; RECORD by default.
-          adjacency: for a curve: in words, which two inputs its sensitivity compares.
+        A curve is of the sensitivity ``unit``, RECORD by default, of two inputs that ``adjacency`` says in words;
+        ``delta`` in [1e-300, 1) is needed where no budget has one. See :class:`Release` for the fields.
 
         Raises:
           BudgetExceededError: if it does not fit.

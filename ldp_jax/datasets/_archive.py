@@ -50,11 +50,7 @@ def _opened(data: bytes) -> zipfile.ZipFile:
 
 
 def read_member(data: bytes, *choices: str, max_bytes: int = MAX_BYTES) -> bytes:
-    """One file of a zip archive, the first of ``choices`` that is there, of at most ``max_bytes``.
-
-    Raises:
-      ValueError: where the archive is broken, has none of the names, or the file is larger.
-    """
+    """One file of a zip archive, the first of ``choices`` that is there; ValueError for broken or larger ones."""
     unreadable = "the archive is no readable zip (corrupt or truncated?)"
     with naming(unreadable, Exception):  # on broken bytes zipfile raises errors of many kinds
         archive = _opened(data)
@@ -77,14 +73,8 @@ def read_arrays(
 ) -> dict[str, np.ndarray]:
     """Arrays of an ``.npz``, never a pickle.
 
-    Args:
-      data: the bytes of the file.
-      where: the file, named by every message.
-      max_bytes: the most that the arrays may declare together; compared before any of them is read.
-      names: which to read; by default all.
-
-    Raises:
-      ValueError: where the file is damaged, lacks one of ``names`` or declares too much.
+    ``max_bytes`` is the most that the arrays may declare together, compared before any of them is read; ``names``
+    are those to read, by default all. Messages name the file ``where``.
     """
     unreadable = f"{where} is no readable .npz of plain arrays (corrupt or truncated?)"
     with naming(unreadable, Exception):

@@ -41,17 +41,9 @@ def build(
 ) -> Dataset:
     """Check the arrays of the uniform format and make a data set of them.
 
-    Args:
-      name: of the data set.
-      arrays: of one file.
-      where: the file, named by every message.
-      bounds: public bounds of the features; those of the arrays where ``None``.
-      clip: bring values outside the bounds to the nearer one, and say so in the notes.
-      metadata: ``source``, ``licence`` and ``notes`` that stand above those of the arrays.
-      max_bytes: of one dense record.
-
-    Raises:
-      ValueError: naming the file and the array, and of the graph the place; never a value of ``x`` or ``y``.
+    ``bounds`` of the features stand above those of the arrays, and so does ``metadata``; ``clip`` brings values to
+    the nearer bound and says so in the notes; ``max_bytes`` is of one dense record. A ``ValueError`` names the file
+    ``where``, the array, and of the graph the place; never a value of ``x`` or ``y``.
     """
     with naming(where):
         if "edges" not in arrays:

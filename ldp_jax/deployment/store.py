@@ -55,9 +55,7 @@ class Received(NamedTuple):
 class Spent(NamedTuple):
     """What users have lost by all reports that are stored.
 
-    Attributes:
-      user: uint64 [users], ascending.
-      epsilon: float64 [users], of records or of neighbour lists, rounded up.
+    ``user`` is uint64 [users], ascending; ``epsilon`` float64 [users], of records or of lists, rounded up.
     """
 
     user: np.ndarray
@@ -65,10 +63,7 @@ class Spent(NamedTuple):
 
 
 class ReportStore:
-    """A folder of reports about any number of tables and questions.
-
-    Args:
-      folder: made where there is none.
+    """A folder of reports about any number of tables and questions; made where there is none.
 
     >>> import tempfile
     >>> from ldp_jax.core.integer_tables import integer_masses
@@ -97,10 +92,7 @@ class ReportStore:
     def add(self, data: bytes, asked: Table | Question, *, key: bytes | None = None) -> Received:
         """Keep the reports of an upload that are whole, about ``asked``, and not there yet.
 
-        Args:
-          data: reports, one after the other, in any order.
-          asked: the table or the question.
-          key: see :func:`~ldp_jax.deployment.decode`.
+        ``data`` is reports one after the other, in any order; ``key`` as of :func:`~ldp_jax.deployment.decode`.
         """
         codec, found = codec_of(asked), decode(data, asked, key=key)
         with self._database() as database:
@@ -116,10 +108,7 @@ class ReportStore:
     ) -> Iterator[Decoded]:
         """The reports about a table or question, some at a time; no (user, round, field) comes twice.
 
-        Args:
-          asked: the table or question.
-          rounds: only these.
-          rows: how many at a time, at most.
+        ``rounds`` are the only ones that are read; ``rows`` is how many come at a time, at most.
         """
         codec = codec_of(asked)
         with self._database() as database:
@@ -185,10 +174,8 @@ class ReportStore:
     ) -> Ledger:
         """Write what a result spent, once: a server that begins anew writes it again at no cost.
 
-        Args:
-          name: of the release.
-          release: a guarantee, or a result that has one.
-          budget: of the ledger, when it is first written; later the same, or None.
+        ``release`` is a guarantee, or a result that has one; ``budget`` is the ledger's when it is first written,
+        later the same or None.
 
         Raises:
           BudgetExceededError: if it does not fit; nothing is written.

@@ -45,9 +45,6 @@ class Discrete(Univariate):
       values: float32 [levels * outputs, ...], the server's estimates.
       counts: int32 [levels], outputs of each level.
       level: int32, which table; an array where users or coordinates differ.
-      inputs: rows a level.
-      encoding: how a record becomes a row.
-      names: of the levels.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> m = GeneralizedRR(1.0, categories=3)

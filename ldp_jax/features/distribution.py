@@ -42,10 +42,9 @@ _EVALUATIONS = 1_000_000  # values of a density in memory at once
 class Transition(NamedTuple):
     """The law of binned reports of binned records.
 
-    Attributes:
-      matrix: [outputs, inputs]; a column, for a record uniform in its bin, sums to 1.
-      edges: [outputs + 1] of the reports' bins; for a finite codomain half-way between its sorted values.
-      centres: [inputs], the middles of the records' bins.
+    The ``matrix`` is [outputs, inputs]: a column, for a record uniform in its bin, sums to 1. ``edges`` [outputs +
+    1] of the reports' bins are half-way between sorted values of a finite codomain; ``centres`` [inputs] are of
+    records.
     """
 
     matrix: Array
@@ -56,10 +55,8 @@ class Transition(NamedTuple):
 class Estimate(NamedTuple):
     """The result of :func:`em` and :func:`ems`; the last axis is there if the counts have it.
 
-    Attributes:
-      distribution: [inputs] or [inputs, columns]; a column sums to 1.
-      iterations: int32; ``max_iterations`` where a column did not converge.
-      log_likelihood: the sum of count * log(probability) over output bins.
+    The ``distribution`` [inputs] or [inputs, columns] sums to 1; ``iterations`` are ``max_iterations`` where it did
+    not converge; ``log_likelihood`` is the sum of count * log(probability) over output bins.
     """
 
     distribution: Array
@@ -73,11 +70,8 @@ def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) ->
     The density is integrated on the host in float64 by three-point rules between edges and breaks: exact for the
     square wave and the piecewise mechanisms, else with an error of O(width^6).
 
-    Args:
-      mechanism: on one number, with ``log_density`` and a concrete epsilon; its codomain a finite interval, or
-        finite.
-      inputs: equal bins of records, >= 1.
-      outputs: equal bins of reports; ``inputs`` by default, the number of values for a finite codomain.
+    The mechanism has one number, a ``log_density`` and a concrete epsilon; its codomain is a finite interval, or
+    finite. ``inputs`` and ``outputs`` are equal bins; of a finite codomain there is an output for each value.
 
     >>> from ldp_jax.features import Duchi
     >>> print(transition(Duchi(2.0), 2).matrix.round(2))

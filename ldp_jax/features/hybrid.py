@@ -18,12 +18,7 @@ THRESHOLD = 0.61
 
 
 class BranchReport(NamedTuple):
-    """A report of :class:`Hybrid`.
-
-    Attributes:
-      branch: int32; 0 for Duchi's mechanism, 1 for the piecewise one.
-      value: float32; that mechanism's report.
-    """
+    """A report of :class:`Hybrid`: branch 0, Duchi's mechanism, or 1, the piecewise one; and its report."""
 
     branch: Array | np.ndarray
     value: Array | np.ndarray

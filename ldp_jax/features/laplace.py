@@ -27,8 +27,6 @@ class Laplace(Numeric):
 
     >>> Laplace(1.0).variance(0.3).item()
     8.0
-    >>> print(Laplace(0.5).guarantee())  # doctest: +ELLIPSIS
-    epsilon 0.5 per record (any two numbers in [-1, 1]; ideal arithmetic; proved: ...)
     """
 
     epsilon: Scalar

@@ -38,10 +38,8 @@ class PoincareEmbedding(NamedTuple):
 class ReconstructionQuality(NamedTuple):
     """The quality of a reconstruction by distances.
 
-    Attributes:
-      mean_rank: over pairs (u, v): 1 + the number of nodes in no pair with u that are nearer to u than v. 1 is
-        best.
-      mean_average_precision: over nodes with pairs: the average precision of all others ranked by nearness.
+    The ``mean_rank`` is over pairs (u, v): 1 + the number of nodes in no pair with u that are nearer to u than v.
+    The ``mean_average_precision`` is over nodes with pairs: of all others, ranked by nearness.
     """
 
     mean_rank: float
@@ -118,11 +116,8 @@ def _gradient(
     With r = sinh(d / 2), e^-d is (r + sqrt(1 + r^2))^-2, and d' = 2 / (r sqrt(1 + r^2)) times half the change of
     r^2 = |u - s|^2 / (gap(u) gap(s)).
 
-    Args:
-      parts: u [b, dim], v [b, dim], and s [k, dim], nodes that all pairs share.
-      gaps: theirs, [b, 1] and [k, 1].
-      apart: [b, k], 1 where s is in no pair with u.
-      weight: [b, 1].
+    ``parts`` are u [b, dim], v [b, dim], and s [k, dim], nodes that all pairs share; ``gaps`` theirs, [b, 1] and
+    [k, 1]; ``apart`` [b, k] is 1 where s is in no pair with u.
     """
     (u, v, s), (inverse_u, inverse_v, inverse_s) = parts, (1.0 / gap for gap in gaps)
     ones = lambda rows: jnp.ones((len(rows), 1), u.dtype)  # sums as products, which are vectorised
@@ -220,16 +215,9 @@ def embed(
     A batch of pairs shares its random nodes, drawn uniformly. Nodes in a pair with u, and by a hash at most a
     sixteenth of the others, count for nothing in u's sum.
 
-    Args:
-      key: a typed threefry key.
-      relation: integers [m, 2], ordered pairs (u, v), each once; both directions of a symmetric relation.
-      num_nodes: the number of nodes.
-      dim: of the ball.
-      learning_rate: after burn-in; a tenth of it before.
-      epochs: passes over the pairs after burn-in.
-      burn_in: passes before.
-      batch_size: pairs a step; their gradients are summed for each node.
-      negatives: random nodes that a batch shares.
+    ``relation`` [m, 2] has ordered pairs (u, v), each once; both directions of a symmetric relation. The learning
+    rate is a tenth in the ``burn_in`` epochs. A step sums the gradients of ``batch_size`` pairs, of which each node
+    has as many random ``negatives``.
     """
     validate.threefry(key)
     num_nodes, dim = validate.whole(2, 2**31 - 1, num_nodes=num_nodes), validate.whole(1, dim=dim)

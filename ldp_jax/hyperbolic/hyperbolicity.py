@@ -29,13 +29,7 @@ _BLOCK = 64  # nodes whose shortest paths are in memory at once
 
 
 class Delta(NamedTuple):
-    """Four-point deltas of sampled points.
-
-    Attributes:
-      mean: over the samples.
-      maximum: over the samples, a lower bound for the metric.
-      samples: the number of sets of four points.
-    """
+    """Four-point deltas of sampled points; the maximum of samples is a lower bound for the metric."""
 
     mean: float
     maximum: float

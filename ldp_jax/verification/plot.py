@@ -1,4 +1,4 @@
-"""Pictures of mechanisms: what their estimates are worth, what their reports look like, what is lost for it.
+"""Pictures of mechanisms: what their estimates are worth, what their reports look like.
 
 A function draws on ``ax``, or on new axes, and returns the axes. It needs matplotlib, imported on first use.
 
@@ -19,12 +19,11 @@ from jaxtyping import Float
 from ldp_jax.core.mechanism import HasDensity, HasMoments, Mechanism
 from ldp_jax.core.spaces import Box, Interval, NotApplicable
 from ldp_jax.core.types import Array, Values
-from ldp_jax.verification.exact import privacy_loss_supremum
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["density", "privacy_utility", "variance"]
+__all__ = ["density", "variance"]
 
 
 def __dir__() -> list[str]:
@@ -39,11 +38,7 @@ _RECORDS = 641
 
 
 def variance(mechanisms: Makers, epsilons: Sequence[float] | np.ndarray, *, ax: "Axes | None" = None) -> "Axes":
-    """The largest variance of an estimate over records, a coordinate, against epsilon.
-
-    Raises:
-      NotApplicable: for records that are neither numbers nor vectors, or moments without a closed form.
-    """
+    """The largest variance of an estimate over records, a coordinate, against epsilon."""
     ax = _axes(ax, "epsilon", "worst-case variance")
     for label, make in mechanisms.items():
         ax.plot(epsilons, [_moments(make(float(e)))[1].max() for e in epsilons], label=label)
@@ -51,33 +46,10 @@ def variance(mechanisms: Makers, epsilons: Sequence[float] | np.ndarray, *, ax: 
     return ax
 
 
-def privacy_utility(
-    mechanisms: Makers, epsilons: Sequence[float] | np.ndarray, *, ax: "Axes | None" = None
-) -> "Axes":
-    """The largest root mean squared error of an estimate, against what is lost exactly rather than claimed.
-
-    A curve right of another at the same budgets loses more than it says.
-
-    Raises:
-      NotApplicable: see :func:`variance`; and where the density of reports is not known.
-    """
-    ax = _axes(ax, "largest privacy loss", "worst-case root mean squared error")
-    for label, make in mechanisms.items():
-        made = [make(float(e)) for e in epsilons]
-        errors = [float(np.sqrt(np.add(*_moments(m)).max())) for m in made]
-        ax.plot([privacy_loss_supremum(m).epsilon for m in made], errors, label=label, marker=".")
-    ax.set(xscale="log", yscale="log")
-    return ax
-
-
 def density(
     mechanism: Mechanism, records: Sequence[float] | np.ndarray | None = None, *, ax: "Axes | None" = None
 ) -> "Axes":
-    """The law of a report of one number about some records: by default both ends of the domain and one between.
-
-    Raises:
-      NotApplicable: for a mechanism without a density, or reports that are not numbers.
-    """
+    """The law of a report of one number about some records: by default both ends of the domain and one between."""
     space = mechanism.codomain()
     if not isinstance(mechanism, HasDensity):
         raise NotApplicable(f"mechanism must have a log_density, and {type(mechanism).__name__} has none")

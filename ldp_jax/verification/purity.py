@@ -77,9 +77,6 @@ def uses_the_whole_key(mechanism: Asked, key: PRNGKey, *, calls: int = 256) -> F
 
     Each of ``calls`` keys is compared with the same key with one bit changed.
 
-    Raises:
-      ValueError: where two independent reports differ with a probability below 0.06.
-
     >>> from ldp_jax.features import Duchi
     >>> uses_the_whole_key(Duchi(1.0), jax.random.key(0)).fits
     True

@@ -24,14 +24,6 @@ def test_variances_of_numbers_and_vectors():
     assert hds[0] == pytest.approx(max(float(made.variance(np.full(4, t)).max()) for t in (-1.0, 1.0)), rel=1e-5)
 
 
-def test_an_error_stands_over_what_is_lost_and_not_over_what_is_claimed():
-    half = lambda e: features.Duchi(e / 2)  # made at half of the budget
-    ax = plot.privacy_utility({"whole": features.Duchi, "half": half}, [2.0], ax=new())
-    whole, less = (line.get_xydata()[0] for line in ax.lines)
-    np.testing.assert_allclose([whole[0], less[0]], [2.0, 1.0], rtol=1e-6)
-    assert whole[1] == pytest.approx(1 / np.tanh(1.0), rel=1e-5)  # of the record 0, unbiased
-
-
 @pytest.mark.parametrize("m", [
     features.Laplace(1.0), features.GridSquareWave(1.0), features.Piecewise(8.0),
     *map(features.SquareWave, (1.0, 8.0, 16.0)),
