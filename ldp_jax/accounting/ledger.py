@@ -96,9 +96,7 @@ class Release:
         protects, exposes = field_names("protects", self.protects), field_names("exposes", self.exposes)
         if isinstance(self.cost, PipelineGuarantee):
             if not self.cost.guarantees:
-                raise ValueError(
-                    f"release {self.name!r}: a PipelineGuarantee of no unit says nothing of what it costs"
-                )
+                raise ValueError(f"release {self.name!r}: a PipelineGuarantee of no unit says nothing of its cost")
             if protects and set(protects) != set(self.cost.protected):
                 said = ", ".join(self.cost.protected) or "nothing"
                 raise ValueError(f"release {self.name!r}: its guarantee protects {said}, not {', '.join(protects)}")
@@ -281,9 +279,7 @@ class Ledger(Public):
             bare = next(unit for unit in stated if unit not in kept)
             known = ", ".join(map(str, kept))
             hint = f"; {remedy}" if missing else ""
-            raise BudgetExceededError(
-                f"{what} is per {bare}, which has no budget; there are budgets per {known}{hint}"
-            )
+            raise BudgetExceededError(f"{what} is per {bare}, which has no budget; others are per {known}{hint}")
         if missing:
             raise BudgetExceededError(
                 f"{what} does not say what it costs per {missing[0]}, which has a budget: {remedy}"
@@ -466,9 +462,7 @@ def _budgets(given: Any) -> tuple[Budget, ...]:
     for one in given:
         if isinstance(one, (Guarantee, PipelineGuarantee, GaussianCurve)):
             kind = type(one).__name__
-            raise ValueError(
-                f"budget must be a Budget, got a {kind}: what is promised is no limit; write Budget(...)"
-            )
+            raise ValueError(f"budget must be a Budget, got a {kind}: a promise is no limit; write Budget(...)")
         budgets.append(Budget(one.epsilon, one.delta, one.unit) if isinstance(one, Budget) else Budget(one))
     return tuple(budgets)
 

@@ -99,12 +99,12 @@ def amplified(
     >>> amplified(mechanism.guarantee(), 10_000, 1e-6, reports="by user")
     Traceback (most recent call last):
         ...
-    ValueError: reports must be anonymous: a shuffler drops the name, without which a report enters no graph
+    ValueError: reports must be anonymous: a shuffler drops names, without which a report enters no graph
     """
     validate.one_of(get_args(Reports), reports=reports)
     if reports == "by user":
         raise ValueError(
-            "reports must be anonymous: a shuffler drops the name, without which a report enters no graph"
+            "reports must be anonymous: a shuffler drops names, without which a report enters no graph"
         )
     if guarantee.unit != RECORD:
         raise ValueError(f"amplified needs the unit {RECORD}, got {guarantee.unit}: lists and edges name users")

@@ -53,9 +53,7 @@ def build(
         lower, upper = _bounds(arrays, bounds, name, x.shape[1])
         if clip:
             if scipy.sparse.issparse(x) and not lower <= 0 <= upper:  # said of the bounds alone, whatever is stored
-                raise ValueError(
-                    f"clip needs bounds around 0, which entries that are not stored are; got {lower, upper}"
-                )
+                raise ValueError(f"clip needs bounds around 0, which absent entries are; got {lower, upper}")
             if isinstance(x, np.ndarray):
                 x = np.clip(x, np.float32(lower), np.float32(upper))
             else:
@@ -88,7 +86,7 @@ def _nodes(
         node_graph = integers("node_graph", node_graph, np.int32)
         if not node_graph.size or node_graph.ndim != 1:
             raise ValueError(
-                f"a set of graphs must have a graph a node, got a node_graph of shape {node_graph.shape}"
+                f"a set of graphs must have a graph a node, got node_graph of shape {node_graph.shape}"
             )
     if x is None:
         rows = node_graph if node_graph is not None else y

@@ -199,7 +199,7 @@ def synthetic_graphs(
     validate.in_range(0.0, 1.0, within=within, across=across)
     if num_graphs * most * (most - 1) // 2 > 2**31:
         raise ValueError(
-            f"num_graphs times pairs of num_nodes must stay below 2^31, got {num_graphs} of {most} nodes"
+            f"num_graphs times pairs of num_nodes must be below 2^31, got {num_graphs} of {most} nodes"
         )
 
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())

@@ -51,9 +51,7 @@ class RandomizedFeatures:
         """A level a feature, by shape: features that broadcast would share a word."""
         shape = jnp.shape(self.inner.level)
         if shape[-1:] != (self.dim,):
-            raise ValueError(
-                f"inner must have a level for each of {self.dim} features, got levels of shape {shape}"
-            )
+            raise ValueError(f"inner must have a level for each of {self.dim} features, got shape {shape}")
 
     def privatize(self, key: PRNGKey, x: Record) -> Array:
         """The bins reported for one record [dim]: int32 [dim], 0 for the lowest."""

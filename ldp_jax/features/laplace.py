@@ -51,14 +51,6 @@ class Laplace(Numeric):
         """The real line; the density bends at x."""
         return Interval(-math.inf, math.inf, breaks=lambda x: clip(x)[None])
 
-    def estimate(self, y: Record) -> Array:
-        """The report itself."""
-        return jnp.asarray(y)
-
-    def mean(self, x: Record) -> Array:
-        """x: unbiased."""
-        return clip(x)
-
     def variance(self, x: Record) -> Array:
         """8 / epsilon^2."""
         return jnp.broadcast_to(2.0 * self.scale**2, jnp.shape(x))

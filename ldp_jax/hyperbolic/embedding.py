@@ -285,11 +285,3 @@ def reconstruction(
 def radius(points: Record, c: Scalar = 1.0) -> Float[Array, " n"]:
     """Distance of each point to the origin, the hierarchy's level: the smaller, the higher (PoinDP eq. 6)."""
     return poincare.norm(points, c)
-
-
-def angle(points: Record) -> Float[Array, " n"]:
-    """Direction of points of the disk [n, 2], in (-pi, pi]; 0 at the origin."""
-    x = jnp.asarray(points)
-    if x.ndim < 1 or x.shape[-1] != 2:
-        raise ValueError(f"points must be of two dimensions to have one angle, got shape {x.shape}")
-    return jnp.arctan2(x[..., 1], x[..., 0])

@@ -15,9 +15,7 @@ from ldp_jax.features import Duchi, GeneralPiecewise, Laplace, Sampled, SquareWa
 
 __all__ = ["error_bound", "worst_case"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 PageRankRows: TypeAlias = Float[Array | np.ndarray, "nodes n"]

@@ -23,9 +23,7 @@ from ldp_jax.learning.training import Run, Settings, begin, run_epochs, step
 
 __all__ = ["Scores", "fit_graphs", "predict", "scores", "step_decay_adam"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 Progress = Callable[[int, float, float], object]

@@ -33,9 +33,7 @@ from ldp_jax.core.types import Array, PRNGKey
 
 __all__ = ["Public", "importance", "sensitivity"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -43,9 +43,7 @@ __all__ = [
     "noisy_node_classification",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 _LEAST = 1e-30

@@ -38,9 +38,7 @@ __all__ = [
     "scored_by_loss",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 class Objective(NamedTuple):

@@ -310,9 +310,7 @@ class Independent(RealVectors):
     def _rule(self, ends: np.ndarray, base: np.ndarray, numbers: list[int]) -> Rule:
         """Over some of the numbers, the others as in ``base``."""
         if len(numbers) not in _RULES:
-            raise NotApplicable(
-                f"{len(numbers)} real numbers are too many to integrate together: ask a smaller dim"
-            )
+            raise NotApplicable(f"{len(numbers)} real numbers are too many to integrate together: ask fewer")
         lines = [panel_rule(ends[number], *_RULES[len(numbers)]) for number in numbers]
         places = np.meshgrid(*(points for points, _ in lines), indexing="ij")
         weights = np.meshgrid(*(weight for _, weight in lines), indexing="ij")
@@ -442,9 +440,7 @@ class Sparse(Law):
 
     def critical_reports(self, *_: object, **__: object) -> Report:
         """Not of the space alone."""
-        raise NotApplicable(
-            f"mechanism must report one number, or have a coordinate(j), the law of one: {self.space}"
-        )
+        raise NotApplicable(f"mechanism must report one number, or have a coordinate(j), its law: {self.space}")
 
     search = quadrature = cells = critical_reports
 

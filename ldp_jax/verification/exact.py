@@ -117,15 +117,11 @@ def check_numbers(mechanism: Asked, *, vectors: bool = False) -> None:
     """Refuse what does not report one number (or, if asked, a vector), and a stack or tracers of parameters."""
     _, codomain = spaces(mechanism)
     if not (codomain.branches or vectors):
-        raise NotApplicable(
-            f"mechanism must report one number, got {type(mechanism).__name__} with codomain {codomain}"
-        )
+        raise NotApplicable(f"mechanism must report one number, got {type(mechanism).__name__} on {codomain}")
     leaves = jax.tree.leaves(mechanism)
     stacked = mechanism.stack_shape() if hasattr(mechanism, "stack_shape") else any(map(np.ndim, leaves))
     if stacked or not all(map(validate.concrete, leaves)):
-        raise ValueError(
-            "mechanism must have one concrete number for each parameter: take one of a stack at a time"
-        )
+        raise ValueError("mechanism must have one concrete number for each parameter: take one of a stack")
 
 
 # --- Delta -----------------------------------------------------------------------------------------------------

@@ -39,9 +39,7 @@ def supremum(m: Any) -> tuple[float, Nodes, Nodes, Report, float]:
     check_single(m)
     n = m.domain().users
     if not 1 < n <= _MOST_NODES:
-        raise NotApplicable(
-            f"ask a mechanism of 2 to {_MOST_NODES} nodes, got n = {n}: its law has n - 1 as a number"
-        )
+        raise NotApplicable(f"ask a mechanism of 2 to {_MOST_NODES} nodes, got n = {n}: its law has n - 1 in it")
     rows = [_critical(m), _searched(m)]
     with float64_on_cpu():
         losses = [np.abs(losses_of(wide(m), *each)) for each in rows]

@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["density", "variance"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 Makers = Mapping[str, Callable[[float], Mechanism]]

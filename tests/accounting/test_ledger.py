@@ -370,7 +370,7 @@ def test_a_lone_list_cannot_hide_what_a_relationship_costs():
     assert alone.remaining(NEIGHBOUR_LIST).epsilon == 0.0
     assert Ledger(LISTS).spend("graph", whole_graph()).spent(RELATIONSHIP).epsilon == 2.0  # of no budget: recorded
     assert Ledger(EDGES).spend("graph", whole_graph()).spent(NEIGHBOUR_LIST).epsilon == 1.0
-    with pytest.raises(BudgetExceededError, match="has no budget; there are budgets per record$"):
+    with pytest.raises(BudgetExceededError, match="has no budget; others are per record$"):
         Ledger(1.0).spend("graph", whole_graph())
 
 

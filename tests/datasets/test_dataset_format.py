@@ -161,8 +161,8 @@ def test_bad_arrays_are_refused_with_file_name_and_value(write, changes, message
         ({"node_graph": [0, 0, 0.5, 1]}, "node_graph must be integers, got float64$"),
         ({"y": [0, 1, 1]}, r"one row a node \(4\) or one row a graph \(2\), got shape \(3,\)"),
         ({"y": [0, -1]}, "y of mine must be classes 0..c-1, each with a member$"),
-        ({"node_graph": np.zeros(0, int), "y": np.zeros(0, int)}, r"got a node_graph of shape \(0,\)"),
-        ({"node_graph": [[0, 0, 1, 1]]}, r"got a node_graph of shape \(1, 4\)"),
+        ({"node_graph": np.zeros(0, int), "y": np.zeros(0, int)}, r"got node_graph of shape \(0,\)"),
+        ({"node_graph": [[0, 0, 1, 1]]}, r"got node_graph of shape \(1, 4\)"),
     ],
 )
 def test_bad_sets_are_refused_by_the_name_of_the_graph(write, changes, message):

@@ -95,7 +95,7 @@ def test_records_are_bags_of_words():
         (draw_set, {"group_size": (0, 3)}, "group_size must be a whole number >= 1"),
         (draw_set, {"within": 1.1}, "within must be"),
         (draw_set, {"across": float("nan")}, "across must be"),
-        (draw_set, {"num_nodes": (4, 10**6)}, "must stay below"),
+        (draw_set, {"num_nodes": (4, 10**6)}, "must be below"),
     ],
 )
 def test_parameters_outside_their_range_are_refused(make, changes, message):

@@ -342,7 +342,7 @@ LISTED = NeighbourList(jnp.array([1]), jnp.int32(0))
 @pytest.mark.parametrize(("call", "said"), [
     (lambda: privatize_graph(jax.random.key(0, impl="rbg"), GRAPH, M), "threefry"),
     (lambda: privatize_graph(KEY, TWO, M), "a GraphsTuple of 2: give a set of graphs as a graphs.GraphSet"),
-    (lambda: privatize_graph(KEY, GRAPH, Laplace(1.0)), "one on neighbour lists or on graphs, got Laplace"),
+    (lambda: privatize_graph(KEY, GRAPH, Laplace(1.0)), "on neighbour lists or on graphs, got Laplace"),
     (lambda: privatize_graph(KEY, GRAPH, M, public=np.zeros(5, bool)), r"public must be bool \[6\]"),
     (lambda: privatize_graph(KEY, GRAPH, M, reporting="quarter"), "one of full, half list, half"),
     (lambda: privatize_graph(KEY, GRAPH, LocalLap(0.5, 0.5), reporting="full"), "one of half list, half"),

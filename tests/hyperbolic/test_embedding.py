@@ -107,7 +107,7 @@ def test_a_tree_is_found(tree):
     assert np.isfinite(tree.losses).all()
     assert tree.losses[-1] < 0.5 * tree.losses[0]
     # Children of one node are nearer in direction than those of others.
-    angle = np.asarray(embedding.angle(tree.points))
+    angle = np.arctan2(*np.asarray(tree.points).T[::-1])
     branch = angle[1:4]
     leaves = np.flatnonzero(TREE > 3)
     top = TREE[TREE[leaves]] - 1
@@ -181,7 +181,6 @@ EMBED = lambda pairs, n=4, **more: embedding.embed(jax.random.key(0), np.asarray
         (lambda: embedding.reconstruction(np.eye(2), [[0, 1]]), "points must be within the ball"),
         (lambda: embedding.reconstruction(np.zeros(2), [[0, 1]]), r"points must be \[n, dim\]"),
         (lambda: embedding.reconstruction(np.zeros((2, 2)), [[0, 2]]), "relation must be of nodes"),
-        (lambda: embedding.angle(np.zeros((3, 3))), "points must be of two dimensions"),
         (lambda: embedding.closure([1, 0]), "parent must have no cycle"),
         (lambda: embedding.closure([0, 2]), r"parent must be integers \[n\]"),
     ],

@@ -75,9 +75,7 @@ class EdgeSplit:
             )
         public, private = (pairs[:, 0].astype(np.int64) * n + pairs[:, 1] for pairs in known)
         if np.isin(private, public).any():
-            raise ValueError(
-                "public and private must have no edge in common; edges are private, so no more is said here"
-            )
+            raise ValueError("public and private must have no edge in common; edges are private: no more is said")
         object.__setattr__(self, "private_nodes", nodes)
 
     @classmethod
