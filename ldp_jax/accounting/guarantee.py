@@ -120,8 +120,6 @@ class Guarantee:
     1.0
     >>> print(half + half)
     epsilon 1 per record (any two records of one user; ideal arithmetic; proved: randomised response)
-    >>> print(Guarantee(0.5))
-    epsilon 0.5 per record (any two records of one user; ideal arithmetic; none)
     >>> print(Guarantee(0.5, unit=EDGE_CENTRAL))  # doctest: +ELLIPSIS
     epsilon 0.5 per edge-central (two graphs that differ in one edge; towards all but a trusted curator; ideal ...
 
@@ -189,11 +187,6 @@ class Guarantee:
 class Budget:
     """A limit of the loss per unit, which promises and proves nothing.
 
-    Attributes:
-      epsilon: finite, >= 0; rounded down where float64 does not hold it.
-      delta: in [0, 1), likewise.
-      unit: of the limit.
-
     >>> print(Budget(1.0, delta=1e-6))
     at most epsilon 1, delta 1e-06 per record
     """
@@ -242,8 +235,7 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
 
     The sum is rounded up once, has the weakest status with its reasons, and is ``exact`` only if all are.
 
-    Raises:
-      ValueError: if none is given, their units differ, or some are local and some central.
+    ``ValueError`` if none is given, their units differ, or some are local and some central.
 
     Reference: Dwork and Roth (2014), Theorem 3.16.
 

@@ -47,11 +47,7 @@ _EDGES = "edges"
 
 
 def _about(unit: Unit) -> set[str]:
-    """The data of a user that a unit speaks of; another library's unit may speak of all.
-
-    Between units that speak of the same data no release is free: a bit of a list costs its relationship, and
-    reversely.
-    """
+    """The data of a user that a unit speaks of; another library's unit may speak of all."""
     about: set[str] = set()
     for name in unit.name.split(" + "):  # as joint() writes it
         bits = name.startswith(f"{NEIGHBOUR_LIST} of ")  # as whole_list() writes it
@@ -77,14 +73,13 @@ class HasGuarantee(Protocol):
 class Release:
     """One line of a :class:`Ledger`.
 
+    A pipeline says its own ``protects`` and ``exposes``; a curve alone has ``unit``, ``adjacency`` and ``delta``.
+
     Attributes:
-      name: of the release.
       cost: a guarantee, a pipeline's guarantees for several units, or the curve of Gaussian noise.
-      unit: for a curve alone.
-      adjacency: for a curve alone: in words, which two inputs are compared.
-      delta: for a curve alone: where the ledger converts the curves of this unit.
-      protects: fields whose values reach the release through the mechanism alone; a pipeline's own.
-      exposes: fields that are used in the clear; a pipeline's own, and more.
+      delta: where the ledger converts the curves of this unit.
+      protects: fields whose values reach the release through the mechanism alone.
+      exposes: fields that are used in the clear.
     """
 
     name: str
@@ -101,9 +96,7 @@ class Release:
         protects, exposes = field_names("protects", self.protects), field_names("exposes", self.exposes)
         if isinstance(self.cost, PipelineGuarantee):
             if not self.cost.guarantees:
-                raise ValueError(
-                    f"release {self.name!r}: a PipelineGuarantee of no unit says nothing of what it costs"
-                )
+                raise ValueError(f"release {self.name!r}: a PipelineGuarantee of no unit says nothing of its cost")
             if protects and set(protects) != set(self.cost.protected):
                 said = ", ".join(self.cost.protected) or "nothing"
                 raise ValueError(f"release {self.name!r}: its guarantee protects {said}, not {', '.join(protects)}")
@@ -286,9 +279,7 @@ class Ledger(Public):
             bare = next(unit for unit in stated if unit not in kept)
             known = ", ".join(map(str, kept))
             hint = f"; {remedy}" if missing else ""
-            raise BudgetExceededError(
-                f"{what} is per {bare}, which has no budget; there are budgets per {known}{hint}"
-            )
+            raise BudgetExceededError(f"{what} is per {bare}, which has no budget; others are per {known}{hint}")
         if missing:
             raise BudgetExceededError(
                 f"{what} does not say what it costs per {missing[0]}, which has a budget: {remedy}"
@@ -334,15 +325,8 @@ class Ledger(Public):
     ) -> "Ledger":
         """A new ledger with one release more; this one stays as it is.
 
-        Args:
-          name: of the release, for people to read.
-          release: a guarantee, a whole pipeline's, the curve of Gaussian noise, or a result that has a guarantee.
-          protects: the fields that reach the release through the mechanism alone; a pipeline says its own.
-          exposes: the fields that are used in the clear; added to a pipeline's own.
-          delta: for a curve: where to convert the curves of its unit, in [1e-300, 1); needed where no budget has
-            one.
-          unit: for a curve: of its sensitivity; RECORD by default.
-          adjacency: for a curve: in words, which two inputs its sensitivity compares.
+        A curve is of the sensitivity ``unit``, RECORD by default, of two inputs that ``adjacency`` says in words;
+        ``delta`` in [1e-300, 1) is needed where no budget has one. See :class:`Release` for the fields.
 
         Raises:
           BudgetExceededError: if it does not fit.
@@ -478,9 +462,7 @@ def _budgets(given: Any) -> tuple[Budget, ...]:
     for one in given:
         if isinstance(one, (Guarantee, PipelineGuarantee, GaussianCurve)):
             kind = type(one).__name__
-            raise ValueError(
-                f"budget must be a Budget, got a {kind}: what is promised is no limit; write Budget(...)"
-            )
+            raise ValueError(f"budget must be a Budget, got a {kind}: a promise is no limit; write Budget(...)")
         budgets.append(Budget(one.epsilon, one.delta, one.unit) if isinstance(one, Budget) else Budget(one))
     return tuple(budgets)
 

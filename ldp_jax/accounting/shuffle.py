@@ -75,12 +75,11 @@ def amplified(
 
     Args:
       guarantee: of each user's report, of unit RECORD, without delta.
-      users: n, who report honestly by this mechanism and one public epsilon; the number is public.
+      users: n, public, who report honestly by this mechanism and one public epsilon.
       delta: of the whole, in (0, 1).
-      reports: ``anonymous`` where a report does without its user's name. One that enters a graph is ``by user``,
-        and is refused.
-      clones: q, by default e^-epsilon; of a finite mechanism :func:`clone_share` is larger, but at most 2 /
-        (e^epsilon + 1).
+      reports: ``anonymous``; a report that enters a graph is ``by user``, and is refused.
+      clones: q, by default e^-epsilon; of a finite mechanism :func:`clone_share` is larger, at most 2 / (e^epsilon
+        + 1).
 
     Returns:
       The least epsilon that the bound allows at ``delta``, rounded up, never above the report's own; ``shuffled``.
@@ -100,12 +99,12 @@ def amplified(
     >>> amplified(mechanism.guarantee(), 10_000, 1e-6, reports="by user")
     Traceback (most recent call last):
         ...
-    ValueError: reports must be anonymous: a shuffler drops the name, without which a report enters no graph
+    ValueError: reports must be anonymous: a shuffler drops names, without which a report enters no graph
     """
     validate.one_of(get_args(Reports), reports=reports)
     if reports == "by user":
         raise ValueError(
-            "reports must be anonymous: a shuffler drops the name, without which a report enters no graph"
+            "reports must be anonymous: a shuffler drops names, without which a report enters no graph"
         )
     if guarantee.unit != RECORD:
         raise ValueError(f"amplified needs the unit {RECORD}, got {guarantee.unit}: lists and edges name users")

@@ -69,7 +69,7 @@ class Table(Public):
         inputs, outputs = masses.shape
         if not (1 <= inputs <= MAX_INPUTS and 2 <= outputs <= MAX_OUTPUTS):
             raise ValueError(
-                f"a table has 1 to {MAX_INPUTS} inputs and 2 to {MAX_OUTPUTS} outputs, got {masses.shape}"
+                f"tables have 1 to {MAX_INPUTS} inputs, 2 to {MAX_OUTPUTS} outputs, got {masses.shape}"
             )
         if not (masses.sum(1, dtype=np.uint64) == WORDS).all():
             raise ValueError(f"every row of masses must sum to 2^32, got {masses.sum(1, dtype=np.uint64)}")
@@ -289,9 +289,7 @@ def integer_masses(probabilities: np.ndarray, epsilon: float) -> np.ndarray:
     masses = np.stack([_fill(row, low, high) for row in probabilities])
     off = np.abs(masses - WORDS * probabilities).max()
     if off > 2 * masses.shape[1] + 1e-6 * WORDS:
-        raise ValueError(
-            f"the law loses more than epsilon {epsilon:g}: its integers would be off by {off:.3g} of 2^32"
-        )
+        raise ValueError(f"the law loses more than epsilon {epsilon:g}: integers would be off by {off:.3g} of 2^32")
     return masses
 
 

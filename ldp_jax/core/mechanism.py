@@ -66,7 +66,6 @@ __dir__ = lambda: __all__
 
 R_ = TypeVar("R_", bound=Values, contravariant=True)
 Y_ = TypeVar("Y_", bound=Values, contravariant=True)
-_M = TypeVar("_M")
 
 
 @runtime_checkable
@@ -195,16 +194,6 @@ class HasStack(Protocol):
         """The shape of the stack, () for a single mechanism."""
 
 
-@runtime_checkable
-class HasLevels(Protocol):
-    """A public menu of laws; ``level`` names the one in use."""
-
-    level: Scalar
-
-    def at(self, level: Scalar) -> "HasLevels":
-        """The same menu at another level."""
-
-
 class CriticalPoints(NamedTuple):
     """Stacked records, any two of them adjacent, and reports, among which the largest loss is."""
 
@@ -224,11 +213,7 @@ class Univariate(abc.ABC):
     """A mechanism on one number; abstract. Methods are elementwise in x and y, but for ``privatize``."""
 
     def privatize(self, key: PRNGKey, x: Record) -> Report:
-        """The report of one record.
-
-        Raises:
-          ValueError: for several records or epsilons at once, which would share randomness: use ``vmap``.
-        """
+        """The report of one record; ``ValueError`` for several, which would share randomness: use ``vmap``."""
         check_single(self)
         if jnp.ndim(x):
             raise ValueError(f"x must be one number, got shape {jnp.shape(x)}: use jax.vmap, with a key for each")
@@ -292,6 +277,14 @@ class Analytic(Univariate):
         return Guarantee(
             largest(self.epsilon), adjacency="any two numbers in [-1, 1]", status=status, reason=reason
         )
+
+    def estimate(self, y: Report) -> Array:
+        """The report itself."""
+        return jnp.asarray(y)
+
+    def mean(self, x: Record) -> Array:
+        """x, clipped: unbiased."""
+        return self.domain().clip(x)
 
     def proof(self) -> str:
         """One sentence that proves the guarantee; empty where nobody has shown it."""
@@ -380,8 +373,7 @@ class Flip:
 def require_protocol(candidate: object, *more: str, name: str = "mechanism") -> None:
     """Refuse what is no mechanism, or lacks ``more`` members; ``name`` is that of the argument.
 
-    Raises:
-      TypeError: naming the members that are missing, with the smallest class that has them; for a class.
+    The ``TypeError`` names the members that are missing, with the smallest class that has them.
 
     >>> try:
     ...     require_protocol(3)
@@ -410,11 +402,7 @@ def uniform(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
 
 
 def largest(epsilon: Scalar) -> float:
-    """The largest of one or many concrete epsilons, as a Python float.
-
-    Raises:
-      ValueError: for a traced epsilon, or one that is not finite and > 0.
-    """
+    """The largest of one or many concrete epsilons > 0, as a Python float; ``ValueError`` for a traced one."""
     if not validate.concrete(epsilon):
         raise ValueError("guarantee() needs a concrete epsilon; ask for it outside jit, vmap and grad")
     validate.positive(epsilon=epsilon)
@@ -431,15 +419,10 @@ def check_epsilon(epsilon: Scalar, most: float = MAX_EPSILON) -> None:
     validate.in_range(0.0, most, open_lower=True, epsilon=epsilon)
 
 
-def _stacks(mechanism: object) -> tuple[list[HasStack | Scalar], list[tuple[int, ...]], jax.tree_util.PyTreeDef]:
-    """The nodes that may hold a stack, their shapes, and the tree around them."""
-    nodes, structure = jax.tree.flatten(mechanism, is_leaf=lambda node: isinstance(node, HasStack))
-    return nodes, [n.stack_shape() if isinstance(n, HasStack) else jnp.shape(n) for n in nodes], structure
-
-
 def check_single(mechanism: object) -> None:
     """Refuse a stack of mechanisms: its reports would share their randomness. It sees shapes, and no data."""
-    for shape in _stacks(mechanism)[1]:
+    for node in jax.tree.leaves(mechanism, is_leaf=lambda node: isinstance(node, HasStack)):
+        shape = node.stack_shape() if isinstance(node, HasStack) else jnp.shape(node)
         if shape:
             raise ValueError(
                 f"{type(mechanism).__name__} holds a stack of shape {shape}: reports of one key would "
@@ -453,35 +436,6 @@ def one_record(x: Record, dim: int, name: str = "x") -> Array:
     if x.shape != (dim,):
         raise ValueError(f"{name} must be one record of shape ({dim},), got {x.shape}: use jax.vmap for several")
     return x
-
-
-def unstacked(mechanism: _M) -> list[_M]:
-    """The different mechanisms of a stack; a mechanism that is no stack alone.
-
-    >>> from ldp_jax.features import Laplace
-    >>> import numpy as np
-    >>> unstacked(Laplace(np.array([1.0, 2.0, 1.0])))
-    [Laplace(epsilon=1.0), Laplace(epsilon=2.0)]
-    """
-    nodes, shapes, structure = _stacks(mechanism)
-    if not any(shapes):
-        return [mechanism]
-
-    def parts(node: HasStack | Scalar, shape: tuple[int, ...]) -> list[np.ndarray]:
-        leaves = [node.level] if isinstance(node, HasLevels) else jax.tree.leaves(node)
-        return [np.ravel(leaf) for leaf in leaves if shape and jnp.shape(leaf) == shape]
-
-    def level(node: HasStack | Scalar, shape: tuple[int, ...], place: int) -> object:
-        if not shape:
-            return node
-        if isinstance(node, HasLevels):
-            return node.at(int(np.ravel(node.level)[place]))
-        return jax.tree.map(lambda leaf: np.ravel(leaf)[place].item() if jnp.shape(leaf) == shape else leaf, node)
-
-    pairs = list(zip(nodes, shapes, strict=True))
-    columns = np.stack([np.asarray(part, np.float64) for pair in pairs for part in parts(*pair)], 1)
-    _, first = np.unique(columns, axis=0, return_index=True)
-    return [structure.unflatten([level(*pair, int(place)) for pair in pairs]) for place in np.sort(first)]
 
 
 def check_budget(mechanism: HasGuarantee) -> None:
@@ -539,11 +493,9 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
     any order, on any device, draws the same reports, up to float32 rounding: ``jax.vmap(mechanism.privatize)`` of
     the keys that are folded with their numbers.
 
-    Args:
-      key: a typed threefry key.
-      mechanism: whose epsilon is one number for all. (Personal budgets: ``jax.vmap`` over a stack.)
-      x: records, [n] or [n, d]; of users who are divided among devices, so are the reports.
-      block: users at a time, to bound the memory of wide records; all at once by default.
+    The mechanism's epsilon is one number for all. (Personal budgets: ``jax.vmap`` over a stack.) ``x`` are records
+    [n] or [n, d]; of users who are divided among devices, so are the reports. A ``block`` of users at a time bounds
+    the memory of wide records.
 
     >>> from ldp_jax.features import HDS
     >>> reports = privatize(jax.random.key(0), HDS(1.0, dim=8, k=2), jnp.zeros((5, 8)))

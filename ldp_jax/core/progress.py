@@ -37,9 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress", "phase", "watched"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 Progress = Callable[[str, float], object]

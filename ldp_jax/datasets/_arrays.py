@@ -10,10 +10,7 @@ from numpy.typing import ArrayLike
 
 
 def whole_numbers(data: bytes) -> np.ndarray:
-    r"""Whole numbers between white space, int64, without a Python object for each.
-
-    Raises:
-      ValueError: where anything else stands between them, or a number has no room in 64 bits.
+    r"""Whole numbers between white space, int64, without a Python object for each; ValueError for others or beyond.
 
     >>> whole_numbers(b"3 1\n20").tolist()
     [3, 1, 20]

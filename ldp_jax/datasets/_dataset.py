@@ -23,21 +23,15 @@ class Dataset:
     The graph is public to the server; users hold ``x`` and ``y``. Bounds are declared, never computed from records.
 
     Attributes:
-      name: what tables call it.
       graph: a ``jraph.GraphsTuple`` as :func:`ldp_jax.graph.graphs.from_edges` builds it, on the host.
       x: raw feature values of the source, float32 [n, d], sparse or dense; [n, 0] where there are none.
       y: one class a node, int32 [n], -1 (also given as None, NaN) where it is unknown; several labels a node, int8
         [n, k] of 0/1; or, for a set of graphs, one class a graph, int32 [graphs], all known.
-      lower: public lower bound of every feature value.
-      upper: public upper bound of every feature value.
+      lower: public bound of every feature value, as ``upper``.
       node_graph: for a set of graphs, which graph each node is of, int32 [n]; else ``None``.
-      source: where the data come from.
-      licence: the licence that the source states.
       extras: further arrays of the source, by name.
       notes: remarks for the reader of a result, such as what the data set stands in for.
-      feature_names: of the columns of ``x``; like the next two, ``None`` where unknown.
-      node_names: of the nodes.
-      class_names: of the classes.
+      feature_names: of the columns of ``x``; they, ``node_names`` and ``class_names`` are ``None`` where unknown.
       public_choices: choices that were computed from the records; guarantees name them as not protected.
 
     Raises:

@@ -65,9 +65,7 @@ def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
 
     A file without a published digest is not kept: the parsed arrays are cached.
 
-    Raises:
-      DataUnavailableError: where it is nowhere, and no download is possible.
-      ValueError: for a file of the user, or a download, that is not the published one.
+    :class:`DataUnavailableError` where it is nowhere; ``ValueError`` for a file that is not the published one.
     """
     folder = data_folder()
     if folder is not None and (folder / entry.name / raw.name).is_file():

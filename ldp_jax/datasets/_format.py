@@ -41,17 +41,9 @@ def build(
 ) -> Dataset:
     """Check the arrays of the uniform format and make a data set of them.
 
-    Args:
-      name: of the data set.
-      arrays: of one file.
-      where: the file, named by every message.
-      bounds: public bounds of the features; those of the arrays where ``None``.
-      clip: bring values outside the bounds to the nearer one, and say so in the notes.
-      metadata: ``source``, ``licence`` and ``notes`` that stand above those of the arrays.
-      max_bytes: of one dense record.
-
-    Raises:
-      ValueError: naming the file and the array, and of the graph the place; never a value of ``x`` or ``y``.
+    ``bounds`` of the features stand above those of the arrays, and so does ``metadata``; ``clip`` brings values to
+    the nearer bound and says so in the notes; ``max_bytes`` is of one dense record. A ``ValueError`` names the file
+    ``where``, the array, and of the graph the place; never a value of ``x`` or ``y``.
     """
     with naming(where):
         if "edges" not in arrays:
@@ -61,9 +53,7 @@ def build(
         lower, upper = _bounds(arrays, bounds, name, x.shape[1])
         if clip:
             if scipy.sparse.issparse(x) and not lower <= 0 <= upper:  # said of the bounds alone, whatever is stored
-                raise ValueError(
-                    f"clip needs bounds around 0, which entries that are not stored are; got {lower, upper}"
-                )
+                raise ValueError(f"clip needs bounds around 0, which absent entries are; got {lower, upper}")
             if isinstance(x, np.ndarray):
                 x = np.clip(x, np.float32(lower), np.float32(upper))
             else:
@@ -96,7 +86,7 @@ def _nodes(
         node_graph = integers("node_graph", node_graph, np.int32)
         if not node_graph.size or node_graph.ndim != 1:
             raise ValueError(
-                f"a set of graphs must have a graph a node, got a node_graph of shape {node_graph.shape}"
+                f"a set of graphs must have a graph a node, got node_graph of shape {node_graph.shape}"
             )
     if x is None:
         rows = node_graph if node_graph is not None else y

@@ -180,16 +180,8 @@ def synthetic_graphs(
     random, are then rewired by double-edge swaps (a-b and c-d become a-d and c-b): every degree is kept, and all
     else is forgotten. Time and memory are O(pairs of nodes).
 
-    Args:
-      key: a typed threefry key; the same key gives the same data.
-      num_graphs: at least 2.
-      num_nodes: the least and the most nodes of a graph, at least 4; uniform between them.
-      group_size: the least and the most nodes of a group, at least 1; uniform, but for a graph's last group.
-      within: probability of an edge in a group.
-      across: probability of an edge between groups.
-
-    Raises:
-      ValueError: for a parameter outside its range, or pairs of nodes beyond 2^31.
+    ``num_nodes`` are the least and the most nodes of a graph, at least 4, ``group_size`` those of a group, but for
+    a graph's last one; both are uniform. ``ValueError`` for a parameter outside its range, or 2^31 pairs of nodes.
 
     >>> import jax
     >>> data = synthetic_graphs(jax.random.key(0), num_graphs=10)
@@ -207,7 +199,7 @@ def synthetic_graphs(
     validate.in_range(0.0, 1.0, within=within, across=across)
     if num_graphs * most * (most - 1) // 2 > 2**31:
         raise ValueError(
-            f"num_graphs times pairs of num_nodes must stay below 2^31, got {num_graphs} of {most} nodes"
+            f"num_graphs times pairs of num_nodes must be below 2^31, got {num_graphs} of {most} nodes"
         )
 
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())

@@ -43,6 +43,4 @@ __all__ = [
     "vectors",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__

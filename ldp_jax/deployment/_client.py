@@ -1,9 +1,8 @@
 """What ``import ldp_jax_client`` gives: :mod:`ldp_jax.deployment`, without its server's store, on NumPy alone.
 
-Devices install ``ldp_jax_client`` and not ``ldp_jax``, which brings JAX whatever is done: extras add dependencies
-and take none away. Both are made of the same files. The client's copies lie below ``ldp_jax_client``, so that no
-file is of two distributions; where ``ldp_jax`` is not installed they take its name, or no import of theirs would
-find its module.
+Devices install ``ldp_jax_client`` and not ``ldp_jax``, which brings JAX: extras add dependencies and take none
+away. Where ``ldp_jax`` is not installed, the client's copies of its files take its name, so that imports are
+found.
 """
 
 import sys

@@ -86,9 +86,7 @@ class Classifier(Public):
         """The score of each class, float32 [C]. Total: numbers of any size are clipped, NaN is 0."""
         x = as_numbers(record)
         if x.shape != (self.features,):
-            raise ValueError(
-                f"record must be {self.features} numbers, as the classifier takes, got shape {x.shape}"
-            )
+            raise ValueError(f"record must be {self.features} numbers, as the classifier's, got shape {x.shape}")
         with np.errstate(all="ignore"):  # what a record holds must not be seen in a warning or an error
             x = np.nan_to_num(x.astype(np.float64), nan=0.0)
             if self.log_counts:

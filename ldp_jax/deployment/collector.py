@@ -56,14 +56,11 @@ class Decoded:
     """Reports that were accepted, in the order of the data.
 
     Attributes:
-      user: uint64 [n], of each report.
-      round: uint32 [n].
-      field: uint32 [n]; 0 for counts.
+      user: uint64 [n], of each report; ``round`` and ``field``, 0 for counts, are uint32 [n].
       output: int32 [n], below ``table.outputs``; for a question the noisy counts, int32 [n, K].
       estimate: float32 [n] or [n, size], unbiased: ``table.values`` of the outputs, or the counts.
       rejected: how many were not.
       seen: :data:`TRIPLE` [m], ascending and distinct: for the next call.
-      digest: of the table or question.
     """
 
     user: np.ndarray
@@ -145,13 +142,8 @@ def decode(
 class Vectors:
     """Decoded fields, one row a (user, round), ascending.
 
-    Attributes:
-      user: uint64 [n].
-      round: uint32 [n].
-      index: int32 [n, k], ascending in each row: which coordinates.
-      output: int32 [n, k]: what was reported of them.
-      incomplete: how many (user, round) were left out.
-      digest: of the table.
+    ``index`` int32 [n, k] is ascending in each row: which coordinates; ``output`` int32 [n, k] is what was reported
+    of them. ``incomplete`` counts the (user, round) that were left out.
     """
 
     user: np.ndarray

@@ -48,9 +48,8 @@ _COUNTS_PER_HASH = 4
 class Device:
     """A device's secret, from which all its random words come.
 
-    Attributes:
-      secret: 32 bytes of entropy, for the platform's key store. Whoever has them can undo the noise. It is never
-        printed and refuses to be pickled or copied.
+    ``secret`` is 32 bytes of entropy, for the platform's key store: whoever has them can undo the noise. It is
+    never printed and refuses to be pickled or copied.
 
     >>> Device.new()
     Device()

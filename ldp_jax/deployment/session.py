@@ -140,10 +140,8 @@ class Session:
         """The report of one number, 36 bytes.
 
         Raises:
-          ValueError: if user, round or field is not an integer in its range.
-          TypeError: if x is not a real number.
-          ReplayError: if the field was reported before, whatever the record.
-          BudgetError: if the table loses more than the device accepts or has left, whatever the record.
+          ValueError: if user, round or field is out of its range; TypeError if x is not a real number.
+          ReplayError, BudgetError: if the field was reported before, or the table loses too much, whatever x is.
         """
         return self._release(FieldReports(table), [wire.checked_field(field)], lambda: _number(x), user, round)
 
@@ -152,8 +150,7 @@ class Session:
     ) -> bytes:
         """The report of every coordinate of a vector [d], each with words of its own: d releases, all or none.
 
-        Returns:
-          36 d bytes, of fields 0 to d - 1.
+        36 d bytes, of fields 0 to d - 1.
         """
         dim = _length(xs)
         return self._release(FieldReports(table), range(dim), lambda: _vector(xs, dim), user, round)
@@ -171,9 +168,7 @@ class Session:
 
         36 k bytes, by field.
 
-        Raises:
-          ValueError: if k is not in [1, d]; and as :meth:`report_many`.
-          ReplayError: if anything of this table, user and round was reported before.
+        ``ValueError`` if k is not in [1, d], and :class:`ReplayError` if anything of the round was reported before.
         """
         who, when, dim = wire.checked_user(user), wire.checked_round(round), _length(xs)
         codec, many = FieldReports(table), whole(1, dim, k=k)
@@ -187,10 +182,6 @@ class Session:
 
         It is drawn from what the datum is when it is first asked for, under the words of round 0. The table must
         stay the same, and so must an alphabet whose places it reports.
-
-        Raises:
-          TypeError: if x is no real number, where it is looked at.
-          BudgetError: if the first answer does not fit the budget; later ones always do.
 
         >>> from ldp_jax.deployment import alphabet_table, decode
         >>> table, session = alphabet_table(1.0, 3, 3), Session(Device.new(), budget=1.0)
@@ -209,10 +200,7 @@ class Session:
         Neighbours are ids, in whatever can be iterated; other things, ``user`` and repeats are dropped. 32 + 4 K
         bytes.
 
-        Raises:
-          ValueError: if user is not an integer in [0, n), or the question's noise would reach beyond 2^20.
-          ReplayError: if the user reported on this question before, whatever the list.
-          BudgetError: if a report loses more than the device accepts or has left, whatever the list.
+        Errors are as of :meth:`report`; ``user`` is an integer in [0, n).
 
         >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
         >>> from ldp_jax.deployment import decode
@@ -236,9 +224,7 @@ class Session:
         """The bytes of an earlier report, for a retry: of one field, or of all fields of a round, by field.
 
         It costs nothing: the collector has, or was sent, the same outputs. ``round`` is that of a table's report.
-
-        Raises:
-          ValueError: if there was none, or an argument is out of its range.
+        ``ValueError`` if there was none, or an argument is out of its range.
         """
         return self._resend(codec_of(asked), user, round, field)
 
@@ -352,12 +338,8 @@ class Session:
     ) -> "Session":
         """Go on where :meth:`to_bytes` left off, within the same budget.
 
-        Args:
-          device: whose memory it is.
-          data: the memory.
-          at_least: the newest :attr:`counter` that is known from elsewhere. Without it a whole older copy is taken
-            for the newest, and what it forgot can be released again.
-          key: as for a new session.
+        ``at_least`` is the newest :attr:`counter` that is known from elsewhere. Without it a whole older copy is
+        taken for the newest, and what it forgot can be released again.
 
         Raises:
           ValueError: if the memory is damaged, edited, another device's, of another version, or rolled back behind

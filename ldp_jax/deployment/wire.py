@@ -46,10 +46,8 @@ class Messages(Protocol):
 class Read(NamedTuple):
     """What a stream of bytes holds.
 
-    Attributes:
-      reports: of the layout, whole and with a right checksum, in the order of the stream.
-      damaged: each stretch of other bytes counts once for every report that was begun.
-      foreign: reports about something else.
+    ``reports`` are whole, with a right checksum, in stream order. Each ``damaged`` stretch of other bytes
+    counts once for every report that was begun; ``foreign`` ones are about something else.
     """
 
     reports: np.ndarray

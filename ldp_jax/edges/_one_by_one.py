@@ -23,10 +23,8 @@ _CELLS = 2**24
 class OneUsersView(Protocol):
     """A local mechanism on neighbour lists, as one user runs it; a frozen dataclass that is a pytree.
 
-    Attributes:
-      n: nodes of the graph, a static field; None until a graph is known.
-      reporting: who reports a pair, a static field.
-      reportings: the possible reportings.
+    Its static fields are ``n``, None until a graph is known, and ``reporting``; ``reportings`` are the possible
+    ones.
     """
 
     n: int | None
@@ -69,8 +67,7 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
     Of p private users the i-th draws from ``jax.random.split(key, p)[i]``. In ``full`` a list is of all users of a
     graph; else of the private ones, since what is between them and public users is shown anyway.
 
-    Raises:
-      ValueError: for personal budgets, or more reported pairs than ``memory`` bytes allow, 16 each.
+    ``ValueError`` for personal budgets, or more reported pairs than ``memory`` bytes allow, 16 each.
     """
     check_single(m)
     made: Any = m  # a dataclass, which no protocol can say

@@ -102,13 +102,9 @@ def owns(users: Users, other: int | AnyArray, half: bool) -> Any:
 class Plan(NamedTuple):
     """Reporters, by place, and the true pairs that each owns.
 
-    Attributes:
-      who: int32 [users], their ids.
-      users: int32 arrays [users].
-      degree: int32 [users], true pairs that each owns.
-      node: int32, the other ends' places, user by user, sorted within each.
-      begin: int [users], where each one's graph begins in ``member``.
-      member: int32, the id of each place, graph by graph.
+    ``who`` are their ids, ``users`` arrays [users], ``degree`` the true pairs that each owns; ``node`` are the
+    other ends' places, user by user, sorted within each. ``member`` is the id of each place, graph by graph, in
+    which each one's graph begins at ``begin``.
     """
 
     who: np.ndarray
@@ -120,11 +116,7 @@ class Plan(NamedTuple):
 
 
 def plan(m: BitMechanism, people: Population, half: bool) -> Plan:
-    """Every private user reports about all nodes of one graph, or pairs of private users have one owner each.
-
-    Raises:
-      RuntimeError: where a pair would belong to the larger of its two budgets.
-    """
+    """Every private user reports about all nodes of one graph, or pairs of private users have one owner each."""
     senders, receivers, group, private = people
     n = len(group)
     if half:

@@ -45,11 +45,7 @@ _FAR = 40.0
 class DegreePrior(NamedTuple):
     """The beta model of noisy degrees.
 
-    Attributes:
-      group: int32 [n], the degree class of each user.
-      degree: int [K], the degree of each class.
-      count: int [K], users in it.
-      beta: float64 [K].
+    User i is in the degree class ``group[i]``; class k has ``count[k]`` users of degree ``degree[k]``, and beta.
     """
 
     group: Int[np.ndarray, " n"]
@@ -92,11 +88,8 @@ def degree_prior(degree: Values) -> DegreePrior:
 class PosteriorLinks:
     """A symmetric matrix of link weights without a diagonal: constants by class, and corrections by pair; padded.
 
-    Attributes:
-      group: int32 [n], the degree class of each user.
-      constant: float32 [K, K], the weight of a pair that nobody reports.
-      neighbours: pairs whose weight is another, in both directions.
-      correction: float32 [m], how much more.
+    ``group`` [n] is the degree class of each user, ``constant`` [K, K] the weight of a pair that nobody reports;
+    ``neighbours``, in both directions, weigh ``correction`` [m] more.
     """
 
     group: AnyArray
@@ -196,10 +189,7 @@ def _kept(posterior: np.ndarray, count: np.ndarray, variant: Variant) -> np.ndar
 class NoisyLinks(NamedTuple):
     """The server's knowledge of links.
 
-    Attributes:
-      links: the matrix that takes the place of the adjacency.
-      degree: float32 [n], the noisy degrees.
-      guarantee: per bit of a list and per edge.
+    ``links`` take the place of the adjacency; ``degree`` are the noisy ones; the guarantee is per bit and per edge.
     """
 
     links: PosteriorLinks
@@ -221,9 +211,9 @@ def private_links(
     Args:
       key: a typed threefry key.
       graph: undirected, private; this simulates all devices, as :func:`~ldp_jax.edges.privatize_graph` does.
-      epsilon: per bit of a list, in total; both ends report a pair, so an edge costs twice as much.
+      epsilon: per bit of a list, in total, ``degree_share`` of it for the degree; an edge costs twice as much.
       variant: see :func:`posterior_links`.
-      degree_share: of epsilon, for the degree, in (0, 1).
+      degree_share: in (0, 1).
       memory: bytes of reported pairs to allow, 16 for each, without what the host makes of them.
 
     >>> star = graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)

@@ -42,13 +42,8 @@ class DPRR(SendsDegree):
     Reference: Hidano & Murakami, 2022, Algorithm 1, eq. 6-8; Proposition 2. The paper clips q alone; here
     :math:`d^*` is clipped first, because eq. 6 has a pole at negative :math:`d^*`.
 
-    Args:
-      epsilon_degree: :math:`\epsilon_1`, in (0, 100]; a number, or one a user for whole graphs.
-      epsilon_edges: :math:`\epsilon_2`, in (0, 40]; likewise.
-      prior: weights of the degrees 0, 1, ..., public; None for the paper's q.
-      n: nodes of the graph, for one user's view.
-      noise: ``laplace`` or ``geometric``.
-      reporting: who reports a pair: see :func:`ldp_jax.edges.privatize_graph`.
+    ``epsilon_degree`` is :math:`\epsilon_1` in (0, 100], ``epsilon_edges`` :math:`\epsilon_2` in (0, 40]; numbers,
+    or one a user for whole graphs. The ``prior`` weighs the degrees 0, 1, ...; None is the paper's q.
 
     >>> m = DPRR(0.25, 0.75)
     >>> m.guarantee().epsilon, m.relationship("half").epsilon, m.relationship("full").epsilon
@@ -87,9 +82,6 @@ class DPRR(SendsDegree):
         epsilon_1 = max(sqrt(8 / (n_max - 1)), (1 - alpha) epsilon) and epsilon_2 = epsilon - epsilon_1. (With the
         paper's epsilon_2 = alpha epsilon the two exceed epsilon where the first term wins: :meth:`as_published`.)
         ``n_max`` is the most nodes that any graph has, public; ``alpha`` about the share of the edges, in (0, 1).
-
-        Raises:
-          ValueError: where nothing is left for the edges.
 
         >>> round(DPRR.from_epsilon(1.0, n_max=3782).epsilon_edges, 3)
         0.9

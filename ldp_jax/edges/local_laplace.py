@@ -42,11 +42,8 @@ class LocalLap(OnLists):
 
     Reference: Hidano & Murakami, 2022, section V-A; LAPGRAPH: Wu et al., IEEE S&P 2022.
 
-    Args:
-      epsilon_degree: :math:`\epsilon_1`, in (0, 100]; one number for all users of a graph.
-      epsilon_edges: :math:`\epsilon_2`, in (0, 40]; likewise.
-      n: nodes of the graph, for one user's view.
-      reporting: ``half list``: the degree is the whole list's; ``half``: of the owned pairs.
+    ``epsilon_degree`` is :math:`\epsilon_1` in (0, 100], ``epsilon_edges`` :math:`\epsilon_2` in (0, 40]; one
+    number for all users. In ``half list`` reporting the degree is the whole list's.
 
     >>> m = LocalLap(0.25, 0.75)
     >>> m.guarantee().epsilon, m.relationship().epsilon, m.relationship("half").epsilon
@@ -105,7 +102,7 @@ class LocalLap(OnLists):
         """A real number for the degree, and one for each bit of an owned pair."""
         n = self._size()
         owned = tuple(np.flatnonzero(pairs_of(own, n, self.reporting)[0]).tolist())
-        return LapReports(n, owned, owned if self.reporting == "half" else tuple(range(n)))
+        return LapReports(n, owned)
 
     def estimate(self, y: LapReport, own: Scalar = 0) -> Array:
         """The noisy degree (``half``: of the owned pairs), which is unbiased."""
@@ -128,9 +125,6 @@ class LocalLap(OnLists):
         Exact in law, in O(users + edges in + edges out) but for sorts. Values are about pairs of two private users;
         T is estimated from the degrees less the edges that public users show.
 
-        Raises:
-          ValueError: for budgets that are not one number for all, or more edges than ``memory`` allows, 32 bytes
-            each.
         """
         if np.ndim(self.epsilon_degree) or np.ndim(self.epsilon_edges):
             raise ValueError("LocalLap has no personal budgets: values of unequal noise cannot be ranked together")
@@ -175,11 +169,7 @@ class LocalLap(OnLists):
         return "Laplace noise on the degree and on each owned bit, each of sensitivity 1, compose"
 
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:
-        r"""Per edge: one end's value and both ends' degrees (``half list``), or the owner's degree (``half``).
-
-        ``half list``: :math:`2 \epsilon_1 + \epsilon_2`; ``half``: :math:`\epsilon_1 + \epsilon_2`; the largest of
-        a stack.
-        """
+        r"""Per edge: one end's value and both ends' degrees (``half list``), or the owner's degree (``half``)."""
         reporting = self.reporting if reporting is None else reporting
         validate.one_of(self.reportings, reporting=reporting)
         owner, other = float(self.sums().max()), float(self.spent()[0].max())

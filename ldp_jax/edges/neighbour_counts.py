@@ -148,8 +148,7 @@ class NeighbourCounts(OnLists):
     def word_runs(self) -> WordRuns:
         """Numbers below 2^96 from one threshold to the next, with both signs; counts that differ by one.
 
-        Raises:
-          NotApplicable: for Laplace noise.
+        :class:`NotApplicable` for Laplace noise.
         """
         if self.noise != "geometric":
             raise NotApplicable(f"{self.noise} noise is a continuum: ask float_audit")
@@ -255,8 +254,7 @@ def checked_groups(
 ) -> Int[np.ndarray, " n"]:
     """Public numbers of users in [least, num_groups), as int32 [n].
 
-    Raises:
-      ValueError: for another shape or kind, or a number out of range.
+    ``ValueError`` for another shape or kind, or a number out of range.
     """
     groups = np.asarray(groups)
     if groups.shape != (n,) or groups.dtype.kind not in "iu":

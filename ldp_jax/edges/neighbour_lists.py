@@ -42,9 +42,7 @@ class HasBitLaw(Protocol):
     Whatever else is in a report is independent of the bit given these two. So an edge's cost is enumerated from few
     numbers (:func:`ldp_jax.verification.relationship_supremum`).
 
-    Attributes:
-      reporting: who reports a pair, a static field.
-      reportings: the possible reportings.
+    ``reporting``, a static field, is one of ``reportings``: who reports a pair.
     """
 
     reporting: Reporting
@@ -139,8 +137,7 @@ class OnLists(abc.ABC):
     def spent(self) -> list[np.ndarray]:
         """The budgets as float64 of one shape, checked.
 
-        Raises:
-          ValueError: for traced ones.
+        ``ValueError`` for traced ones.
         """
         found = [getattr(self, name) for name in self.budgets]
         if not all(map(validate.concrete, found)):
@@ -248,13 +245,9 @@ class ListMechanism(OnLists):
     def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0) -> ListReport:
         """The report of one user: O(n) time and memory, as a device would; ``vmap`` over users.
 
-        Args:
-          key: a typed threefry key.
-          neighbours: the user's list, ids padded with n; what is no id, repeats and ``own`` are dropped.
-          own: the user's id, which says which pairs the user owns.
-
-        Raises:
-          ValueError: where n is not given, a budget is a stack, ``own`` is no node, or the key is not threefry.
+        ``neighbours`` is the user's list, ids padded with n; what is no id, repeats and ``own``, the user's id, are
+        dropped. ``ValueError`` where n is not given, a budget is a stack, ``own`` is no node, or the key is not
+        threefry.
         """
         validate.threefry(key)
         check_single(self)

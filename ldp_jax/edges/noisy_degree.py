@@ -35,11 +35,7 @@ class NoisyDegree(SendsDegree):
     Reference: Dwork et al., TCC 2006; Hidano & Murakami, 2022, Algorithm 1, its first half; for whole noise Ghosh
     et al., STOC 2009.
 
-    Args:
-      epsilon: in (0, 100]; a number, or one a user for whole graphs.
-      n: nodes of the graph, for one user's view.
-      noise: ``laplace`` or ``geometric``.
-      reporting: ``full`` or ``half``: see :func:`ldp_jax.edges.privatize_graph`.
+    Epsilon is in (0, 100]; a number, or one a user for whole graphs.
 
     >>> m = NoisyDegree(1.0, noise="geometric")
     >>> m.guarantee().epsilon, m.relationship().epsilon, m.relationship("half").epsilon
@@ -76,9 +72,6 @@ class NoisyDegree(SendsDegree):
         """d* of many users from noise of epsilon 1 that the caller has drawn, on the host; elementwise.
 
         ``unit`` is Laplace noise of scale 1, independent of the true degrees among ``owned`` pairs.
-
-        Raises:
-          ValueError: for ``geometric`` noise, which does not scale.
 
         >>> NoisyDegree(0.5).add_noise([0.5, -2.0], [1, 3], 5).tolist()
         [2.0, 0.0]

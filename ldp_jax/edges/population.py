@@ -31,8 +31,7 @@ class Population(NamedTuple):
     def of(cls, graph: Graph | graphs.GraphSet, public: Values | None = None) -> "Population":
         """Check a graph or a :class:`~ldp_jax.graph.graphs.GraphSet`, and who is public.
 
-        Raises:
-          ValueError: for anything else; no message names an edge.
+        ``ValueError`` for anything else; no message names an edge.
         """
         if not all(map(validate.concrete, jax.tree.leaves((graph, public)))):
             raise ValueError(
@@ -84,8 +83,7 @@ class HasGraphSampler(Protocol):
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
         """The reports of all private users, by the law of one user at a time.
 
-        Raises:
-          ValueError: for more bytes than ``memory``, in public numbers, or budgets that do not fit the users.
+        ``ValueError`` for more bytes than ``memory``, in public numbers, or budgets that do not fit the users.
         """
 
 

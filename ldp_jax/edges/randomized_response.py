@@ -26,10 +26,7 @@ class RandomizedResponse(ListMechanism):
 
     Reference: Warner, JASA 1965; Qin et al., CCS 2017.
 
-    Args:
-      epsilon: in (0, 40]; a number, or one a user for whole graphs.
-      n: nodes of the graph, for one user's view.
-      reporting: who reports a pair: see :func:`ldp_jax.edges.privatize_graph`.
+    Epsilon is in (0, 40]; a number, or one a user for whole graphs.
 
     >>> m = RandomizedResponse(1.0)
     >>> m.guarantee().epsilon, m.relationship().epsilon

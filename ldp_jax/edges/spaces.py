@@ -1,8 +1,8 @@
 """Spaces of neighbour lists, and of the reports about one: what verification asks of them."""
 
+import abc
 import dataclasses
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,17 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core.spaces import Finite, Interval, Mixture, NotApplicable, Records, ReportLaw
-from ldp_jax.core.spaces.line import line, spacings
+from ldp_jax.core.spaces import Finite, Interval, Mixture, NotApplicable, Records, ReportLaw, Reports
+from ldp_jax.core.spaces.line import spacings
 from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume
-from ldp_jax.core.types import Array, Values
+from ldp_jax.core.types import Array, Values, Y
 from ldp_jax.edges.lists import LapReport, ListReport, NeighbourList, listed, nodes_of, stacked, to_bits, to_list
 
 _MOST_CELLS = 4096  # of a joint law
-_MOST_REPORTS = 2**18  # that are listed
 _ORDER = 16  # Gauss-Legendre points of a piece of the noisy degree
 _FAR = 1e3  # a noisy number beyond all that is true
-_ENDS, _POINTS = 500.0, 1_000_001  # of a line on which the law of a real count is summed
 
 Degrees = Finite | Mixture | None
 """Noisy degrees; a mixture is of atoms and what is between them; None where none is sent."""
@@ -115,9 +113,15 @@ class Lists(Records[NeighbourList]):
 
     def adjacent(self, x: NeighbourList, other: NeighbourList) -> np.ndarray:
         """Which pairs differ in one bit."""
-        return (self._bits(x) != self._bits(other)).sum(1) == 1
+        return (self.bits(x) != self.bits(other)).sum(1) == 1
 
-    def _bits(self, lists: NeighbourList) -> np.ndarray:
+    def every(self) -> NeighbourList:
+        """All lists, stacked, in the order of their codes: a bit for each of the others."""
+        others, codes = np.array(self.others, int), np.arange(1 << len(self.others))
+        return stacked([listed(others[code >> np.arange(len(others)) & 1 == 1], self.n) for code in codes])
+
+    def bits(self, lists: NeighbourList) -> np.ndarray:
+        """Stacked lists as bits [m, n]."""
         ids = np.asarray(NeighbourList(*lists).ids)
         bits = np.zeros((len(ids), self.n + 1), bool)
         np.put_along_axis(bits, ids, True, 1)
@@ -195,12 +199,10 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
         """A report as its degree and its nodes."""
         return float(y.degree), nodes_of(y.neighbours)
 
-    def _patterns(self, cells: int) -> NeighbourList:
-        """All lists, in the order of their codes: a bit a node."""
+    def _every(self, cells: int) -> NeighbourList:
         if cells << (self.n - 1) > _MOST_CELLS:
             raise NotApplicable(f"{cells} x 2^{self.n - 1} reports are too many to count: test a smaller n")
-        bits = np.arange(1 << (self.n - 1))[:, None] >> np.arange(self.n - 1) & 1
-        return stacked([listed(np.array(self._lists.others)[row == 1], self.n) for row in bits])
+        return self._lists.every()
 
     @property
     def _most(self) -> int | None:
@@ -210,14 +212,14 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
     def quadrature(self, records: NeighbourList, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         """Every list with each degree of a rule: atoms, and Gauss-Legendre between breaks."""
         degrees, weights, owner = _rule(self.degree)
-        lists = self._patterns(int(owner[-1]) + 1)
+        lists = self._every(int(owner[-1]) + 1)
         return _with_each(degrees, lists), np.repeat(weights, len(lists.ids))
 
     def cells(self, x: NeighbourList, log_density: Log) -> Cells:
         """Every list with each cell of the degree: its numbers, or both ends and what is between two breaks."""
         degrees, weights, owner = _rule(self.degree)
         cells, others = int(owner[-1]) + 1, self._lists.others
-        lists = self._patterns(cells)
+        lists = self._every(cells)
         count = len(lists.ids)
         density = np.exp(np.asarray(log_density(_with_each(degrees, lists)))).reshape(len(degrees), count)
         mass = np.zeros((cells, count))
@@ -231,7 +233,7 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
                 place = np.searchsorted(np.asarray(self.degree.atoms), degree)
             else:
                 place = np.where(degree <= 0, 0, np.searchsorted(_breaks(self.degree), degree, "right"))
-            bits = self._lists._bits(y.neighbours)[:, others].astype(np.int64)
+            bits = self._lists.bits(y.neighbours)[:, others].astype(np.int64)
             return place.astype(np.int64) * count + bits @ (1 << np.arange(self.n - 1))
 
         return mass.ravel(), cell
@@ -261,36 +263,68 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
         }
 
 
+class NumberReports(Reports[Y]):
+    """Reports about a list that hold independent numbers, whose law verification knows; abstract."""
+
+    @property
+    @abc.abstractmethod
+    def span(self) -> tuple[int, int] | None:
+        """The least and the largest of whole numbers; None for real ones."""
+
+    @property
+    def continuous(self) -> bool:
+        """Whether they are real numbers."""
+        return self.span is None
+
+    @abc.abstractmethod
+    def numbers(self, y: Y) -> np.ndarray:
+        """The numbers of stacked reports, [n, dim]."""
+
+    @abc.abstractmethod
+    def of_numbers(self, rows: np.ndarray) -> Y:
+        """The stacked reports of such numbers."""
+
+    @abc.abstractmethod
+    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Y]) -> list[Y]:
+        """Reports where the loss between two lists may be largest, made of a drawn one of ``x``."""
+
+    @abc.abstractmethod
+    def scores(self, reports: list[Y], x: NeighbourList, x_other: NeighbourList) -> Scores:
+        """Numbers of the reports of two records, which may tell them apart."""
+
+
 @dataclasses.dataclass(frozen=True)
-class LapReports(ReportLaw[LapReport, NeighbourList]):
-    """Reports that are a noisy degree of ``counted`` nodes and noisy bits of ``owned`` ones; NaN for the others."""
+class LapReports(NumberReports[LapReport]):
+    """Reports that are a noisy degree and noisy bits of ``owned`` nodes; NaN for the others."""
 
     n: int
     owned: tuple[int, ...]
-    counted: tuple[int, ...]
 
-    continuous = True
+    span: None = dataclasses.field(init=False, default=None)
 
     @property
-    def _mine(self) -> np.ndarray:
-        return np.isin(np.arange(self.n), self.owned)
+    def dim(self) -> int:
+        """One degree, and the bits."""
+        return 1 + len(self.owned)
 
-    def _numbers(self, y: LapReport) -> np.ndarray:
-        """The numbers of stacked reports, [n, 1 + owned]."""
+    def numbers(self, y: LapReport) -> np.ndarray:
+        """The degree, then the bits."""
         y = LapReport(*y)
         return np.column_stack([y.degree, np.asarray(y.values)[:, list(self.owned)]])
 
+    def of_numbers(self, rows: np.ndarray) -> LapReport:
+        """NaN for nodes that are not owned."""
+        values = np.full((len(rows), self.n), np.nan)
+        values[:, list(self.owned)] = rows[:, 1:]
+        return LapReport(rows[:, 0], values)
+
     def contains(self, values: LapReport, *, rounding: int = 0) -> np.ndarray:
         """Which have a finite degree, a number of each owned bit, and nothing of the others."""
-        y = LapReport(*values)
-        return np.isfinite(np.asarray(y.degree)) & (np.isnan(np.asarray(y.values)) != self._mine).all(1)
+        y, mine = LapReport(*values), np.isin(np.arange(self.n), self.owned)
+        return np.isfinite(np.asarray(y.degree)) & (np.isnan(np.asarray(y.values)) != mine).all(1)
 
     def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], LapReport]) -> list[LapReport]:
-        """Reports where the loss between two lists may be largest.
-
-        A drawn report of ``x``, with both sides of what the two records have and places between and far away
-        instead of its degree and of the bit.
-        """
+        """With both sides of what the lists have, and places between and far away, as its degree and as the bit."""
         sent = np.asarray(draw().values, np.float64)
         degree, node = len(nodes_of(x)), _differing(x, other)
         degrees = [-_FAR, degree, degree + 0.5, degree + 1, _FAR]
@@ -302,46 +336,6 @@ class LapReports(ReportLaw[LapReport, NeighbourList]):
         """A report as its degree and its noisy bits."""
         return float(y.degree), tuple(np.asarray(y.values).tolist())
 
-    def quadrature(self, records: NeighbourList, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
-        """None: numbers are integrated one at a time (:meth:`cells`)."""
-        raise NotApplicable(f"{1 + len(self.owned)} numbers of a continuum are too many to integrate together")
-
-    def cells(self, x: NeighbourList, log_density: Log) -> Cells:
-        """The combinations of quartiles of a report's numbers, which are independent.
-
-        A number's own law is a slice of the density through the record: a product, whose slices say all.
-        """
-        owned = list(self.owned)
-        bits = np.isin(np.arange(self.n), nodes_of(x)).astype(np.float64)
-        centre = np.concatenate([[bits[list(self.counted)].sum()], bits[owned]])
-        if 4 ** len(centre) > _MOST_CELLS:
-            raise NotApplicable(f"4^{len(centre)} cells are too many to count: test a smaller n")
-
-        def logs(rows: np.ndarray) -> np.ndarray:
-            values = np.full((len(rows), self.n), np.nan)
-            values[:, owned] = rows[:, 1:]
-            return np.asarray(log_density(LapReport(rows[:, 0], values)))
-
-        peak = logs(centre[None])[0]
-        laws, cuts = [], []
-        for number, middle in enumerate(centre):
-
-            def slice_of(values: np.ndarray, number: int = number) -> np.ndarray:
-                rows = np.repeat(centre[None], len(values), 0)
-                rows[:, number] = values
-                return logs(rows) - peak * (1 - 1 / len(centre))
-
-            cdf, _, edges = line(Interval(-math.inf, math.inf), middle, slice_of)
-            grid, total = cdf.keywords["xp"], cdf(edges[-1])
-            cuts.append(np.interp(total * np.array([0.25, 0.5, 0.75]), cdf(grid), grid))
-            laws.append(np.diff(np.concatenate([[0.0], cdf(cuts[-1]), [total]])))
-        return _joint(laws), lambda y: _cell(cuts, self._numbers(y))
-
-    def volume(self, y: LapReport) -> Volume:
-        """Four float32 spacings of each number."""
-        numbers = self._numbers(y)
-        return spacings(numbers).prod(1), np.zeros(len(numbers), bool)
-
     def scores(self, reports: list[LapReport], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """The noisy degree, the noisy bit that differs, and their sum."""
         node, degree = _differing(x, x_other), _degrees_of(reports)
@@ -350,16 +344,19 @@ class LapReports(ReportLaw[LapReport, NeighbourList]):
 
 
 @dataclasses.dataclass(frozen=True)
-class CountReports(ReportLaw[Values, NeighbourList]):
-    """Reports that are ``size`` noisy counts: whole numbers of a ``span``, or real ones."""
+class CountReports(NumberReports[Values]):
+    """Reports that are ``dim`` noisy counts: whole numbers of a ``span``, or real ones."""
 
-    size: int
-    span: tuple[int, int] | None
+    dim: int
+    span: tuple[int, int] | None = None
 
-    @property
-    def continuous(self) -> bool:
-        """Whether they are real numbers."""
-        return self.span is None
+    def numbers(self, y: Values) -> np.ndarray:
+        """The counts."""
+        return np.asarray(y, np.float64)
+
+    def of_numbers(self, rows: np.ndarray) -> Values:
+        """The counts."""
+        return rows
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are finite, and whole numbers of the span."""
@@ -368,11 +365,8 @@ class CountReports(ReportLaw[Values, NeighbourList]):
             return np.asarray(np.isfinite(y).all(1))
         return ((y >= self.span[0]) & (y <= self.span[1]) & (y == np.round(y))).all(1)
 
-    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Values]) -> list[np.ndarray]:
-        """Reports where the loss between two lists may be largest.
-
-        A drawn report of ``x`` with each of its numbers at both ends, and near the counts that a list may have.
-        """
+    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Values]) -> list[Values]:
+        """With each of its numbers at both ends, and near the counts that a list may have."""
         sent = np.asarray(draw(), np.float64)
         most = max(len(nodes_of(x)), len(nodes_of(other)))
         if self.span is None:
@@ -383,76 +377,19 @@ class CountReports(ReportLaw[Values, NeighbourList]):
         else:
             low, high = self.span
             near, ends = np.arange(max(low, -2), min(high, most + 2) + 1), [low, low + 1, high - 1, high]
-        places = np.arange(self.size)
         values = np.unique([*near, *ends]).tolist()
+        places = np.arange(self.dim)
         return [np.where(places == at, value, sent) for at, value in itertools.product(places, values)]
 
     def plain(self, y: Values) -> tuple[float, ...]:
         """A report as its numbers."""
         return tuple(np.asarray(y).tolist())
 
-    def quadrature(self, records: NeighbourList, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
-        """Every report of whole numbers, with weight 1."""
-        if self.span is None:
-            raise NotApplicable(f"{self.size} real numbers are too many to integrate together")
-        low, high = self.span
-        if (high - low + 1) ** self.size > _MOST_REPORTS:
-            raise NotApplicable(f"{high - low + 1}^{self.size} reports are too many to list: ask fewer groups")
-        numbers = np.arange(low, high + 1.0)
-        y = np.stack(np.meshgrid(*[numbers] * self.size, indexing="ij"), -1).reshape(-1, self.size)
-        return y, np.ones(len(y))
-
-    def cells(self, x: NeighbourList, log_density: Log) -> Cells:
-        """The combinations of ten cells of each number, which are independent given the list.
-
-        A number's own law is a slice of the density through zeros: a product, whose slices say all.
-        """
-        if 10**self.size > 10_000:
-            raise NotApplicable(f"10^{self.size} cells are too many to count: ask fewer groups")
-        ends = self.span or (-_ENDS, _ENDS)
-        numbers = np.arange(ends[0], ends[1] + 1.0) if self.span else np.linspace(*ends, _POINTS)
-        laws, cuts = [], []
-        for place in range(self.size):
-            rows = np.zeros((len(numbers), self.size))
-            rows[:, place] = numbers
-            logs = np.asarray(log_density(rows), np.float64)
-            law = np.exp(logs - logs.max())
-            law = law / law.sum()
-            cut = np.unique(numbers[np.searchsorted(np.cumsum(law), np.arange(1, 10) / 10)])
-            if self.span is None:  # between two places of the line
-                cut = cut + (numbers[1] - numbers[0]) / 2
-            laws.append(np.bincount(np.searchsorted(cut, numbers, "left"), law, len(cut) + 1))
-            cuts.append(cut)
-        return _joint(laws), lambda y: _cell(cuts, np.asarray(y, np.float64))
-
-    def volume(self, y: Values) -> Volume:
-        """Four float32 spacings of each real number; 1 of whole ones."""
-        if self.span is not None:
-            return super().volume(y)
-        spacing = 4 * np.spacing(np.abs(np.asarray(y, np.float32))).astype(np.float64)
-        return spacing.prod(1), np.zeros(len(spacing), bool)
-
     def scores(self, reports: list[Values], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """Each number, and their sum."""
-        y = [np.asarray(each, np.float64) for each in reports]
-        found: Scores = {f"count {place}": [each[:, place] for each in y] for place in range(self.size)}
+        y = [self.numbers(each) for each in reports]
+        found: Scores = {f"count {place}": [each[:, place] for each in y] for place in range(self.dim)}
         return {**found, "sum": [each.sum(1) for each in y]}
-
-
-def _joint(laws: list[np.ndarray]) -> np.ndarray:
-    """The masses of all combinations of cells of independent numbers."""
-    mass = np.ones(1)
-    for law in laws:
-        mass = (mass[:, None] * law).ravel()
-    return mass
-
-
-def _cell(cuts: list[np.ndarray], numbers: np.ndarray) -> np.ndarray:
-    """Which of the combinations the rows of ``numbers`` are in."""
-    found = np.zeros(len(numbers), np.int64)
-    for cut, drawn in zip(cuts, numbers.T, strict=True):
-        found = (len(cut) + 1) * found + np.searchsorted(cut, drawn, "left")
-    return found
 
 
 def critical_numbers(most: int) -> np.ndarray:

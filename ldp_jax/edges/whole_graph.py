@@ -129,9 +129,7 @@ def _reporting(
     """The mechanism with the reporting that is asked for, and whether both ends may report a pair."""
     if not isinstance(mechanism, OneUsersView):
         if not isinstance(mechanism, HasGraphSampler):
-            raise ValueError(
-                f"mechanism must be one on neighbour lists or on graphs, got {type(mechanism).__name__}"
-            )
+            raise ValueError(f"mechanism must be on neighbour lists or on graphs, got {type(mechanism).__name__}")
         if reporting is not None:  # a curator has the graph: nobody reports
             raise ValueError(f"{type(mechanism).__name__} has no reportings, got {reporting!r}")
         return mechanism, False

@@ -28,12 +28,8 @@ _SIZES = np.array([1.0, 0.75, 0.5, 0.35, 0.25, 0.125, 0.0625])
 class Choice(NamedTuple):
     """A mechanism and its error.
 
-    Attributes:
-      mechanism: the one of least error.
-      scale: records are divided by it, estimates multiplied.
-      error: the largest E |estimate - x|^2.
-      errors: of every mechanism compared, by name, the least first.
-      refused: why others were not compared, by name.
+    ``scale`` divides records and multiplies estimates; ``error`` is the largest E |estimate - x|^2, ``errors`` are
+    those of every mechanism compared, the least first; ``refused`` says why others were not.
     """
 
     mechanism: HasMoments
@@ -48,12 +44,9 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
 
     The worst is taken over records of the domain whose coordinates other than 0 are equal.
 
-    Args:
-      domain: ``"cube"``: ``dim`` numbers in [-1, 1]; ``"ball"``: ``dim`` numbers; ``"classes"``: one of ``dim``
-        classes.
-      norm_bound: the largest Euclidean length of a record; None for classes, or where only the cube bounds it.
-      dim: how many numbers or classes.
-      epsilon: the budget of a record, in (0, 60].
+    The domain is ``"cube"``, ``dim`` numbers in [-1, 1]; ``"ball"``, ``dim`` numbers; or ``"classes"``, one of
+    ``dim``. ``norm_bound`` is the largest Euclidean length of a record: None for classes, or where only the cube
+    bounds it. ``epsilon`` is in (0, 60].
 
     >>> choose("cube", None, 1, 1.0).mechanism
     Hybrid(epsilon=1.0)

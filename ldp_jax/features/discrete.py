@@ -45,9 +45,6 @@ class Discrete(Univariate):
       values: float32 [levels * outputs, ...], the server's estimates.
       counts: int32 [levels], outputs of each level.
       level: int32, which table; an array where users or coordinates differ.
-      inputs: rows a level.
-      encoding: how a record becomes a row.
-      names: of the levels.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> m = GeneralizedRR(1.0, categories=3)
@@ -70,14 +67,10 @@ class Discrete(Univariate):
             raise ValueError("tables must hold at least one table")
         kinds = {(table.inputs, table.encoding, table.values.shape[1:]) for table in tables}
         if len(kinds) > 1:
-            raise ValueError(
-                f"tables of one menu must agree in inputs, encoding and estimates, got {sorted(kinds)}"
-            )
+            raise ValueError(f"tables of one menu must agree in inputs, encoding, estimates, got {sorted(kinds)}")
         size = max(table.thresholds.shape[1] for table in tables)
         if len(tables) * tables[0].inputs * (size + 1) >= 2**31:
-            raise ValueError(
-                f"{len(tables)} tables of {tables[0].inputs} x {size + 1} are more than indices can hold"
-            )
+            raise ValueError(f"{len(tables)} tables of {tables[0].inputs} x {size + 1} are more than indices hold")
         rest = [(0, 0)] * (tables[0].values.ndim - 1)
         return cls(
             # jnp.asarray would compile a program for each shape that is brought to the device.

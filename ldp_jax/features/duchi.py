@@ -61,10 +61,6 @@ class Duchi(Worded):
         """y / tanh(epsilon / 2)."""
         return jnp.asarray(y) / jnp.tanh(jnp.asarray(self.epsilon) / 2)
 
-    def mean(self, x: Record) -> Array:
-        """x: unbiased."""
-        return clip(x)
-
     def variance(self, x: Record) -> Array:
         """coth(epsilon / 2)^2 - x^2."""
         return 1.0 / jnp.tanh(jnp.asarray(self.epsilon) / 2) ** 2 - clip(x) ** 2

@@ -26,10 +26,8 @@ _TIED = 1e-12  # the probability that all candidates of a draw are ties
 class _Constants(NamedTuple):
     """Constants of d, from exact integers on the host.
 
-    Attributes:
-      share: C_d / 2^d, the part of the cube in the open half-space of v.
-      gain: 2^d / binom(d - 1, floor(d / 2)).
-      candidates: uniform sign vectors a draw takes, so that one of them is no tie.
+    ``share`` is C_d / 2^d, the part of the cube in the open half-space of v; ``gain`` 2^d / binom(d - 1, floor(d /
+    2)); a draw takes so many ``candidates``, uniform sign vectors, that one of them is no tie.
     """
 
     share: float
@@ -76,10 +74,6 @@ class DuchiVector:
     density takes O(d^2) operations; in float32 it is good to 3e-5 at d = 500.
 
     Reference: Duchi, Jordan & Wainwright, JASA 2018; corrected by Wang et al., ICDE 2019, Algorithm 3.
-
-    Args:
-      epsilon: in (0, 100]; may be traced or a stack.
-      dim: d >= 1.
 
     >>> m = DuchiVector(1.0, dim=4)
     >>> m.privatize(jax.random.key(0), jnp.zeros(4)).shape, round(m.variance(jnp.zeros(4))[0].item(), 1)

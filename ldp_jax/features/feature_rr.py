@@ -51,9 +51,7 @@ class RandomizedFeatures:
         """A level a feature, by shape: features that broadcast would share a word."""
         shape = jnp.shape(self.inner.level)
         if shape[-1:] != (self.dim,):
-            raise ValueError(
-                f"inner must have a level for each of {self.dim} features, got levels of shape {shape}"
-            )
+            raise ValueError(f"inner must have a level for each of {self.dim} features, got shape {shape}")
 
     def privatize(self, key: PRNGKey, x: Record) -> Array:
         """The bins reported for one record [dim]: int32 [dim], 0 for the lowest."""
@@ -116,11 +114,8 @@ def FeatureRR(
 ) -> RandomizedFeatures:
     """HeteroRR's FeatureRR: :class:`RandomizedFeatures` at budgets epsilon * theta_i.
 
-    Args:
-      epsilon: of a whole record; one concrete number, at most 20 a feature.
-      bins: k, in [2, 512].
-      weights: theta [d], public numbers > 0, normalised to sum to 1 (without which Theorem 3 fails).
-      dim: d, for equal weights.
+    ``epsilon`` is one concrete number, at most 20 a feature; ``bins`` k in [2, 512]. ``weights`` theta [d] are
+    public numbers > 0, normalised to sum to 1 (without which Theorem 3 fails); ``dim`` stands for equal ones.
 
     >>> homogeneous, heterogeneous = FeatureRR(3.0, 8, dim=3), FeatureRR(3.0, 8, [1.0, 1.0, 4.0])
     >>> [len(m.inner.names) for m in (homogeneous, heterogeneous)]
@@ -166,10 +161,8 @@ def importance_weights(alpha: ArrayLike | tuple, beta: ArrayLike | tuple, gamma:
     :math:`\theta_i = \gamma \alpha_i + (1-\gamma)[\beta_{min} + (\beta_{max} - \beta_i)]`, normalised. The scores
     must come from *public* data.
 
-    Args:
-      alpha: importance [d], such as absolute SHAP values (eq. 6); finite and >= 0.
-      beta: sensitivity [d] (eq. 5); finite and >= 0.
-      gamma: in [0, 1], the weight of importance.
+    ``alpha`` is the importance [d], such as absolute SHAP values (eq. 6), ``beta`` the sensitivity [d] (eq. 5),
+    both finite and >= 0; ``gamma`` in [0, 1] is the weight of importance.
 
     Reference: HeteroRR eq. 7 and Algorithm 1, lines 4-5.
 

@@ -15,9 +15,7 @@ def GeneralizedRR(epsilon: Scalar, categories: int) -> Discrete:
     Utility: the estimate [k] of the indicator is unbiased: the inverse of the integer table. Its variance
     is about :math:`\frac{p (1-p)}{(p-q)^2}` at the user's category, :math:`\frac{q (1-q)}{(p-q)^2}` elsewhere.
 
-    Args:
-      epsilon: one concrete number in (0, 20].
-      categories: k, in [2, 512]; records are 0, ..., k - 1.
+    ``epsilon`` is in (0, 20]; records are 0, ..., k - 1, k in [2, 512].
 
     Reference: Kairouz, Oh & Viswanath, NeurIPS 2014; Warner, JASA 1965.
 

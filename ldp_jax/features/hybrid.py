@@ -8,7 +8,7 @@ import numpy as np
 from ldp_jax.core import random_words
 from ldp_jax.core.mechanism import Analytic, report_shape
 from ldp_jax.core.pytree import mechanism
-from ldp_jax.core.spaces import Mixture, as_records, clip
+from ldp_jax.core.spaces import Mixture, as_records
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, GeneralPiecewise, Piecewise
@@ -18,12 +18,7 @@ THRESHOLD = 0.61
 
 
 class BranchReport(NamedTuple):
-    """A report of :class:`Hybrid`.
-
-    Attributes:
-      branch: int32; 0 for Duchi's mechanism, 1 for the piecewise one.
-      value: float32; that mechanism's report.
-    """
+    """A report of :class:`Hybrid`: branch 0, Duchi's mechanism, or 1, the piecewise one; and its report."""
 
     branch: Array | np.ndarray
     value: Array | np.ndarray
@@ -101,10 +96,6 @@ class Hybrid(Analytic):
     def estimate(self, y: Report) -> Array:
         """The estimate of the branch that was taken."""
         return jnp.where(jnp.asarray(y[0]) == 1, self.piecewise.estimate(y[1]), self.duchi.estimate(y[1]))
-
-    def mean(self, x: Record) -> Array:
-        """x: unbiased."""
-        return clip(x)
 
     def variance(self, x: Record) -> Array:
         """The mixture of the branches' variances."""

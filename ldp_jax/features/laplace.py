@@ -27,8 +27,6 @@ class Laplace(Numeric):
 
     >>> Laplace(1.0).variance(0.3).item()
     8.0
-    >>> print(Laplace(0.5).guarantee())  # doctest: +ELLIPSIS
-    epsilon 0.5 per record (any two numbers in [-1, 1]; ideal arithmetic; proved: ...)
     """
 
     epsilon: Scalar
@@ -52,14 +50,6 @@ class Laplace(Numeric):
     def codomain(self) -> Interval:
         """The real line; the density bends at x."""
         return Interval(-math.inf, math.inf, breaks=lambda x: clip(x)[None])
-
-    def estimate(self, y: Record) -> Array:
-        """The report itself."""
-        return jnp.asarray(y)
-
-    def mean(self, x: Record) -> Array:
-        """x: unbiased."""
-        return clip(x)
 
     def variance(self, x: Record) -> Array:
         """8 / epsilon^2."""

@@ -41,14 +41,9 @@ def LPOptimal(
 
     Reference: Geng et al., IEEE JSTSP 2015, and Kairouz, Oh & Viswanath, JMLR 2016 (continuous relatives).
 
-    Args:
-      epsilon: one concrete number in (0, 20].
-      inputs: points of the grid of records, in [2, 512].
-      outputs: points of the grid of reports before empty ones are dropped, at least 41.
-      prior: weights of the grid points, [inputs].
-
-    Raises:
-      ValueError: where it would be worse than :func:`OptimalPiecewise`: more inputs are needed.
+    ``epsilon`` is in (0, 20], ``inputs`` in [2, 512]; of at least 41 ``outputs`` empty ones are dropped; ``prior``
+    are weights of the grid points. ``ValueError`` where it would be worse than :func:`OptimalPiecewise`: more
+    inputs are needed.
 
     >>> round(float(LPOptimal(1.0).variance(0.0)), 1)
     4.0

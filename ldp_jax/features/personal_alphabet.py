@@ -30,15 +30,11 @@ def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike | tuple) -> Discrete:
 
     Utility: the estimate [C] is the posterior of the class given the report, by the prior and the table.
 
-    Args:
-      epsilon: one concrete number in (0, 20].
-      prior: [C] public probabilities of the user's class, 2 to 512 of them.
+    ``epsilon`` is in (0, 20]; ``prior`` [C] has 2 to 512 public probabilities of the user's class.
 
     Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithms 1 and 2.
 
     >>> m = PersonalAlphabet(2.0, [0.05, 0.5, 0.05, 0.4])
-    >>> m
-    PersonalAlphabet(epsilon=2, inputs=4, outputs=2)
     >>> [round(p, 2) for p in m.estimate(0).tolist()]  # of the report "the first place", which is class 1
     [0.05, 0.82, 0.05, 0.09]
     """
@@ -109,10 +105,7 @@ class PersonalAlphabets:
         return jnp.zeros_like(by_place).at[user, self.order].set(by_place)
 
     def best(self, scores: Record) -> Array:
-        """The class of the best score [n, C] within each alphabet, int32 [n].
-
-        NaN is the worst score; the likelier class wins a tie.
-        """
+        """The class of the best score [n, C] within each alphabet, int32 [n]; NaN is the worst."""
         return _best(self, as_records(scores))
 
     def privatize(self, key: PRNGKey, x: Record) -> Array:

@@ -101,14 +101,6 @@ class GeneralPiecewise(Numeric):
         t, _, g = self._parts()
         return Interval(-self.bound, self.bound, lambda x: g * (clip(x) * t + jnp.array([-1.0, 1.0])))
 
-    def estimate(self, y: Record) -> Array:
-        """The report itself."""
-        return jnp.asarray(y)
-
-    def mean(self, x: Record) -> Array:
-        """x: unbiased."""
-        return clip(x)
-
     def variance(self, x: Record) -> Array:
         """The closed form, scaled by e^-eps: it neither overflows nor cancels."""
         t, tau, _ = self._parts()

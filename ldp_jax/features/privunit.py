@@ -34,12 +34,9 @@ _Number: TypeAlias = float | np.ndarray
 class _Cap(NamedTuple):
     """A cap of the sphere or of the Gaussian, in float64; arrays for several caps.
 
-    Attributes:
-      cut: gamma, the least component along the record.
-      log_whole: log(1 + (e^epsilon - 1) q), q the mass of the cap under the base law.
-      anywhere: 1 / (1 + (e^epsilon - 1) q), the probability of a draw from the base law.
-      gain: m, the mean of the component along the record.
-      second: its second moment.
+    With q the mass of the cap under the base law, ``anywhere`` is 1 / (1 + (e^epsilon - 1) q), the probability of a
+    draw from that, and ``log_whole`` minus its logarithm. The component along the record is at least ``cut``; its
+    mean is ``gain``, its second moment ``second``.
     """
 
     cut: _Number
@@ -279,10 +276,7 @@ class PrivUnit(_OnCaps):
 
     Reference: Bhowmick et al., arXiv:1812.00984, Algorithm 1; Asi, Feldman & Talwar, ICML 2022 (optimality).
 
-    Args:
-      epsilon: in (0, 60]; may be traced or a stack [n] of personal budgets.
-      dim: d >= 2.
-      radius: R, the largest length of a record.
+    Epsilon is in (0, 60], a number, traced, or a stack [n] of personal budgets; d >= 2.
 
     >>> m = PrivUnit(4.0, dim=32)
     >>> y = m.privatize(jax.random.key(0), jnp.ones(32))

@@ -35,10 +35,7 @@ class ProjUnit:
     Reference: Asi et al., Fast optimal locally private mean estimation via random projections, NeurIPS 2023 (with
     one projection for all users).
 
-    Args:
-      epsilon: in (0, 60]; one number.
-      projection: [k, d], public, k >= 2.
-      radius: R, the largest length of a record and of its projection.
+    Epsilon is one number in (0, 60]; ``projection`` [k, d] is public, k >= 2.
 
     >>> m = ProjUnit(2.0, random_projection(jax.random.key(0), dim=100, k=8))
     >>> m.privatize(jax.random.key(1), jnp.ones(100)).shape, m.guarantee().epsilon

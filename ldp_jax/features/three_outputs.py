@@ -105,10 +105,6 @@ class ThreeOutputs(Worded):
         """C y."""
         return self.gain * jnp.asarray(y)
 
-    def mean(self, x: Record) -> Array:
-        """x: unbiased."""
-        return clip(x)
-
     def variance(self, x: Record) -> Array:
         """C^2 P(y != 0 | x) - x^2."""
         below, _, above = self._masses(x)

@@ -11,11 +11,11 @@ of the plane, without a delta; :class:`PaperHyperbolicGaussian` is published, an
 """
 
 from ldp_jax.hyperbolic import lorentz, poincare, wrapped_normal
-from ldp_jax.hyperbolic.embedding import angle, closure, embed, radius, reconstruction
+from ldp_jax.hyperbolic.embedding import closure, embed, radius, reconstruction
 from ldp_jax.hyperbolic.exponential import HyperbolicExponential
 from ldp_jax.hyperbolic.gaussian import HyperbolicGaussian, RadialAngularGaussian
-from ldp_jax.hyperbolic.hyperbolicity import graph_delta, graph_distances, gromov_delta
-from ldp_jax.hyperbolic.optimizers import apply_updates, riemannian_adam, riemannian_sgd
+from ldp_jax.hyperbolic.hyperbolicity import graph_delta
+from ldp_jax.hyperbolic.optimizers import apply_updates, riemannian_sgd
 from ldp_jax.hyperbolic.published import PaperHyperbolicGaussian
 from ldp_jax.hyperbolic.sensitivity import inter_hierarchy_of_nodes, intra_hierarchy_of_nodes
 
@@ -24,20 +24,16 @@ __all__ = [
     "HyperbolicGaussian",
     "PaperHyperbolicGaussian",
     "RadialAngularGaussian",
-    "angle",
     "apply_updates",
     "closure",
     "embed",
     "graph_delta",
-    "graph_distances",
-    "gromov_delta",
     "inter_hierarchy_of_nodes",
     "intra_hierarchy_of_nodes",
     "lorentz",
     "poincare",
     "radius",
     "reconstruction",
-    "riemannian_adam",
     "riemannian_sgd",
     "wrapped_normal",
 ]

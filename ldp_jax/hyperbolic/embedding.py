@@ -10,14 +10,12 @@ Reference: Nickel & Kiela, Poincaré embeddings for learning hierarchical repres
 """
 
 import math
-from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
@@ -25,10 +23,7 @@ from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import gap
-from ldp_jax.hyperbolic.optimizers import LearningRate, apply_updates, riemannian_sgd
-
-Optimizer: TypeAlias = Callable[[LearningRate], optax.GradientTransformation]
-"""A maker of optimisers from learning rates, such as ``riemannian_sgd``."""
+from ldp_jax.hyperbolic.optimizers import apply_updates, riemannian_sgd
 
 _SLOTS = 16  # of the table, for each pair: at most 1/16 of the nodes in no pair is passed over too
 
@@ -43,10 +38,8 @@ class PoincareEmbedding(NamedTuple):
 class ReconstructionQuality(NamedTuple):
     """The quality of a reconstruction by distances.
 
-    Attributes:
-      mean_rank: over pairs (u, v): 1 + the number of nodes in no pair with u that are nearer to u than v. 1 is
-        best.
-      mean_average_precision: over nodes with pairs: the average precision of all others ranked by nearness.
+    The ``mean_rank`` is over pairs (u, v): 1 + the number of nodes in no pair with u that are nearer to u than v.
+    The ``mean_average_precision`` is over nodes with pairs: of all others, ranked by nearness.
     """
 
     mean_rank: float
@@ -123,11 +116,8 @@ def _gradient(
     With r = sinh(d / 2), e^-d is (r + sqrt(1 + r^2))^-2, and d' = 2 / (r sqrt(1 + r^2)) times half the change of
     r^2 = |u - s|^2 / (gap(u) gap(s)).
 
-    Args:
-      parts: u [b, dim], v [b, dim], and s [k, dim], nodes that all pairs share.
-      gaps: theirs, [b, 1] and [k, 1].
-      apart: [b, k], 1 where s is in no pair with u.
-      weight: [b, 1].
+    ``parts`` are u [b, dim], v [b, dim], and s [k, dim], nodes that all pairs share; ``gaps`` theirs, [b, 1] and
+    [k, 1]; ``apart`` [b, k] is 1 where s is in no pair with u.
     """
     (u, v, s), (inverse_u, inverse_v, inverse_s) = parts, (1.0 / gap for gap in gaps)
     ones = lambda rows: jnp.ones((len(rows), 1), u.dtype)  # sums as products, which are vectorised
@@ -163,24 +153,15 @@ class _Plan(NamedTuple):
     negatives: int
 
 
-@partial(jax.jit, static_argnames=("optimizer", "plan"))
+@partial(jax.jit, static_argnames="plan")
 def _train(
-    key: PRNGKey,
-    points: Array,
-    pairs: Array,
-    table: Array,
-    learning_rate: Array,
-    *,
-    optimizer: Optimizer,
-    plan: _Plan,
+    key: PRNGKey, points: Array, pairs: Array, table: Array, learning_rate: Array, *, plan: _Plan
 ) -> PoincareEmbedding:
     burn_in, epochs, batch_size, negatives = plan
     n, m = len(points), len(pairs)
     steps = -(-m // batch_size)
     bits = int(math.log2(len(table)))
-    rate = lambda count: learning_rate * jnp.where(count < burn_in * steps, 0.1, 1.0)
-    method = optimizer(rate)
-    rows = lambda leaf: jnp.ndim(leaf) > 0 and len(leaf) == n
+    method = riemannian_sgd(lambda count: learning_rate * jnp.where(count < burn_in * steps, 0.1, 1.0))
 
     def step(carry: tuple, chosen: tuple[Array, Array, Array]) -> tuple[tuple, Array]:
         points, state, places = carry
@@ -197,10 +178,8 @@ def _train(
         places = places.at[touched].set(jnp.arange(len(touched), dtype=places.dtype))
         place = places[touched]
         gradient = jnp.zeros_like(gradient).at[place].add(gradient)[place]
-        mine = jax.tree.map(lambda leaf: leaf[touched] if rows(leaf) else leaf, state)
-        updates, mine = method.update(gradient, mine, old)
+        updates, state = method.update(gradient, state, old)
         points = points.at[touched].set(apply_updates(old, updates))
-        state = jax.tree.map(lambda old, new: old.at[touched].set(new) if rows(old) else new, state, mine)
         return (points, state, places), (loss * weight[:, 0]).sum()
 
     def epoch(carry: tuple, key: PRNGKey) -> tuple[tuple, Array]:
@@ -225,29 +204,20 @@ def embed(
     num_nodes: int,
     dim: int = 2,
     *,
-    optimizer: Optimizer = riemannian_sgd,
     learning_rate: float = 0.2,
     epochs: int = 50,
     burn_in: int = 10,
     batch_size: int = 64,
     negatives: int = 50,
 ) -> PoincareEmbedding:
-    """Train a Poincaré embedding of a relation, in one compiled program.
+    """Train a Poincaré embedding of a relation by Riemannian descent, in one compiled program.
 
     A batch of pairs shares its random nodes, drawn uniformly. Nodes in a pair with u, and by a hash at most a
     sixteenth of the others, count for nothing in u's sum.
 
-    Args:
-      key: a typed threefry key.
-      relation: integers [m, 2], ordered pairs (u, v), each once; both directions of a symmetric relation.
-      num_nodes: the number of nodes.
-      dim: of the ball.
-      optimizer: makes an optimiser of a learning rate; each is a compiled program.
-      learning_rate: after burn-in; a tenth of it before.
-      epochs: passes over the pairs after burn-in.
-      burn_in: passes before.
-      batch_size: pairs a step; their gradients are summed for each node.
-      negatives: random nodes that a batch shares.
+    ``relation`` [m, 2] has ordered pairs (u, v), each once; both directions of a symmetric relation. The learning
+    rate is a tenth in the ``burn_in`` epochs. A step sums the gradients of ``batch_size`` pairs, of which each node
+    has as many random ``negatives``.
     """
     validate.threefry(key)
     num_nodes, dim = validate.whole(2, 2**31 - 1, num_nodes=num_nodes), validate.whole(1, dim=dim)
@@ -261,7 +231,7 @@ def embed(
     points = jax.random.uniform(init_key, (num_nodes, dim), minval=-1e-3, maxval=1e-3)
     table, rate = jnp.asarray(_table(pairs)), jnp.float32(learning_rate)
     plan = _Plan(burn_in, epochs, min(batch_size, len(pairs)), negatives)
-    return _train(train_key, points, jnp.asarray(pairs), table, rate, optimizer=optimizer, plan=plan)
+    return _train(train_key, points, jnp.asarray(pairs), table, rate, plan=plan)
 
 
 @jax.jit
@@ -315,11 +285,3 @@ def reconstruction(
 def radius(points: Record, c: Scalar = 1.0) -> Float[Array, " n"]:
     """Distance of each point to the origin, the hierarchy's level: the smaller, the higher (PoinDP eq. 6)."""
     return poincare.norm(points, c)
-
-
-def angle(points: Record) -> Float[Array, " n"]:
-    """Direction of points of the disk [n, 2], in (-pi, pi]; 0 at the origin."""
-    x = jnp.asarray(points)
-    if x.ndim < 1 or x.shape[-1] != 2:
-        raise ValueError(f"points must be of two dimensions to have one angle, got shape {x.shape}")
-    return jnp.arctan2(x[..., 1], x[..., 0])

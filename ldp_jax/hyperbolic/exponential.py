@@ -143,10 +143,7 @@ class HyperbolicExponential:
     Reference: McSherry & Talwar, FOCS 2007, in the metric of PoinDP's definition 4; metric privacy: Chatzikokolakis
     et al., PETS 2013.
 
-    Args:
-      epsilon: in (0, 22]; may be traced or a stack.
-      radius: R > 0, in units of distance; at most 8 / sqrt(c).
-      c: the magnitude of the curvature.
+    Epsilon is in (0, 22], may be traced or a stack; the radius, in units of distance, at most 8 / sqrt(c).
 
     >>> m = HyperbolicExponential(4.0, radius=2.0)
     >>> print(m.metric_guarantee())  # doctest: +ELLIPSIS

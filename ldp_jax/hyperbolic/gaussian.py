@@ -116,12 +116,7 @@ class HyperbolicGaussian(_Gaussian):
     Reference: a sound form of PoinDP (Wei et al., AAAI 2024), whose Theorem 1 does not hold; Balle & Wang, ICML
     2018, Theorem 8.
 
-    Args:
-      epsilon: in (0, 100], concrete; an array [n] for public budgets.
-      delta: in (0, 1), static.
-      clip: C > 0, the largest tangent length.
-      dim: of the vectors.
-      c: the magnitude of the curvature.
+    Epsilon is in (0, 100], concrete; an array [n] for public budgets. -c is the curvature.
 
     >>> m = HyperbolicGaussian(1.0, 1e-5, clip=1.0)
     >>> round(m.sigma, 4), 0.999 < m.guarantee().epsilon <= 1.0, m.guarantee().delta
@@ -165,13 +160,7 @@ class RadialAngularGaussian(_Gaussian):
 
     Reference: PoinDP's inter- and intra-hierarchy noise (eq. 12-14) in a sound form; Balle & Wang, ICML 2018.
 
-    Args:
-      epsilon: in (0, 100], concrete; an array [n] for public budgets.
-      delta: in (0, 1), static.
-      clip: C > 0, the largest tangent length.
-      radial_share: s in [0, 1], static.
-      dim: of the vectors.
-      c: the magnitude of the curvature.
+    Arguments are as of :class:`HyperbolicGaussian`, and s, ``radial_share``.
 
     >>> m = RadialAngularGaussian(1.0, 1e-5, clip=1.0, radial_share=0.5)
     >>> 0.999 < m.guarantee().epsilon <= 1.0, m.privatize(jax.random.key(0), jnp.array([0.5, 0.0])).shape

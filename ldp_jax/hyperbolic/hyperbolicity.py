@@ -1,4 +1,4 @@
-"""Gromov's four-point delta: the distance of a graph, or of any metric, from a tree.
+"""Gromov's four-point delta: the distance of a graph from a tree.
 
 Delta of four points is half the difference of the two largest sums of opposite distances, such as d(w, x) + d(y,
 z): 0 in a tree. A metric is delta-hyperbolic by the *maximum*; published figures are often means.
@@ -6,8 +6,7 @@ z): 0 in a tree. A metric is delta-hyperbolic by the *maximum*; published figure
 Reference: Gromov, Hyperbolic groups (1987); Chami et al., Hyperbolic graph convolutional neural networks (NeurIPS
 2019), appendix A; PoinDP table 3.
 
->>> ring = graph_distances([[0, 1], [1, 2], [2, 3], [3, 0]], 4)
->>> gromov_delta(jax.random.key(0), ring, samples=10)
+>>> graph_delta(jax.random.key(0), [[0, 1], [1, 2], [2, 3], [3, 0]], 4, samples=10)
 Delta(mean=1.0, maximum=1.0, samples=10)
 """
 
@@ -18,7 +17,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.sparse import csgraph
 
@@ -29,13 +27,7 @@ _BLOCK = 64  # nodes whose shortest paths are in memory at once
 
 
 class Delta(NamedTuple):
-    """Four-point deltas of sampled points.
-
-    Attributes:
-      mean: over the samples.
-      maximum: over the samples, a lower bound for the metric.
-      samples: the number of sets of four points.
-    """
+    """Four-point deltas of sampled points; the maximum of samples is a lower bound for the metric."""
 
     mean: float
     maximum: float
@@ -60,21 +52,6 @@ def _deltas(key: PRNGKey, distances: Array, samples: int) -> tuple[Array, Array]
     return delta.mean(), delta.max()
 
 
-def gromov_delta(key: PRNGKey, distances: ArrayLike | tuple, *, samples: int = 50_000) -> Delta:
-    """Four-point deltas of random sets of four different points of a finite metric [k, k], k >= 4."""
-    validate.threefry(key)
-    samples = validate.whole(1, samples=samples)
-    given = np.asarray(distances, np.float32)
-    if given.ndim != 2 or given.shape[0] != given.shape[1] or len(given) < 4:
-        raise ValueError(f"distances must be [k, k] with k >= 4, got shape {given.shape}")
-    if not (np.isfinite(given).all() and (given >= 0).all() and not given.diagonal().any()):
-        raise ValueError("distances must be finite and >= 0, and 0 from a point to itself: take a connected part")
-    if not np.allclose(given, given.T, rtol=1e-4):
-        raise ValueError("distances must be symmetric")
-    mean, most = _deltas(key, jnp.asarray(given), samples)
-    return Delta(float(mean), float(most), samples)
-
-
 def _adjacency(edges: ArrayLike | tuple, num_nodes: int) -> scipy.sparse.csr_array:
     pairs = np.asarray(edges)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
@@ -94,28 +71,13 @@ def _paths(adjacency: scipy.sparse.csr_array, nodes: np.ndarray) -> np.ndarray:
     return found
 
 
-def graph_distances(
-    edges: ArrayLike | tuple, num_nodes: int, nodes: ArrayLike | tuple | None = None
-) -> Float[np.ndarray, "k k"]:
-    """Lengths of shortest paths of an undirected graph with edges [m, 2]; infinite where there is none.
-
-    ``nodes`` [k] are the ends, all by default. Time is k times the edges.
-    """
-    num_nodes = validate.whole(1, num_nodes=num_nodes)
-    chosen = np.arange(num_nodes) if nodes is None else np.asarray(nodes)
-    if chosen.ndim != 1 or not np.issubdtype(chosen.dtype, np.integer):
-        raise ValueError(f"nodes must be integers [k], got {chosen.dtype} of shape {chosen.shape}")
-    if len(chosen) and (chosen.min() < 0 or chosen.max() >= num_nodes):
-        raise ValueError(f"nodes must be in [0, {num_nodes}), got {chosen.min()} to {chosen.max()}")
-    return _paths(_adjacency(edges, num_nodes), chosen)
-
-
 def graph_delta(
     key: PRNGKey, edges: ArrayLike | tuple, num_nodes: int, *, nodes: int = 1000, samples: int = 50_000
 ) -> Delta:
     """Four-point deltas of a graph's largest connected component, between ``nodes`` random nodes of it."""
     validate.threefry(key)
     num_nodes, nodes = validate.whole(4, num_nodes=num_nodes), validate.whole(4, nodes=nodes)
+    samples = validate.whole(1, samples=samples)
     adjacency = _adjacency(edges, num_nodes)
     _, component = csgraph.connected_components(adjacency, directed=False)
     largest = np.flatnonzero(component == np.bincount(component).argmax())
@@ -123,4 +85,5 @@ def graph_delta(
         raise ValueError(f"edges must connect four nodes at least, and connect {len(largest)}")
     node_key, key = jax.random.split(key)
     order = np.argsort(np.asarray(jax.random.bits(node_key, (len(largest),))), kind="stable")
-    return gromov_delta(key, _paths(adjacency, largest[order[:nodes]]), samples=samples)
+    mean, most = _deltas(key, jnp.asarray(_paths(adjacency, largest[order[:nodes]])), samples)
+    return Delta(float(mean), float(most), samples)

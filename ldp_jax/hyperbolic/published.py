@@ -33,12 +33,7 @@ class PaperHyperbolicGaussian(Tangent):
     Reference: PoinDP, Theorem 1 and eq. 11-12. Its release writes ``10e-5`` for delta (1e-4, the default),
     multiplies the scale by learned weights of the data, and draws new noise in every epoch.
 
-    Args:
-      epsilon: in (0, 100], as printed; may be traced or a stack.
-      delta: in (0, 1), as printed.
-      clip: C > 0, the largest tangent length.
-      dim: of the vectors.
-      c: the magnitude of the curvature.
+    Epsilon is in (0, 100] and delta in (0, 1), as printed; ``clip`` is C, the largest tangent length.
 
     >>> print(PaperHyperbolicGaussian(1.0).guarantee())  # doctest: +ELLIPSIS
     epsilon inf per record (...; none: the noise is bounded ...)

@@ -15,9 +15,7 @@ from ldp_jax.features import Duchi, GeneralPiecewise, Laplace, Sampled, SquareWa
 
 __all__ = ["error_bound", "worst_case"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 PageRankRows: TypeAlias = Float[Array | np.ndarray, "nodes n"]
@@ -27,12 +25,9 @@ PageRankRows: TypeAlias = Float[Array | np.ndarray, "nodes n"]
 class ErrorBound(NamedTuple):
     """With probability at least 1 - delta, max_j |z~_vj - z_vj| <= total_v, for each node v by itself.
 
-    Attributes:
-      total: deviation + bias.
-      deviation: bound on max_j |z~_vj - E z~_vj|.
-      bias: bound on max_j |E z~_vj - z_vj|.
-      variance: the worst variance of one coordinate of one estimate.
-      range: the length of the interval of one coordinate of one estimate (inf for Laplace).
+    ``total`` is ``deviation``, the bound on max_j |z~_vj - E z~_vj|, plus ``bias``, on max_j |E z~_vj - z_vj|.
+    ``variance`` is the worst one of a coordinate of an estimate, ``range`` the length of its interval (inf for
+    Laplace).
     """
 
     total: Float[np.ndarray, " nodes"]

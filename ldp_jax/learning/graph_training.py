@@ -23,9 +23,7 @@ from ldp_jax.learning.training import Run, Settings, begin, run_epochs, step
 
 __all__ = ["Scores", "fit_graphs", "predict", "scores", "step_decay_adam"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 Progress = Callable[[int, float, float], object]
@@ -41,10 +39,9 @@ _ROOM = 256
 class Scores(NamedTuple):
     """How good class scores are.
 
-    Attributes:
-      accuracy: the share of graphs whose largest score is their label's.
-      auc: the area under the ROC curve; with more than two classes the mean of those of each class against the
-        others, by softmax probabilities. NaN where all graphs are of one class.
+    ``accuracy`` is the share of graphs whose largest score is their label's; ``auc`` the area under the ROC curve,
+    with more than two classes the mean of those of each class against the others, by softmax probabilities. NaN
+    where all graphs are of one class.
     """
 
     accuracy: float
@@ -233,9 +230,9 @@ def fit_graphs(
     Args:
       key: a threefry key, for the parameters, the batches and dropout; epoch i draws from ``fold_in`` of i.
       model: of a :class:`ldp_jax.graph.packing.Batch`, as :func:`ldp_jax.learning.models.gin` makes it.
-      train: graphs; see :meth:`GraphSet.subset` and :func:`ldp_jax.datasets.splits.node_split` for a random split.
-      validation: graphs that choose the epoch.
-      test: graphs that are scored once, with the variables of that epoch.
+      train: graphs, as those of ``validation``, which choose the epoch, and of ``test``, which are scored once.
+      validation: see train.
+      test: see train.
       settings: optimizer, epochs, graphs in a batch, and patience.
       select: the validation score, ``accuracy`` or ``auc``.
       checkpoint: a folder for this run alone, written after every epoch (by orbax-checkpoint, extra

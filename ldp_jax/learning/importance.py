@@ -33,18 +33,15 @@ from ldp_jax.core.types import Array, PRNGKey
 
 __all__ = ["Public", "importance", "sensitivity"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Public:
     """A public value, and why it is public.
 
-    Attributes:
-      value: records, or a function that depends on nothing private, such as a model trained on public data.
-      source: where it comes from, in words.
+    Its ``value`` is records, or a function that depends on nothing private, such as a model trained on public data;
+    ``source`` says in words where it comes from.
     """
 
     value: PyTree
@@ -59,10 +56,8 @@ class Public:
 class FeatureScores:
     """A score for each feature, and its sources. ``np.asarray`` gives the numbers of public scores.
 
-    Attributes:
-      name: of the score.
-      sources: of the public values that it was computed on.
-      private: names of the arguments that were not marked as :class:`Public`.
+    ``sources`` are of the public values that it was computed on, ``private`` the arguments that were not
+    :class:`Public`.
     """
 
     name: str
@@ -153,19 +148,10 @@ def importance(
     in [0, 1]: expected gradients. They are the Shapley values where f is a sum of functions of one feature each; of
     a linear f exactly where ``draws`` is a multiple of the background records.
 
-    Args:
-      key: a typed threefry key.
-      function: of rows [b, d], each by itself, to [b] or [b, c]; differentiable. Each function is a compiled
-        program.
-      x: float [n, d], records to explain.
-      background: float [m, d], records to compare them with.
-      draws: points a record.
-
-    Returns:
-      Scores that sum to 1; public where all three arguments are.
-
-    Raises:
-      ValueError: for arrays that are no records of one width, or where no feature moves any output.
+    ``function`` is of rows [b, d], each by itself, to [b] or [b, c], differentiable; each is a compiled program.
+    ``x`` [n, d] are explained by ``draws`` points each, and compared with ``background`` [m, d]. Scores sum to 1,
+    and are public where all three arguments are. ``ValueError`` for records of unlike widths, or where no feature
+    moves any output.
 
     Reference: HeteroRR eq. 6, averaged over records; Erion et al., Improving performance of deep learning models
     with axiomatic attribution priors and expected gradients (Nature Machine Intelligence 2021), eq. 3.

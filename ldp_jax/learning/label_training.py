@@ -43,9 +43,7 @@ __all__ = [
     "noisy_node_classification",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 _LEAST = 1e-30
@@ -58,12 +56,8 @@ _ERRORS = 3.0
 class NoisyExamples(NamedTuple):
     """Rows of the context with randomised labels; made by :func:`noisy_examples`.
 
-    Attributes:
-      index: the rows.
-      label: the share of each class in the reports of a row: 1 at its report, or the shares of its neighbours
-        (:func:`drop_inputs`).
-      keep: the probability in (1 / k, 1] that a report is the true class; each other class has probability
-        (1 - keep) / (k - 1).
+    Row ``index`` has as ``label`` the share of each class in its reports: 1 at its report, or the shares of its
+    neighbours (:func:`drop_inputs`). ``keep`` is the probability in (1 / k, 1] that a report is the true class.
     """
 
     index: Int[Array | np.ndarray, " b"]
@@ -150,11 +144,7 @@ it has learned the noise. (The published limit has no standard errors, which ref
 class DropInputs(NamedTuple):
     """The inputs of a model under :func:`drop`; made by :func:`drop_inputs`.
 
-    Attributes:
-      inputs: of the model itself.
-      op: the graph that labels are averaged over.
-      given: float32 [n], 1 for nodes whose report is averaged, 0 for others.
-      steps: K, traced.
+    ``given`` float32 [n] is 1 for nodes whose report is averaged over the graph ``op``; ``steps``, K, is traced.
     """
 
     inputs: PyTree
@@ -177,13 +167,11 @@ def drop_inputs(
     The result is the context of training, and the training examples with averaged labels. A node with no report K
     steps away keeps its own.
 
-    Args:
-      inputs: of the model itself, such as :class:`ldp_jax.learning.models.NodeInputs`.
-      op: the public graph, whose neighbours are alike more often than not.
-      train: the reports of the training nodes, as :func:`noisy_examples` makes them.
-      steps: K >= 0, may be traced; 0 is forward correction alone. Choose K by the validation score.
-      also: reports that are averaged and not trained on: those of the validation nodes, as published.
-      rounded: whether an averaged label is rounded to its largest class, as published (see :func:`drop`).
+    ``inputs`` are of the model itself, such as :class:`ldp_jax.learning.models.NodeInputs`; neighbours in the
+    public graph ``op`` are alike more often than not. ``train`` are reports, as :func:`noisy_examples` makes them;
+    ``also`` those that are averaged and not trained on, of the validation nodes, as published. ``steps``, K >= 0,
+    may be traced; 0 is forward correction alone. ``rounded`` labels are their largest class, as published
+    (:func:`drop`).
     """
     if not isinstance(op, Operator):
         raise ValueError(f"op must be what propagation.operator(graph) makes, got {type(op).__name__}")

@@ -25,9 +25,7 @@ __all__ = [
     "ssim",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 def accuracy(
@@ -99,20 +97,14 @@ def micro_f1(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray
 
 
 def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Float[Array, ""]:
-    """The relative error of an embedding in the Frobenius norm.
-
-    >>> float(embedding_error(jnp.ones((2, 2)), jnp.ones((2, 2))))
-    0.0
-    """
+    """The relative error of an embedding in the Frobenius norm."""
     return jnp.linalg.norm(z - reference) / jnp.linalg.norm(reference)
 
 
 class Fidelity(NamedTuple):
     """How well an embedding shows another one; made by :func:`fidelity`.
 
-    Attributes:
-      correlation: of all their numbers, each column about its mean; 0 where one of them is constant.
-      relative_error: that of the reference after the best scalar: sqrt(1 - correlation^2).
+    Columns are about their means; the ``relative_error`` is after the best scalar: sqrt(1 - correlation^2).
     """
 
     correlation: Float[Array, ""]
@@ -167,10 +159,7 @@ def ssim(
 class ConfidenceInterval(NamedTuple):
     """A mean and its confidence interval.
 
-    Attributes:
-      mean: of the values.
-      half_width: the interval is mean +- half_width; NaN for a single value.
-      n: how many values.
+    It is mean +- half_width, of n values; NaN for a single one.
     """
 
     mean: float

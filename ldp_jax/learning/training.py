@@ -38,9 +38,7 @@ __all__ = [
     "scored_by_loss",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 class Objective(NamedTuple):
@@ -368,7 +366,7 @@ def fit(
       model: of :mod:`ldp_jax.learning.models`, or one's own.
       objective: :data:`node_classification`, :data:`link_prediction`, or one's own.
       context: shared by all examples.
-      train: examples, whose leaves have one leading axis.
+      train: examples, whose leaves have one leading axis; so have ``validation``'s and ``test``'s.
       validation: examples that choose the epoch.
       test: examples that are scored once, with the variables of that epoch.
       settings: optimizer, epochs, batch size and patience.

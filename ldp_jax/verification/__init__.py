@@ -58,7 +58,7 @@ rung                              smallest defect that is found                 
 ================================  =============================================  ==================================
 
 :func:`check` asks all of them that apply, compares with the claim by itself, and is true or false. Module ``plot``
-draws variances, densities, and what is lost for an error.
+draws variances and densities.
 
 None of them proves anything about a sampler that means to deceive: one that leaks with probability 1e-12, for one
 record of 2^24, or after a million reports, passes all of them. What is proved is proved by reading: a table of

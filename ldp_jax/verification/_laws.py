@@ -29,8 +29,10 @@ from ldp_jax.core.spaces import (
 from ldp_jax.core.spaces.line import line, spacings
 from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume
 from ldp_jax.core.types import Array, Report, Values
+from ldp_jax.edges.spaces import NumberReports
 
 _MOST_REPORTS = 4_000_000
+_MOST_LISTED = 2**18  # of whole numbers in reports about a list
 _MOST_CELLS = 4096
 _NOTHING = 40.0  # e^-40 of a density is left out of an integral
 _FAR, _FAR_AROUND = 2.0**40, 2.0**10
@@ -54,7 +56,9 @@ class Law:
 
     far: Callable[..., Report] = ReportLaw.far
     volume: Callable[..., Volume] = ReportLaw.volume
-    scores: Callable[..., Scores | None] = ReportLaw.scores
+
+    def scores(self, reports: list[Report], x: Values, x_other: Values) -> Scores | None:
+        return None
 
 
 class RealVectors(Law):
@@ -306,9 +310,7 @@ class Independent(RealVectors):
     def _rule(self, ends: np.ndarray, base: np.ndarray, numbers: list[int]) -> Rule:
         """Over some of the numbers, the others as in ``base``."""
         if len(numbers) not in _RULES:
-            raise NotApplicable(
-                f"{len(numbers)} real numbers are too many to integrate together: ask a smaller dim"
-            )
+            raise NotApplicable(f"{len(numbers)} real numbers are too many to integrate together: ask fewer")
         lines = [panel_rule(ends[number], *_RULES[len(numbers)]) for number in numbers]
         places = np.meshgrid(*(points for points, _ in lines), indexing="ij")
         weights = np.meshgrid(*(weight for _, weight in lines), indexing="ij")
@@ -344,22 +346,71 @@ class Independent(RealVectors):
         base, ends = self._mode(log_density)
         mass, cuts = np.ones(1), []
         for number in range(self.space.dim):
-            points = np.linspace(ends[number, 0], ends[number, 1], 20_001)
-            logs = _along(log_density, base, number, points)
-            law = np.exp(logs - _along(log_density, base, number, base[[number]]))
-            below = np.concatenate([[0.0], np.cumsum((law[1:] + law[:-1]) / 2)])
-            cut = np.interp([0.25, 0.5, 0.75], below / below[-1], points)
-            quarters = np.diff(np.concatenate([[0.0], np.interp(cut, points, below / below[-1]), [1.0]]))
+            along = lambda places, number=number: _along(log_density, base, number, places)
+            cut, quarters = self._quarters(along, ends[number])
             mass = (mass[:, None] * quarters).ravel()
             cuts.append(cut)
 
         def cell(y: Report) -> np.ndarray:
             found = np.zeros(len(y), np.int64)
             for cut, drawn in zip(cuts, np.asarray(y, np.float64).T, strict=True):
-                found = 4 * found + np.searchsorted(cut, drawn, "right")
+                found = (len(cut) + 1) * found + np.searchsorted(cut, drawn, "right")
             return found
 
         return mass, cell
+
+    def _quarters(self, along: Log, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The quartiles of one number by its log density, and the masses between them."""
+        points = np.linspace(ends[0], ends[1], 20_001)
+        logs = along(points)
+        law = np.exp(logs - logs.max())
+        below = np.concatenate([[0.0], np.cumsum((law[1:] + law[:-1]) / 2)])
+        cut = np.interp([0.25, 0.5, 0.75], below / below[-1], points)
+        return cut, np.diff(np.concatenate([[0.0], np.interp(cut, points, below / below[-1]), [1.0]]))
+
+
+class OfLists(Independent):
+    """Independent numbers in reports about a neighbour list: real ones, or whole ones of a span."""
+
+    def _mode(self, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
+        if self.space.span is None:
+            return super()._mode(log_density)
+        return np.zeros(self.space.dim), np.tile(np.float64(self.space.span), (self.space.dim, 1))
+
+    def _quarters(self, along: Log, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self.space.span is None:
+            return super()._quarters(along, ends)
+        numbers = np.arange(ends[0], ends[1] + 1)
+        logs = along(numbers)
+        law = np.exp(logs - logs.max())
+        law = law / law.sum()
+        cut = np.unique(numbers[np.searchsorted(np.cumsum(law), [0.25, 0.5, 0.75])]) + 0.5
+        return cut, np.bincount(np.searchsorted(cut, numbers), law, len(cut) + 1)
+
+    def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
+        """Every report of whole numbers, with weight 1."""
+        dim = self.space.dim
+        if self.space.span is None:
+            raise NotApplicable(f"{dim} real numbers are too many to integrate together")
+        low, high = self.space.span
+        if (high - low + 1) ** dim > _MOST_LISTED:
+            raise NotApplicable(f"{high - low + 1}^{dim} reports are too many to list: ask fewer groups")
+        y = np.stack(np.meshgrid(*[np.arange(low, high + 1.0)] * dim, indexing="ij"), -1).reshape(-1, dim)
+        return self.space.of_numbers(y), np.ones(len(y))
+
+    def cells(self, x: Values, log_density: Log) -> Cells:
+        mass, cell = super().cells(x, lambda rows: log_density(self.space.of_numbers(rows)))
+        return mass, lambda y: cell(self.space.numbers(y))
+
+    def volume(self, y: Report) -> Volume:
+        """Four float32 spacings of each real number; 1 of whole ones."""
+        numbers = self.space.numbers(y)
+        if self.space.span is not None:
+            return np.ones(len(numbers)), np.ones(len(numbers), bool)
+        return spacings(numbers).prod(1), np.zeros(len(numbers), bool)
+
+    def scores(self, reports: list[Report], x: Values, x_other: Values) -> Scores:
+        return self.space.scores(reports, x, x_other)
 
 
 def _along(log_density: Log, base: np.ndarray, number: int, places: np.ndarray) -> np.ndarray:
@@ -389,9 +440,7 @@ class Sparse(Law):
 
     def critical_reports(self, *_: object, **__: object) -> Report:
         """Not of the space alone."""
-        raise NotApplicable(
-            f"mechanism must report one number, or have a coordinate(j), the law of one: {self.space}"
-        )
+        raise NotApplicable(f"mechanism must report one number, or have a coordinate(j), its law: {self.space}")
 
     search = quadrature = cells = critical_reports
 
@@ -620,6 +669,7 @@ _LAWS: dict[type, type[Law]] = {
     Product: Words,
     Interval: Line,
     Mixture: Parts,
+    NumberReports: OfLists,
     Vectors: Independent,
     Subset: Sparse,
     Disc: Peak,

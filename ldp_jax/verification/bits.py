@@ -9,7 +9,8 @@ from numpy.typing import DTypeLike
 from ldp_jax.core import validate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports
 from ldp_jax.core.types import PRNGKey, Report, Values
-from ldp_jax.verification import lists, statistics
+from ldp_jax.edges.spaces import Lists
+from ldp_jax.verification import statistics
 from ldp_jax.verification._programs import Asked, generator, report_each
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
@@ -101,8 +102,8 @@ def _records(domain: Records, rng: np.random.Generator, trials: int) -> tuple[Re
     # What a pair of adjacent records is told apart by is asked of that pair: the rest of both is the same.
     pair = domain.neighbours(rng, trials // 2)
     x = jax.tree.map(lambda *leaves: np.concatenate(leaves).astype(np.asarray(leaves[0]).dtype), *pair)
-    if domain.users:
-        flat = lists.bits_of(x, domain.users)
+    if isinstance(domain, Lists):
+        flat = domain.bits(x)
     else:
         flat = _flat(x, np.float64)
         flat = flat > np.median(flat, 0)

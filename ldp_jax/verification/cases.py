@@ -227,8 +227,7 @@ CASES: dict[str, Case] = {
 def register(name: str, case: Case) -> None:
     """Add a case of one's own to :data:`CASES`, for the suite and for the audit (where ``audited`` is a label).
 
-    Raises:
-      ValueError: for a name that is taken.
+    ``ValueError`` for a name that is taken.
     """
     if name in CASES:
         raise ValueError(f"name must be a new one, got {name!r}, which is a case of {CASES[name].public}")

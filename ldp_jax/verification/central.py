@@ -62,10 +62,8 @@ class HasReleaseLaw(Protocol):
 class PrivateEdgeLoss(NamedTuple):
     """The largest log ratio of two graphs that differ in one private edge.
 
-    Attributes:
-      graph: the private edges of the graph without it.
-      public: the public edges of both.
-      released: whose law was compared: ``pairs``, or ``dendrogram and noisy counts``, of which the pairs are made.
+    ``graph`` has its private edges without it, ``public`` both graphs' public ones. ``released`` says whose law was
+    compared: ``pairs``, or ``dendrogram and noisy counts``, of which the pairs are made.
     """
 
     epsilon: float
@@ -82,9 +80,6 @@ def private_edge_supremum(mechanism: CentralMechanism) -> PrivateEdgeLoss:
     :class:`~ldp_jax.edges.curator.HasDendrogram` is asked over all dendrograms of five nodes, in the chain's
     *stationary* law, with the noisy counts of the dendrogram's groups, which lose :math:`\epsilon_2` each. Laws are
     written here a second time, in float64; :func:`matches_release` asks whether they are drawn.
-
-    Raises:
-      ValueError: for a mechanism without a law that is known here, and a stack of budgets.
 
     >>> from ldp_jax.edges.curator import PrivHRG
     >>> round(private_edge_supremum(EdgeRand(1.0)).epsilon, 9)
@@ -285,9 +280,6 @@ def matches_release(
     with, against the stationary law. Of 2 000 draws a total variation of 0.13 is seen; chains of many sweeps have
     fewer.
 
-    Raises:
-      ValueError: for a mechanism without a known law, and :meth:`~ldp_jax.edges.curator.EdgeRR.as_published`.
-
     >>> matches_release(LapGraph(1.0, 1.0), jax.random.key(0), trials=100).fits
     True
     """
@@ -348,9 +340,6 @@ def private_edge_lower_bound(
     Both have four nodes and two public edges; one has the private edge that has a common neighbour, the other none.
     On half of the draws released sets are ordered by how much more often one graph has them, and an event is
     chosen; on the other half its two probabilities are bounded by Clopper and Pearson. ``trials`` is of each graph.
-
-    Raises:
-      ValueError: for fewer than 100 trials, a key that is not threefry, and chains that would take minutes.
 
     >>> bound = private_edge_lower_bound(EdgeRand(4.0), jax.random.key(0), 200)
     >>> 1.0 < bound.epsilon <= 4.0

@@ -29,9 +29,6 @@ def independent_coordinates(
     Each value becomes a fair sign, by the side of the median of its law. The sum of every product of two and of
     three signs is binomial; where all coordinates are sent, the signs as bits also have full rank over GF(2).
 
-    Raises:
-      ValueError: for a mechanism on numbers, or whose coordinates have no law of their own.
-
     >>> from ldp_jax.features import LaplaceVector
     >>> independent_coordinates(LaplaceVector(1.0, dim=5), jax.random.key(0), trials=5_000).fits
     True

@@ -59,9 +59,6 @@ def matches_density(
     Vectors are asked by coordinates and cells together or, where these are too many, by one random coordinate a
     user. Neighbour lists are asked of every user: user 0 has ``trials`` draws and half of the significance.
 
-    Raises:
-      ValueError: for a key that is not threefry, or a codomain of another kind.
-
     >>> from ldp_jax.features import SquareWave
     >>> matches_density(SquareWave(1.0), jax.random.key(0)).fits
     True
@@ -231,7 +228,7 @@ def _records(mechanism: Asked, key: PRNGKey) -> _Asked:
     domain: Any = mechanism.domain()
     few = isinstance(domain, Lists) and 2 ** (domain.users - 1) <= _ALL
     if isinstance(domain, Lists) and few:
-        x = lists.all_lists(domain)
+        x = domain.every()
     elif isinstance(domain, Enumerated) and len(domain) <= _ALL:
         x = jax.tree.map(np.asarray, domain.grid(_ALL))
     else:

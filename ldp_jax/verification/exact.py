@@ -32,12 +32,9 @@ _SEARCH = 4096
 class Supremum(NamedTuple):
     """The largest privacy loss found, and where.
 
-    Attributes:
-      epsilon: the loss; ``inf`` where one record makes possible what another makes impossible.
-      x: the record in the numerator.
-      x_other: the record in the denominator.
-      y: the report: a number, a pair (branch, value), or a tuple of these; of a list the noisy degree and the bits.
-      searched: the largest loss of the random search alone; the whole where everything was enumerated.
+    ``x`` is the record in the numerator, ``x_other`` that in the denominator, ``y`` the report: a number, a pair
+    (branch, value), or a tuple of these; of a list the noisy degree and the bits. The loss is ``inf`` where one
+    makes possible what the other makes impossible; ``searched`` is that of the random search alone.
     """
 
     epsilon: float
@@ -55,9 +52,6 @@ def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supr
     (:class:`~ldp_jax.core.mechanism.HasCriticalPoints`), and by a random search; lists (n from 2 to 64) at every
     degree. Stacked ``records``, members or not, take the place of the critical ones, but of tables, lists and
     coordinates.
-
-    Raises:
-      ValueError: for another mechanism, or whose epsilon is a stack or traced.
 
     >>> from ldp_jax.features import HDS, Duchi
     >>> round(privacy_loss_supremum(Duchi(1.0)).epsilon, 12)
@@ -123,15 +117,11 @@ def check_numbers(mechanism: Asked, *, vectors: bool = False) -> None:
     """Refuse what does not report one number (or, if asked, a vector), and a stack or tracers of parameters."""
     _, codomain = spaces(mechanism)
     if not (codomain.branches or vectors):
-        raise NotApplicable(
-            f"mechanism must report one number, got {type(mechanism).__name__} with codomain {codomain}"
-        )
+        raise NotApplicable(f"mechanism must report one number, got {type(mechanism).__name__} on {codomain}")
     leaves = jax.tree.leaves(mechanism)
     stacked = mechanism.stack_shape() if hasattr(mechanism, "stack_shape") else any(map(np.ndim, leaves))
     if stacked or not all(map(validate.concrete, leaves)):
-        raise ValueError(
-            "mechanism must have one concrete number for each parameter: take one of a stack at a time"
-        )
+        raise ValueError("mechanism must have one concrete number for each parameter: take one of a stack")
 
 
 # --- Delta -----------------------------------------------------------------------------------------------------
@@ -144,9 +134,6 @@ def hockey_stick(mechanism: Exact, epsilon: float, *, panels: int = 64) -> float
     where reports are finite, else quadrature by ``panels`` between two breaks, good to 1e-6 of the mass of a piece
     where the loss crosses epsilon. Vectors of independent numbers are integrated over the numbers whose laws
     differ, at most three, good to 3e-4 of delta.
-
-    Raises:
-      ValueError: for reports that are neither one number nor such vectors, a stack, or epsilon beyond [0, 700].
 
     >>> from ldp_jax.features import SquareWave
     >>> hockey_stick(SquareWave(1.0), 1.0) < 1e-12, hockey_stick(SquareWave(1.0), 0.5) > 0.1

@@ -33,9 +33,7 @@ class LowerBound(NamedTuple):
       epsilon: no smaller epsilon is true of this sampler, with the confidence asked for; 0 where nothing was shown.
       limit: the largest value that so many trials could have shown.
       event: the chosen set of reports, in words.
-      share: how often the event's record was in it, among the trials that did not choose it.
-      share_other: how often the other record was.
-      trials: draws of each record, half of them to choose the event.
+      share: how often the event's record was in it, among the trials that did not choose it; and the other record.
     """
 
     epsilon: float
@@ -63,9 +61,6 @@ def epsilon_lower_bound(
     probabilities are bounded by Clopper and Pearson: the bound holds whatever the scores are worth. 2e5 trials see
     5 % at epsilon 1. The last bits of a float32 report are rounded away:
     :func:`~ldp_jax.verification.float_audit` measures them.
-
-    Raises:
-      ValueError: for a key that is not threefry, or an argument out of range.
 
     >>> from ldp_jax.features import Duchi
     >>> bound = epsilon_lower_bound(Duchi(1.0), jax.random.key(0))

@@ -15,8 +15,7 @@ from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array, Report, Scalar
 from ldp_jax.edges import HasBitLaw, Reporting
-from ldp_jax.edges.lists import NeighbourList, listed, nodes_of, stacked
-from ldp_jax.edges.spaces import Lists
+from ldp_jax.edges.lists import NeighbourList, nodes_of, stacked
 from ldp_jax.verification._programs import losses_of, report_each, take, wide
 
 NODES = 4
@@ -40,9 +39,7 @@ def supremum(m: Any) -> tuple[float, Nodes, Nodes, Report, float]:
     check_single(m)
     n = m.domain().users
     if not 1 < n <= _MOST_NODES:
-        raise NotApplicable(
-            f"ask a mechanism of 2 to {_MOST_NODES} nodes, got n = {n}: its law has n - 1 as a number"
-        )
+        raise NotApplicable(f"ask a mechanism of 2 to {_MOST_NODES} nodes, got n = {n}: its law has n - 1 in it")
     rows = [_critical(m), _searched(m)]
     with float64_on_cpu():
         losses = [np.abs(losses_of(wide(m), *each)) for each in rows]
@@ -76,30 +73,11 @@ def _searched(m: Any) -> Rows:
     return wide(report_each(jax.random.key_data(keys), m, x, own)), x, other, own
 
 
-def bits_of(lists: NeighbourList, n: int) -> np.ndarray:
-    """Stacked lists as bits [m, n]."""
-    ids = np.asarray(NeighbourList(*lists).ids)
-    bits = np.zeros((len(ids), n + 1), bool)
-    np.put_along_axis(bits, ids, True, 1)
-    return bits[:, :n]
-
-
-def all_lists(domain: Lists) -> NeighbourList:
-    """Every list of user 0, stacked."""
-    others = domain.others
-    codes = range(1 << len(others))
-    return stacked([listed([v for at, v in enumerate(others) if code >> at & 1], domain.users) for code in codes])
-
-
 # --- Of an edge ------------------------------------------------------------------------------------------------
 
 
 class RelationshipLoss(NamedTuple):
-    """The largest log ratio of the joint laws of all reports, of two graphs that differ in one edge.
-
-    Attributes:
-      graph: the edges of the graph without it.
-    """
+    """The largest log ratio of the joint laws of all reports, of a graph with an edge and of ``graph``, without."""
 
     epsilon: float
     edge: tuple[int, int]
@@ -114,9 +92,8 @@ def relationship_supremum(mechanism: object, reporting: Reporting | None = None)
     pair is reported by both ends (``full``), or by the end of the smaller budget, with equal budgets either; the
     degree is of the whole list (``half list``) or of the owned pairs.
 
-    Raises:
-      ValueError: for a mechanism that is no :class:`~ldp_jax.edges.HasBitLaw`, or whose budgets are not one number
-        or four, one a user.
+    ``ValueError`` for a mechanism that is no :class:`~ldp_jax.edges.HasBitLaw`, or budgets that are not one or
+    four.
 
     >>> from ldp_jax.edges import DPRR
     >>> round(relationship_supremum(DPRR(0.3, 0.7), "half list").epsilon, 9)

@@ -112,9 +112,6 @@ def _records(mechanism: Asked, x: Values | None) -> list[Report]:
 def sums_to_one(mechanism: Exact, x: Values | None = None) -> Fit:
     """Whether the density of reports sums to 1 to 1e-8, in float64.
 
-    Raises:
-      NotApplicable: where reports are too many to count.
-
     >>> from ldp_jax.features import Laplace
     >>> sums_to_one(Laplace(1.0)).fits
     True
@@ -132,9 +129,6 @@ def matches_moments(mechanism: Exact, x: Values | None = None) -> Fit:
     """Whether ``mean`` and ``variance`` are those of the estimate under the density.
 
     To 1e-8 in float64; in float32 to 1e-5 of a mean and 3e-5 of a variance, and 1e-6.
-
-    Raises:
-      NotApplicable: where reports are too many to count.
 
     >>> from ldp_jax.features import Piecewise
     >>> matches_moments(Piecewise(1.0)).fits

@@ -77,9 +77,6 @@ def uses_the_whole_key(mechanism: Asked, key: PRNGKey, *, calls: int = 256) -> F
 
     Each of ``calls`` keys is compared with the same key with one bit changed.
 
-    Raises:
-      ValueError: where two independent reports differ with a probability below 0.06.
-
     >>> from ldp_jax.features import Duchi
     >>> uses_the_whole_key(Duchi(1.0), jax.random.key(0)).fits
     True
@@ -93,9 +90,7 @@ def uses_the_whole_key(mechanism: Asked, key: PRNGKey, *, calls: int = 256) -> F
     changed = ~_same(reports, unflipped).reshape(len(flips), calls)[1:]
     varied = ~_same(take(reports, slice(1, calls)), take(reports, slice(0, calls - 1)))
     if varied.mean() < 0.06:
-        raise NotApplicable(
-            f"reports of one record differ in {varied.mean():.2g} of the pairs: ask another epsilon"
-        )
+        raise NotApplicable(f"reports of one record differ in {varied.mean():.2g} of pairs: ask another epsilon")
     dropped = int((~changed.any(1)).sum())
     return Fit(dropped == 0, "bits of the key", float(dropped), 0.0, 1 - math.pow(1e-6 / 64, 1 / calls), calls)
 

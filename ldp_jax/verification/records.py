@@ -41,9 +41,6 @@ def record_windows(
     by cells of positions are counted at five scales, down to windows of about sixteen records; one crowded cell is
     enough. Vectors are cut by the coordinate itself, by another one, and by their sum.
 
-    Raises:
-      ValueError: for vectors whose coordinates depend on each other, or fewer than 65 536 trials.
-
     >>> from ldp_jax.features import Duchi
     >>> record_windows(Duchi(1.0), jax.random.key(0), trials=65_536).fits
     True
@@ -149,8 +146,8 @@ def distinct_reports(
 ) -> Fit:
     """Whether no single report of one record comes more often than its law and float32 allow.
 
-    A report of a finite law may come as often as its mass says; one of a continuum has a mass of 2^-23 and of the
-    four float32 spacings around it. Vectors are counted whole.
+    A report of a continuum has a mass of 2^-23 and of the four float32 spacings around it. Vectors are counted
+    whole.
 
     >>> from ldp_jax.features import SquareWave
     >>> distinct_reports(SquareWave(1.0), jax.random.key(0), trials=100_000).fits

@@ -30,9 +30,6 @@ def matches_reference(mechanism: Asked, key: PRNGKey, *, law: Law | None = None,
     their subclasses are written here a second time, in float64; another mechanism's ``law`` is given. Tables are
     compared report for report.
 
-    Raises:
-      ValueError: for a mechanism that draws otherwise, or one without a known law.
-
     >>> from ldp_jax.features import Duchi
     >>> matches_reference(Duchi(1.0), jax.random.key(0), trials=10_000).fits
     True

@@ -10,7 +10,7 @@ import jax
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import HasCoordinates, check_budget, require_protocol, unstacked
+from ldp_jax.core.mechanism import HasCoordinates, check_budget, require_protocol
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.types import PRNGKey, Report
@@ -44,7 +44,6 @@ Question = tuple[str, str, str, Callable[[PRNGKey], Answer]]
 _QUADRATURE = 1e-3  # of delta: what quadrature of a smooth law is good to, with room
 _WINDOWS = 65_536  # the fewest records that windows are cut of
 _RELEASES = 4000  # of a curator
-_LEVELS = 64  # of a stack
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,8 +125,7 @@ def check(
 
     A rung that does not apply says why; one that raises anything else is refused. :mod:`ldp_jax.verification` says
     what each can see. A curator's mechanism (:mod:`ldp_jax.edges.curator`) is asked about one private edge, a chain
-    in its stationary law. Of a stack of at most 64 budgets each level is asked, and the worst answer to each rung
-    shown.
+    in its stationary law.
 
     Windows take 65 536 records at least, a curator's releases are 4 000 at most; ``significance`` is how often an
     honest mechanism may be refused, by all rungs together. ``progress`` is told of each rung
@@ -147,39 +145,6 @@ def check(
     validate.threefry(key)
     if not isinstance(mechanism, CentralMechanism):
         require_protocol(mechanism)
-    levels = unstacked(mechanism)
-    if len(levels) > _LEVELS:
-        raise ValueError(
-            f"mechanism must be a stack of at most {_LEVELS} levels, got {len(levels)}: ask some of them"
-        )
-    keys = [key] if len(levels) == 1 else jax.random.split(key, len(levels))
-    found = []
-    with watched("check", progress):
-        for place, (level, k) in enumerate(zip(levels, keys, strict=True)):
-            phase("begins", place / len(levels), (place + 1) / len(levels))
-            with watched(f"level {place + 1}"):
-                found.append(_check(level, k, trials, significance / len(levels)))
-    if len(levels) == 1:
-        return found[0]
-    rungs = [
-        dataclasses.replace(worst, reason="; ".join(filter(None, [worst.reason, f"level {place + 1}"])))
-        if worst.holds is not None
-        else worst
-        for place, worst in (
-            max(enumerate(answers), key=lambda pair: _badness(pair[1]))
-            for answers in zip(*(verdict.rungs for verdict in found), strict=True)
-        )
-    ]
-    return Verdict(f"{len(levels)} levels of {mechanism!r}", str(mechanism.guarantee()), tuple(rungs))
-
-
-def _badness(rung: Rung) -> tuple[bool, bool, float]:
-    """Refused before not asked, and then by how near to the limit."""
-    near = rung.found / rung.limit if rung.limit and math.isfinite(rung.found) else 0.0
-    return rung.holds is False, rung.holds is None, near
-
-
-def _check(mechanism: Asked | CentralMechanism, key: PRNGKey, trials: int, significance: float) -> Verdict:
     check_budget(mechanism)
     key, draw_key = jax.random.split(key)
     asked: _Release | Questions
@@ -190,9 +155,10 @@ def _check(mechanism: Asked | CentralMechanism, key: PRNGKey, trials: int, signi
     table = asked.table()
     keys = jax.random.split(key, len(table))
     rungs = []
-    for i, question in enumerate(table):
-        phase(question[0], i / len(table))
-        rungs.append(ask(mechanism, *question, key=keys[i]))
+    with watched("check", progress):
+        for i, question in enumerate(table):
+            phase(question[0], i / len(table))
+            rungs.append(ask(mechanism, *question, key=keys[i]))
     rungs = [dataclasses.replace(rung, needed=rung.name in necessary) for rung in rungs]
     return Verdict(repr(mechanism), str(asked.guarantee), tuple(rungs))
 

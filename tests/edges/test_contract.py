@@ -185,7 +185,7 @@ def test_what_cannot_be_asked_is_refused():
     for ask, said in (
         (lambda: verification.privacy_loss_supremum(DPRR(0.5, 0.5, n=65)), "2 to 64 nodes, got n = 65"),
         (lambda: verification.matches_density(DPRR(0.5, 0.5, n=12), key(), trials=1000), "test a smaller n"),
-        (lambda: verification.matches_density(LocalLap(0.5, 0.5, n=20), key(), trials=1000), "test a smaller n"),
+        (lambda: verification.matches_density(LocalLap(0.5, 0.5, n=20), key(), trials=1000), "test a smaller dim"),
         (lambda: verification.epsilon_lower_bound(DPRR(0.5, 0.5, n=N), key(), x=x, x_other=x), "the same list"),
         (lambda: verification.privacy_loss_supremum(RandomizedResponse(np.array([0.5, 1.0]), n=N)), "stack"),
     ):

@@ -289,7 +289,7 @@ STACK, LAP = LocalLap(np.array([0.5, 1.0]), 0.5, n=2), LocalLap(0.5, 0.5)
 REFUSED = [
     (lambda: privatize_graph(jax.random.key(0, impl="rbg"), GRAPH, M), "threefry"),
     (lambda: privatize_graph(KEY, TWO, M), "a GraphsTuple of 2: give a set of graphs as a graphs.GraphSet"),
-    (lambda: privatize_graph(KEY, GRAPH, Laplace(1.0)), "one on neighbour lists or on graphs, got Laplace"),
+    (lambda: privatize_graph(KEY, GRAPH, Laplace(1.0)), "on neighbour lists or on graphs, got Laplace"),
     (lambda: privatize_graph(KEY, GRAPH, M, public=np.zeros(5, bool)), r"public must be bool \[6\]"),
     (lambda: privatize_graph(KEY, GRAPH, M, reporting="quarter"), "one of full, half list, half"),
     (lambda: privatize_graph(KEY, GRAPH, LAP, reporting="full"), "one of half list, half"),

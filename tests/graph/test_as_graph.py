@@ -40,7 +40,6 @@ OTHERS = {
     "stacked",
     "operator_of",
     "edges_of",
-    "bits_of",
 }  # pairs, bits, arrays, an operator
 
 

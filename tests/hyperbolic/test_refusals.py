@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from ldp_jax.hyperbolic import (
@@ -18,14 +19,13 @@ from ldp_jax.hyperbolic import (
     sensitivity,
     wrapped_normal,
 )
-from ldp_jax.hyperbolic.optimizers import riemannian_adam, riemannian_sgd
+from ldp_jax.hyperbolic.optimizers import riemannian_sgd
 
 KEY = jax.random.key(0)
 AT, OUTSIDE, ON = np.array([0.1, 0.2]), np.array([0.8, 0.7]), np.array([np.sqrt(1.25), 0.5, 0.0])
 EMBED = lambda pairs, n=4, **more: embedding.embed(KEY, np.asarray(pairs), n, **more)
 SMALL = {"dim": 0, "epochs": -1, "burn_in": -1, "batch_size": 0, "negatives": 0}
 negated = lambda m: jax.tree.map(lambda leaf: -leaf, m)
-DELTA = lambda d, **more: hyperbolicity.gromov_delta(KEY, d, **more)
 
 REFUSED = [
     (lambda: poincare.distance(AT, OUTSIDE), "y must be within the ball of radius .*= 1, got 1 points"),
@@ -73,10 +73,7 @@ REFUSED = [
     (lambda: PaperHyperbolicGaussian(1.0, dim=0), "dim must be"),
     (lambda: riemannian_sgd(0.0), "learning_rate must be finite and > 0"),
     (lambda: riemannian_sgd(0.1, -1.0), "c must be finite and > 0"),
-    (lambda: riemannian_adam(0.1, b1=1.0), r"b1 must be in \[0, 1\)"),
-    (lambda: riemannian_adam(0.1, b2=-0.1), r"b2 must be in \[0, 1\)"),
-    (lambda: riemannian_adam(0.1, eps=0.0), "eps must be finite and > 0"),
-    (lambda: riemannian_sgd(0.1).update(AT, optimizers.SGDState(0)), "params must be given"),
+    (lambda: riemannian_sgd(0.1).update(AT, optax.ScaleByScheduleState(0)), "params must be given"),
     (lambda: optimizers.apply_updates(AT, AT, 0.0), "c must be finite and > 0"),
     (lambda: EMBED([[0, 4]]), r"relation must be of nodes in \[0, 4\)"),
     (lambda: EMBED([[0, 0]]), "relation must be of two different nodes"),
@@ -91,17 +88,10 @@ REFUSED = [
     (lambda: embedding.reconstruction(np.eye(2), [[0, 1]]), "points must be within the ball"),
     (lambda: embedding.reconstruction(np.zeros(2), [[0, 1]]), r"points must be \[n, dim\]"),
     (lambda: embedding.reconstruction(np.zeros((2, 2)), [[0, 2]]), "relation must be of nodes"),
-    (lambda: embedding.angle(np.zeros((3, 3))), "points must be of two dimensions"),
     (lambda: embedding.closure([1, 0]), "parent must have no cycle"),
     (lambda: embedding.closure([0, 2]), r"parent must be integers \[n\]"),
-    (lambda: DELTA(np.zeros((3, 3))), r"distances must be \[k, k\] with k >= 4"),
-    (lambda: DELTA(np.ones((4, 4))), "distances must be finite and >= 0, and 0"),
-    (lambda: DELTA(np.triu(np.ones((4, 4)), 1)), "distances must be symmetric"),
-    (lambda: DELTA(np.zeros((4, 4)), samples=0), "samples must be a whole"),
-    (lambda: DELTA(hyperbolicity.graph_distances([[0, 1]], 4)), "take a connected part"),
     (lambda: hyperbolicity.graph_delta(KEY, [[0, 1]], 5), "edges must connect four nodes"),
     (lambda: hyperbolicity.graph_delta(KEY, [[0, 5]], 5), r"edges must join nodes in \[0, 5\)"),
-    (lambda: hyperbolicity.graph_distances([[0, 1]], 2, [2]), r"nodes must be in \[0, 2\)"),
     (lambda: sensitivity.inter_hierarchy_of_nodes(AT[None]), r"points must be \[n, dim\] with n >= 2"),
     (lambda: sensitivity.inter_hierarchy_of_nodes(np.eye(3)), "x must be within the ball"),
     (lambda: sensitivity.intra_hierarchy_of_nodes(np.eye(3), chunk=0), "chunk must be a whole number"),

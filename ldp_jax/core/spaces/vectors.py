@@ -61,9 +61,7 @@ class Box(Records[Values]):
         """All vectors of ends and centres."""
         places = (self.lower, (self.lower + self.upper) / 2, self.upper)
         if 3**self.dim > _MOST_RECORDS:
-            raise NotApplicable(
-                f"3^{self.dim} records and reports are more than {_MOST_RECORDS}: ask a smaller dim"
-            )
+            raise NotApplicable(f"3^{self.dim} records are more than {_MOST_RECORDS}: ask a smaller dim")
         return np.array(list(itertools.product(places, repeat=self.dim)))
 
 

@@ -45,12 +45,9 @@ class BinnedPairs(CentralMechanism):
 
     Reference: Laplace mechanism on a histogram: Dwork et al., TCC 2006; whole noise: Ghosh et al., STOC 2009.
 
-    Args:
-      epsilon: in (0, 100].
-      score: ``common neighbours`` (ties by the product of degrees), ``degree product``, or a function of the public
-        graph, such as a model of it, that gives pairs [k, 2] and their scores [k]; pairs without one rank last.
-      bins: how many at most, >= 2.
-      noise: ``geometric`` or ``laplace``.
+    ``score`` is ``common neighbours`` (ties by the product of degrees), ``degree product``, or a function of the
+    public graph, such as a model of it, that gives pairs [k, 2] and their scores [k]; pairs without one rank last.
+    There are at most ``bins``, >= 2.
 
     >>> m = BinnedPairs(1.0)
     >>> m.guarantee().epsilon, m.guarantee().status
@@ -85,8 +82,7 @@ class BinnedPairs(CentralMechanism):
 
         Where other pairs remain, the last bin is theirs.
 
-        Raises:
-          ValueError: for a score that names other than distinct pairs of nodes, or a number that is not finite.
+        ``ValueError`` for a score that names other than distinct pairs of nodes, or a number that is not finite.
         """
         pairs = split.pairs()
         named, score = (SCORES[self.score] if isinstance(self.score, str) else self.score)(split.public)

@@ -68,14 +68,9 @@ def probabilities(
     Each region has one noisy count of its private edges, and all its pairs the same probability; counts are made
     consistent (:func:`~ldp_jax.edges.curator.noisy_counts.consistent`).
 
-    Args:
-      key: a typed threefry key.
-      state: a dendrogram with its public and private counts.
-      epsilon: of all counts together, since an edge is in one region.
-      region: of :func:`regions`.
-      noise: ``laplace`` or ``geometric``.
-      fresh: noise of its own for every internal node, clipped to [0, 1] alone, as HeteroRR's Algorithm 3 is
-        printed: an edge costs epsilon for each node of its region.
+    ``state`` is a dendrogram with its public and private counts, ``region`` of :func:`regions`; epsilon is of all
+    counts together, since an edge is in one region. ``fresh`` noise is of every internal node's own, clipped to [0,
+    1] alone, as HeteroRR's Algorithm 3 is printed: an edge costs epsilon for each node of its region.
     """
     children, _, size = (np.asarray(leaf) for leaf in state.tree)
     internal = len(region)

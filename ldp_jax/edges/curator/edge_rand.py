@@ -31,9 +31,6 @@ class EdgeRand(CentralMechanism):
 
     Reference: Wu et al., LinkTeller, IEEE S&P 2022, section V-A.
 
-    Args:
-      epsilon: in (0, 40].
-
     >>> import jax
     >>> from ldp_jax.edges import privatize_graph
     >>> ring = graphs.from_edges([[i, (i + 1) % 10] for i in range(10)], 10)

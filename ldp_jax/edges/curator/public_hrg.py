@@ -30,12 +30,7 @@ class PublicHRG(OfDendrogram):
 
     Reference: HeteroRR (Tran et al., 2022), Algorithm 3, over public knowledge alone.
 
-    Args:
-      epsilon: in (0, 100].
-      public_weight: w, >= 0. Privacy does not depend on whether the chain reaches its law.
-      sweeps: of the chain.
-      thresholds: tau_1 and tau_2, public.
-      noise: ``laplace`` or ``geometric``.
+    ``public_weight`` is w >= 0. Privacy does not depend on whether the chain reaches its law.
 
     >>> m = PublicHRG(1.0)
     >>> m.guarantee().epsilon, m.guarantee().status

@@ -41,8 +41,7 @@ class CentralMechanism(abc.ABC):
     def sample_pairs(self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY) -> Int[np.ndarray, "k 2"]:
         """The released pairs of private nodes, each once; none is a public edge.
 
-        Raises:
-          ValueError: for more pairs than ``memory`` bytes allow.
+        ``ValueError`` for more pairs than ``memory`` bytes allow.
         """
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
@@ -62,12 +61,10 @@ class CentralMechanism(abc.ABC):
 class DendrogramLaw(NamedTuple):
     """The law of a curator's dendrogram and of its counts.
 
-    Attributes:
-      scales: the chain's factors of the log-likelihoods of public and of private edges.
-      epsilon: of one noisy count.
-      thresholds: of the groups of internal nodes (:func:`~ldp_jax.edges.curator.connections.regions`).
-      published: whether the chain alternates between the two likelihoods, so that it has no known law, and every
-        node of a group has a count of its own.
+    ``scales`` are the chain's factors of the log-likelihoods of public and of private edges, ``epsilon`` is of one
+    noisy count, ``thresholds`` of the groups (:func:`~ldp_jax.edges.curator.connections.regions`). ``published``
+    chains alternate between the likelihoods, so that they have no known law, and every node of a group has its own
+    count.
     """
 
     scales: tuple[float, float]
@@ -115,13 +112,8 @@ def release(
     The guarantee is about the returned value alone. Running time, memory and shapes of compiled programs follow the
     private edges and the draws: protect them as you protect the graph.
 
-    Args:
-      key: a typed threefry key.
-      split: the public and the private edges.
-      mechanism: of :mod:`ldp_jax.edges.curator`.
-      memory: bytes of released pairs to allow.
-      chains: how many more chains are run to measure whether the mechanism's own has mixed; 0 measures nothing, and
-        no epsilon is claimed of a chain.
+    ``memory`` bytes of released pairs are allowed. As many more ``chains`` measure whether the mechanism's own has
+    mixed; 0 measures nothing, and no epsilon is claimed of a chain.
 
     Returns:
       An undirected graph; degrees, which are NaN; and the guarantee per private edge, infinite for a chain that has

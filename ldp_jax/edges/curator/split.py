@@ -16,10 +16,7 @@ from ldp_jax.graph import graphs
 class Pairs(NamedTuple):
     """Pairs of private nodes, on the host: places i < j among the p private nodes have the code i p + j.
 
-    Attributes:
-      nodes: int64 [p], the private nodes, sorted.
-      public: int64, the codes of public edges between them, sorted.
-      private: int64, the codes of private edges, sorted.
+    ``nodes`` [p] are sorted, as are the codes of ``public`` and of ``private`` edges between them.
     """
 
     nodes: Int[np.ndarray, " p"]
@@ -53,13 +50,8 @@ class EdgeSplit:
     nodes, and mechanisms of this package release pairs of private nodes that are no public edges. Two splits are
     adjacent if they differ in one private edge: the private nodes must be chosen without the private edges.
 
-    Attributes:
-      public: the graph of the public edges, as :func:`ldp_jax.graph.graphs.from_edges` builds it.
-      private: the graph of the private edges, over the same nodes.
-      private_nodes: bool [n]; all nodes by default.
-
-    Raises:
-      ValueError: for graphs or private nodes that do not fit each other, in words that name no edge.
+    ``private_nodes`` bool [n] are all by default. ``ValueError`` for graphs or private nodes that do not fit each
+    other, in words that name no edge.
 
     >>> both = EdgeSplit(graphs.from_edges([[0, 1]], 4), graphs.from_edges([[1, 2]], 4))
     >>> both
@@ -83,9 +75,7 @@ class EdgeSplit:
             )
         public, private = (pairs[:, 0].astype(np.int64) * n + pairs[:, 1] for pairs in known)
         if np.isin(private, public).any():
-            raise ValueError(
-                "public and private must have no edge in common; edges are private, so no more is said here"
-            )
+            raise ValueError("public and private must have no edge in common; edges are private: no more is said")
         object.__setattr__(self, "private_nodes", nodes)
 
     @classmethod
@@ -133,11 +123,8 @@ def split_edges(
 ) -> EdgeSplit:
     """Make a share of the edges private, chosen at random: a setting for experiments.
 
-    Args:
-      key: a typed threefry key.
-      graph: undirected.
-      rho: which share is private, in (0, 1); of m edges the whole number nearest to rho m.
-      private_nodes: bool [n]; all nodes by default. Edges of other nodes stay public, and the share is of the rest.
+    ``rho`` in (0, 1) is the share that becomes private, rounded to whole edges. Edges of others than
+    ``private_nodes`` bool [n], by default all, stay public, and the share is of the rest.
 
     Reference: HeteroRR, section V, where rho is 0.05, 0.1 and 0.2.
 

@@ -27,6 +27,4 @@ __all__ = [
     "poindp",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__

@@ -24,9 +24,8 @@ class NodeInputs(NamedTuple):
     Attributes:
       graph: a ``jraph.GraphsTuple`` of one graph, traced or not, its edges in any order, or its
         :class:`ldp_jax.graph.propagation.Operator`, which is sorted and laid out once.
-      x: float [n, d], a record for each node.
-      scale: float [n], which multiplies each row of ``x``; None for 1. A derivative in ``scale[u]`` is one along
-        x_u, without a product of d columns.
+      x: float [n, d], a record for each node; ``scale`` [n] multiplies each, and None is 1. A derivative in
+        ``scale[u]`` is one along x_u, without a product of d columns.
     """
 
     graph: Graph | Operator

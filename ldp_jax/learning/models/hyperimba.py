@@ -23,10 +23,7 @@ _GLOROT = nn.initializers.glorot_uniform()
 class PlacedInputs(NamedTuple):
     """The inputs of a model of the nodes of a graph and of their places in a hierarchy.
 
-    Attributes:
-      graph: as of :class:`ldp_jax.learning.models.NodeInputs`.
-      x: float [n, d], a record for each node.
-      places: float [n, k], such as points of a Poincaré embedding of the graph; public, as the graph is.
+    ``places`` [n, k] are such as points of a Poincaré embedding of the graph; public, as the graph is.
     """
 
     graph: Graph | Operator

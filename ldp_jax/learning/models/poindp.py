@@ -26,14 +26,9 @@ _UNIFORM = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")  # in +-
 class PoinDPInputs(NamedTuple):
     """The inputs of PoinDP's network.
 
-    Attributes:
-      graph: as of :class:`ldp_jax.learning.models.NodeInputs`.
-      x: float [n, d], a record for each node, or its estimate.
-      places: float [n, k], the Poincaré embedding of the graph.
-      sensitivity: float [n, 2], of the radius and the direction of a node's place, for ``noise="printed"``:
-        :func:`ldp_jax.hyperbolic.inter_hierarchy_of_nodes` and ``intra_hierarchy_of_nodes``. Local sensitivities.
-      epsilon: the nominal budget of one application; a number, or a tracer.
-      delta: of the printed noise; the release's 1e-4.
+    ``places`` [n, k] are the Poincaré embedding of the graph. ``sensitivity`` [n, 2] is that of the radius and the
+    direction of a node's place, for ``noise="printed"``: :func:`ldp_jax.hyperbolic.inter_hierarchy_of_nodes` and
+    ``intra_hierarchy_of_nodes``, local ones. ``epsilon`` is the nominal budget of one application.
     """
 
     graph: Graph | Operator
