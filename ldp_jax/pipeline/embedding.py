@@ -38,6 +38,7 @@ _MEMORY = 8e9
 """Bytes that an embedding may take by default."""
 
 _T = TypeVar("_T")
+_Rows = TypeVar("_Rows", Array, np.ndarray)
 
 STRUCTURE_ONLY = np.uint32(0xFFFF5EED)
 """The tag that is folded into the keys of a :class:`PublicRecord`."""
@@ -269,11 +270,12 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
     for start in range(0, n, rows):
         place = np.minimum(start + np.arange(rows), n - 1)  # a last block of the same shape, to be cut off
         own = [leaf if axis is None else np.asarray(leaf)[place] for leaf, axis in zip(leaves, axes, strict=True)]
-        block = x.scaled_rows(start, min(n, start + rows))
-        block = np.pad(block, ((0, rows - len(block)), (0, 0)))
+        block = real(x.scaled_rows(start, min(n, start + rows))).astype(np.float32, copy=False)
+        block = np.pad(_to_domain(block, domain), ((0, rows - len(block)), (0, 0)))
         some = jax.random.wrap_key_data(jax.device_put(words[place]), impl="threefry2x32")
         made = jax.tree.unflatten(structure, own)
-        pieces.append(_of_users(some, made, _to_domain(as_records(block), domain), sharing))
+        # jnp.asarray would compile a program for each shape that is brought to the device.
+        pieces.append(_of_users(some, made, jax.device_put(block), sharing))
     # On the host, where another shape of report compiles nothing.
     return jax.tree.map(lambda *leaves: jax.device_put(np.concatenate(leaves)[:n]), *pieces)
 
@@ -361,11 +363,11 @@ def _shown(lower: Any, upper: Any) -> str:
     return "the bounds of its columns" if np.ndim(lower) else f"[{lower:g}, {upper:g}]"
 
 
-def _to_domain(rows: Array, domain: Box) -> Array:
+def _to_domain(rows: _Rows, domain: Box) -> _Rows:
     """Rows in [-1, 1] on the mechanism's own scale."""
     if (domain.lower, domain.upper) == (-1.0, 1.0):
         return rows
-    return domain.lower + (rows + 1) / 2 * (domain.upper - domain.lower)
+    return domain.lower + (rows + 1) / 2 * (domain.upper - domain.lower)  # pyrefly: ignore[bad-return]
 
 
 def embedding_memory(mechanism: Mechanism, nodes: int, edges: int, *, dense: bool = False) -> float:
