@@ -21,7 +21,7 @@ from jax.sharding import PartitionSpec as P
 from ldp_jax import features, pipeline
 from ldp_jax.core import mechanism as mechanisms
 from ldp_jax.graph import graphs
-from ldp_jax.graph.propagation import Operator, kprop_many, operator, ppr
+from ldp_jax.graph.propagation import Operator, kprop_many, operator, ppr, ppr_push
 from ldp_jax.learning import models, training
 from ldp_jax.verification import cases
 
@@ -190,18 +190,40 @@ def nodes_on_a_mesh() -> None:
     np.testing.assert_allclose(*(pages(op, np.arange(3.0)) for op in ops), atol=TOLERANCE)
 
 
+def nodes_and_other_arrays() -> None:
+    """Divided nodes bring an x to their rows that is not divided, or by columns, and wider than a block."""
+    x, m, one = values(), features.HDS(1.0, COLUMNS, 5), operator(network())
+    size = lambda op, x: (pages(op, x) ** 2).sum()
+    wanted = pages(one, x), embedded(one, x, m), ppr_push(one, x, 0.1, 0.3), jax.grad(size, 1)(one, jnp.asarray(x))
+    for mesh in meshes().values():
+        op = operator(network(), mesh=mesh)
+        check_divided(embedded(op, x, m), wanted[1], "devices", atol=TOLERANCE)
+        for given in (jnp.asarray(x), put(x, mesh, None, "devices")):
+            check_divided(pages(op, given), wanted[0], "devices", atol=TOLERANCE)
+            check_divided(ppr_push(op, given, 0.1, 0.3), wanted[2], "devices", atol=TOLERANCE)
+            found = jax.jit(jax.grad(size, 1))(op, given)
+            np.testing.assert_allclose(found, wanted[3], rtol=0, atol=10 * TOLERANCE)
+        with jax.set_mesh(mesh):
+            np.testing.assert_allclose(jax.grad(size, 1)(op, given), wanted[3], rtol=0, atol=10 * TOLERANCE)
+    op, x = operator(network(61), mesh=mesh), values(61, 8)  # of rows that the devices do not divide
+    powers = kprop_many(operator(network(61)), x, (1, 3))
+    np.testing.assert_allclose(
+        kprop_many(op, put(x, mesh, None, "devices"), (1, 3)), powers, rtol=0, atol=TOLERANCE
+    )
+
+
+def embedded(op: Operator, x: Any, m: Any) -> Any:
+    return pipeline.private_embedding(jax.random.key(0), op, x, m, alpha=0.1, r=0.3).z
+
+
 def embeddings() -> None:
     """``private_embedding`` of users who are divided stays so, and no device has all of them."""
     x, graph, auto, explicit = values(columns=17), network(), *meshes().values()
     m = features.HDS(np.linspace(0.5, 1.0, NODES), 17, 5)  # personal budgets, which are divided with the users
-
-    def embedded(op: Operator, x: Any) -> Any:
-        return pipeline.private_embedding(jax.random.key(0), op, x, m, alpha=0.1, r=0.3).z
-
-    one = embedded(operator(graph), x)
-    check_divided(embedded(operator(graph), put(x, auto, "devices")), one, "devices", atol=TOLERANCE)
+    one = embedded(operator(graph), x, m)
+    check_divided(embedded(operator(graph), put(x, auto, "devices"), m), one, "devices", atol=TOLERANCE)
     nodes = operator(graph, mesh=explicit)
-    check_divided(embedded(nodes, put(x, explicit, "devices")), one, "devices", atol=TOLERANCE)
+    check_divided(embedded(nodes, put(x, explicit, "devices"), m), one, "devices", atol=TOLERANCE)
     reports = pipeline.embedding.perturb(jax.random.key(0), put(x, explicit, "devices"), m)
     assert all(is_divided(leaf, "devices") for leaf in jax.tree.leaves(reports))
 
@@ -247,6 +269,7 @@ CHECKS: dict[str, Callable[[], None]] = {
     "columns, ell": columns_of("ell"),
     "rows are exchanged": rows_are_exchanged,
     "nodes on a mesh": nodes_on_a_mesh,
+    "nodes and other arrays": nodes_and_other_arrays,
     "embeddings": embeddings,
     "models by key": models_by_key,
     "hosts": hosts,

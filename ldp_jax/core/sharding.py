@@ -12,6 +12,7 @@ from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from ldp_jax.core import validate
+from ldp_jax.core.types import Array
 
 _T = TypeVar("_T")
 
@@ -34,6 +35,12 @@ def by_rows(x: object) -> NamedSharding | None:
     """:func:`placement`, where the first axis is divided: that of the users."""
     over = placement(x)
     return None if over is None or over.spec[0] is None else over
+
+
+def divided_by(x: Array, over: NamedSharding) -> Array:
+    """An array as ``over`` divides it, within compiled code, whatever the type of the axes."""
+    explicit = AxisType.Explicit in over.mesh.axis_types
+    return jax.reshard(x, over) if explicit else jax.lax.with_sharding_constraint(x, over)
 
 
 def each_part(

@@ -27,7 +27,7 @@ from jaxtyping import Float
 
 from ldp_jax.core import validate
 from ldp_jax.core.pytree import pytree, static
-from ldp_jax.core.sharding import each_part
+from ldp_jax.core.sharding import divided_by, each_part
 from ldp_jax.core.types import Array
 
 _CHUNK = 16
@@ -183,6 +183,10 @@ class Divided:
     receivers: Array
     over: NamedSharding = static()
 
+    def rows(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+        """Rows by node where their edges are: a block on each device, or all where these do not divide them."""
+        return divided_by(h, _over_rows(self.over, len(h)))
+
     def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         """The sum over the senders of each node's edges, by devices that gather all rows of ``h``."""
         (devices,), missing = self.over.spec, -len(h) % len(self.senders)
@@ -195,6 +199,11 @@ class Divided:
         filled = jnp.pad(h, ((0, missing), *((0, 0) for _ in h.shape[1:])))
         mapped = each_part(part, self.over, (P(devices),) * 3, P() if missing else P(devices))
         return mapped(self.senders, self.receivers, filled)[: len(h)]
+
+
+def _over_rows(over: NamedSharding, num_nodes: int) -> NamedSharding:
+    """How rows by node are divided among the devices of edges."""
+    return over if num_nodes % over.mesh.size == 0 else NamedSharding(over.mesh, P())
 
 
 def divided(
@@ -212,13 +221,12 @@ def divided(
     own = np.append(receivers, num_nodes)[place] - rows * np.arange(mesh.size)[:, None]
     ends = np.append(senders, 0)[place], np.where(place == len(senders), rows, own)
     degree = np.bincount(receivers, minlength=num_nodes).astype(np.float32)
-    by = over if num_nodes % mesh.size == 0 else NamedSharding(mesh, P())
 
     def put(values: np.ndarray, to: NamedSharding) -> Array:  # on hosts that each have the graph, too
         return jax.make_array_from_callback(values.shape, to, lambda index: values[index])
 
     own_senders, own_receivers = (put(end.astype(np.int32), over) for end in ends)
-    return put(degree, by), Divided(own_senders, own_receivers, over)
+    return put(degree, _over_rows(over, num_nodes)), Divided(own_senders, own_receivers, over)
 
 
 def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, spare: int = 1024) -> Tables:

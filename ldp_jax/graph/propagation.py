@@ -282,12 +282,19 @@ def _blocked(function: Callable[[Array], Array], x: Array) -> Array:
     return pieces.reshape(*pieces.shape[:-2], -1)[..., :own].reshape(*pieces.shape[:-3], columns)
 
 
+def _beside_edges(op: Operator, x: Array) -> Array:
+    """Rows by node on the devices that have their edges, where a mesh shares these."""
+    return op.neighbours.rows(x) if isinstance(op.neighbours, Divided) else x
+
+
 def _by_parts(
     function: Callable[..., Array], lead: tuple[None, ...], over: NamedSharding | None, *arguments: Any
 ) -> Array:
     """``function(op, x, ...)``, [*lead, n, c], where x is divided: rows are exchanged for columns, and back."""
-    op, _, *numbers = arguments
-    if over is None or isinstance(op.neighbours, Divided):
+    op, x, *numbers = arguments
+    if isinstance(op.neighbours, Divided):
+        return function(op, _beside_edges(op, x), *numbers)
+    if over is None:
         return function(*varying(*arguments))
     rows, columns = over.spec
 
@@ -385,7 +392,10 @@ def ppr_by_blocks(
     if columns <= width:
         return _ppr(op, block(np.int32(0)), *numbers)
     starts = [*range(0, columns - width, width), columns - width]
-    pieces = [_ppr_block(op, block(np.int32(start)), *numbers, np.int32(1)) for start in starts]
+    if isinstance(op.neighbours, Divided):  # whose programs round by themselves
+        pieces = [_ppr(op, block(np.int32(start)), *numbers) for start in starts]
+    else:
+        pieces = [_ppr_block(op, block(np.int32(start)), *numbers, np.int32(1)) for start in starts]
     return _side_by_side(pieces, columns=columns)
 
 
@@ -433,7 +443,7 @@ def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: S
       op_or_graph: an :class:`Operator`, or a graph to build one from: checked where it is concrete; a traced one
         must be symmetric and sorted by receiver. Of a directed operator the power series is added up.
       x: [n] or [n, c] float. Where its columns are divided among devices, nothing moves between these; where its
-        rows are, they are exchanged for columns, and back.
+        rows are, they are exchanged for columns, and back. An operator of a mesh takes any x to its own rows.
       alpha: decay factor in (0, 1]; small alpha looks far.
       r: convolution coefficient in [0, 1].
       tol: bound on the relative error in the :math:`D^{1/2-r}`-weighted Euclidean norm, column by column, in
@@ -441,9 +451,10 @@ def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: S
         it is the relative error of W = D^-r Z in the largest entry.
 
     Returns:
-      Z, of the shape of x, divided as x is. It is linear in x, and differentiable in x, alpha and r, forward and
-      backward (the transpose of the operator is the same one with r -> 1 - r; a directed one has forward
-      derivatives alone).
+      Z, of the shape of x, divided as x is, or as the operator. It is linear in x, and differentiable in x, alpha
+      and r, forward and backward (the transpose of the operator is the same one with r -> 1 - r; a directed one
+      has forward derivatives alone). On explicit axes JAX refuses ``jax.grad`` outside ``jax.jit`` and
+      ``jax.set_mesh(mesh)``, of this as of any function.
 
     Reference: LDP-GE eq. 2, 17. Golub & Varga, Numer. Math. 1961 (semi-iteration).
 
@@ -479,7 +490,7 @@ def _push(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array) -> Array
         active = jnp.where(jnp.abs(residue) > r_max, residue, 0.0)
         return reserve + alpha * active, residue - active + (1.0 - alpha) * op.average(active)
 
-    residue = op.rows(x) / power
+    residue = op.rows(_beside_edges(op, x)) / power
     reserve, _ = jax.lax.while_loop(above, sweep, (jnp.zeros_like(residue), residue))
     return op.nodes(reserve * power)
 

@@ -1,6 +1,6 @@
 """The main job in one call: private features and a public graph in, a private embedding out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -38,6 +38,7 @@ _MEMORY = 8e9
 """Bytes that an embedding may take by default."""
 
 _T = TypeVar("_T")
+_Rows = TypeVar("_Rows", Array, np.ndarray)
 
 STRUCTURE_ONLY = np.uint32(0xFFFF5EED)
 """The tag that is folded into the keys of a :class:`PublicRecord`."""
@@ -108,8 +109,8 @@ class SharesPrograms(Protocol):
 UserRecords: TypeAlias = Any
 """Records of n users: dense [n, d] of the host or the device, or a :class:`RowSource`."""
 
-Bounds: TypeAlias = tuple[ArrayLike, ArrayLike]
-"""Lower and upper, each a number or one a column, [d]."""
+Bounds: TypeAlias = tuple[ArrayLike, ArrayLike] | np.ndarray
+"""Lower and upper, each a number or one a column, [d]: of two columns, too, the first pair is lower."""
 
 
 class PublicRecord(NamedTuple):
@@ -269,11 +270,12 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
     for start in range(0, n, rows):
         place = np.minimum(start + np.arange(rows), n - 1)  # a last block of the same shape, to be cut off
         own = [leaf if axis is None else np.asarray(leaf)[place] for leaf, axis in zip(leaves, axes, strict=True)]
-        block = x.scaled_rows(start, min(n, start + rows))
-        block = np.pad(block, ((0, rows - len(block)), (0, 0)))
+        block = real(x.scaled_rows(start, min(n, start + rows))).astype(np.float32, copy=False)
+        block = np.pad(_to_domain(block, domain), ((0, rows - len(block)), (0, 0)))
         some = jax.random.wrap_key_data(jax.device_put(words[place]), impl="threefry2x32")
         made = jax.tree.unflatten(structure, own)
-        pieces.append(_of_users(some, made, _to_domain(as_records(block), domain), sharing))
+        # jnp.asarray would compile a program for each shape that is brought to the device.
+        pieces.append(_of_users(some, made, jax.device_put(block), sharing))
     # On the host, where another shape of report compiles nothing.
     return jax.tree.map(lambda *leaves: jax.device_put(np.concatenate(leaves)[:n]), *pieces)
 
@@ -310,14 +312,7 @@ def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) ->
         if bounds is not None:
             raise ValueError("bounds are for dense x: the rows of a data set have public bounds of their own")
         return x
-    lower, upper = (domain.lower, domain.upper) if bounds is None else bounds
-    if np.ndim(lower) or np.ndim(upper):  # in the precision of the records, as a number is
-        kind = getattr(x, "dtype", np.dtype(float))
-        kind = kind if kind.kind == "f" else np.dtype(np.float32)
-        lower, upper = (np.broadcast_to(np.asarray(each, kind), (domain.dim,)) for each in (lower, upper))
-    validate.in_range(-1e9, 1e9, bounds=np.array([lower, upper]))
-    if not np.all(np.less(lower, upper)):
-        raise ValueError(f"bounds must be (lower, upper) with lower < upper, got {bounds}")
+    lower, upper = (domain.lower, domain.upper) if bounds is None else _limits(bounds, domain.dim, x)
     if validate.concrete(x) and not clip:
         with jax.ensure_compile_time_eval():  # x may be a constant of a program
             values = real(x if isinstance(x, jax.Array) else np.asarray(x))
@@ -327,6 +322,7 @@ def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) ->
                 f"x must lie in {_shown(lower, upper)}, and some of it does not, or is NaN (records are private: "
                 "no more is said). Declare public bounds=(lower, upper) of the data, which are mapped to the "
                 "mechanism's domain; or say clip=True, and what is outside is clipped and NaN goes to the centre"
+                + _read(lower, upper)
             )
     if bounds is None:
         return x
@@ -334,15 +330,47 @@ def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) ->
     return domain.lower + share * (domain.upper - domain.lower)
 
 
+def _limits(bounds: Bounds, dim: int, x: UserRecords) -> tuple[Any, Any]:
+    """Lower and upper: numbers, or both [d] in the precision of the records, as a number is."""
+    wanted = f"bounds must be (lower, upper), each a number or an array [{dim}], one a column"
+    try:
+        lower, upper = bounds
+        shapes = [np.shape(lower), np.shape(upper)]
+    except (TypeError, ValueError):
+        raise ValueError(f"{wanted}, got {bounds}: transpose pairs by column") from None
+    if any(shape not in ((), (dim,)) for shape in shapes):
+        raise ValueError(f"{wanted}, got shapes {shapes[0]} and {shapes[1]}: transpose pairs by column")
+    by_hand = isinstance(lower, Sequence) and isinstance(upper, Sequence)  # of arrays it is plain which is which
+    if shapes != [(), ()]:
+        kind = getattr(x, "dtype", np.dtype(float))
+        kind = kind if kind.kind == "f" else np.dtype(np.float32)
+        lower, upper = (np.broadcast_to(np.asarray(each, kind), (dim,)) for each in (lower, upper))
+    validate.in_range(-1e9, 1e9, bounds=np.array([lower, upper]))
+    if not np.all(np.less(lower, upper)):
+        raise ValueError(f"bounds must be (lower, upper) with lower < upper, got {bounds}{_read(lower, upper)}")
+    if by_hand and dim == 2 and lower[0] < lower[1] != upper[0] < upper[1]:
+        raise ValueError(f"bounds must be arrays lower and upper, got {bounds}{_read(lower, upper)}")
+    return lower, upper
+
+
+def _read(lower: Any, upper: Any) -> str:
+    """How bounds of two columns are read, which might have been meant otherwise; nothing of others."""
+    if np.shape(lower) != (2,):
+        return ""
+    pairs = [f"[{a:g}, {b:g}]" for a, b in ((lower[0], upper[0]), (lower[1], upper[1]), lower, upper)]
+    read, transposed = " and ".join(pairs[:2]), " and ".join(pairs[2:])
+    return f". Bounds of two columns are read as {read} by column, or transposed as {transposed}"
+
+
 def _shown(lower: Any, upper: Any) -> str:
     return "the bounds of its columns" if np.ndim(lower) else f"[{lower:g}, {upper:g}]"
 
 
-def _to_domain(rows: Array, domain: Box) -> Array:
+def _to_domain(rows: _Rows, domain: Box) -> _Rows:
     """Rows in [-1, 1] on the mechanism's own scale."""
     if (domain.lower, domain.upper) == (-1.0, 1.0):
         return rows
-    return domain.lower + (rows + 1) / 2 * (domain.upper - domain.lower)
+    return domain.lower + (rows + 1) / 2 * (domain.upper - domain.lower)  # pyrefly: ignore[bad-return]
 
 
 def embedding_memory(mechanism: Mechanism, nodes: int, edges: int, *, dense: bool = False) -> float:
@@ -480,8 +508,8 @@ def private_embedding(
       alpha: decay factor in (0, 1].
       r: convolution coefficient in [0, 1].
       tol: relative error of the propagation.
-      bounds: public (lower, upper) of a dense x, numbers or one a column, which is mapped from them to the
-        mechanism's domain; by default x is in that domain.
+      bounds: public (lower, upper) of a dense x, each a number or an array [d], which is mapped from them to the
+        mechanism's domain; by default x is in that domain. Pairs by column are ``np.transpose(pairs)``.
       clip: whether a dense x may leave its bounds: it is then clipped, and NaN goes to their centre.
       memory: bytes to allow, of all devices together (:func:`embedding_memory`).
 

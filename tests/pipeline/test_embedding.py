@@ -234,6 +234,30 @@ def test_declared_bounds_are_mapped_to_the_mechanisms_domain():
         embed(x=sparse_data(), bounds=(0.0, 1.0))
 
 
+@pytest.mark.usefixtures("untyped")
+def test_bounds_of_other_shapes_are_refused():
+    lower, upper = np.zeros(D), np.ones(D)
+    for bounds in (1.0, (0.0, 1.0, 2.0), (lower[:2], upper[:2]), (lower[:, None], 5.0), [(0.0, 1.0)] * D):
+        with pytest.raises(
+            ValueError, match=r"bounds must be \(lower, upper\), each .*: transpose pairs by column"
+        ):
+            embed(bounds=bounds)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_bounds_of_two_columns_are_lower_and_upper_and_messages_say_how_they_were_read():
+    m, x, by_column = HDS(1.0, 2, 1), np.array([[0.0, 9.0]] * N, np.float32), ((0.0, 1.0), (0.0, 10.0))
+    embed(x=x, m=m, bounds=np.transpose(by_column))
+    read = r"read as \[0, 0\] and \[1, 10\] by column, or transposed as \[0, 1\] and \[0, 10\]"
+    with pytest.raises(ValueError, match=f"lower < upper.*{read}"):
+        embed(x=x, m=m, bounds=by_column)
+    read = r"read as \[0, 2\] and \[5, 8\] by column, or transposed as \[0, 5\] and \[2, 8\]"
+    with pytest.raises(ValueError, match=f"x must lie .*{read}"):
+        embed(x=x, m=m, bounds=np.array([(0.0, 5.0), (2.0, 8.0)]))
+    with pytest.raises(ValueError, match=f"must be arrays lower and upper, .*{read}"):
+        embed(x=x, m=m, bounds=((0.0, 5.0), (2.0, 8.0)))
+
+
 @each_kind
 def test_one_users_record_changes_her_report_alone(name):
     m, other = MECHANISMS[name], X.copy()
