@@ -11,8 +11,10 @@ from markdown_it import MarkdownIt
 
 from experiments import _registry, papers
 from experiments._registry import EXPERIMENTS
-from experiments._report import interval, markdown, table
+from experiments._report import interval, markdown, prose, table
 from experiments._runner import COLUMNS, REFERENCE, Results, write_atomically
+
+_TEXT = prose("pages")
 
 STRUCTURE = "structure-only:"
 _PAGE_OF = {file: name for name, experiment in EXPERIMENTS.items() for file in experiment.tables}
@@ -63,12 +65,6 @@ def _means(results: Results) -> dict[tuple[Any, ...], dict[str, Any]]:
         shown = {"value": interval(100 * last.value), "proved": last.epsilon_proved.max()}
         found[key] = dict(zip(names, key, strict=True)) | shown | {"minutes": last.seconds.sum() / 60}
     return found
-
-
-_BESIDE = """\
-Rows that the paper prints a number of; of a paper that draws its results, private rows at epsilon 1. Means over
-seeds, 95 % intervals (Student); *structure-only* is the same mechanism on one public record for all users; minutes
-are of all seeds together."""
 
 
 def beside_the_paper(name: str, out: Path) -> str:
@@ -132,7 +128,13 @@ def page(name: str, out: Path, said: str, items: Sequence[papers.Item], beside: 
     """
     experiment = EXPERIMENTS[name]
     wanted = [file for item in items for file in item.files] or [*experiment.tables, *_figures(name)]
-    words = [f"# {name}: {experiment.about}", said, "## Beside the paper", _BESIDE, beside_the_paper(name, out)]
+    words = [
+        f"# {name}: {experiment.about}",
+        said,
+        "## Beside the paper",
+        _TEXT.beside,
+        beside_the_paper(name, out),
+    ]
     parts, shown = [render("\n\n".join(words), out)], ""
     for file in dict.fromkeys(file for file in wanted if file in experiment.tables):
         own = (out / file).exists()

@@ -24,7 +24,7 @@ from experiments import (
     _scaling_benchmark,
     privge,
 )
-from experiments._report import markdown
+from experiments._report import markdown, prose
 from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
 from experiments._sides import Sides, installed, interleaved, key_of, row
 from experiments.privge import accuracy, cells
@@ -34,6 +34,8 @@ from ldp_jax.core import mechanism as mechanisms
 from ldp_jax.core.progress import phase, watched
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import training
+
+_TEXT = prose("benchmarks")
 
 NAME = "benchmarks"
 Name = Literal[
@@ -111,14 +113,7 @@ def summary(rows: pd.DataFrame) -> str:
             ]
         )
     head = ["benchmark", "side", "wall s", "CPU s", "runs", "wall / ours", "CPU / ours", "what"]
-    return f"Medians over runs, on {os.cpu_count()} cores.\n\n{_NOTES}\n\n{markdown(head, lines)}"
-
-
-_NOTES = """\
-The sides of a benchmark take turns in one run, with a new key in each repetition. A row of one run is a single
-measurement. Where other work ran on the cores, CPU seconds are the fairer column. SciPy's CSR product follows the
-same recurrence, in blocks of columns; the power series needs more products. The torch sides need `pip install
-torch`; dense sides are our own."""
+    return f"Medians over runs, on {os.cpu_count()} cores.\n\n{_TEXT.notes}\n\n{markdown(head, lines)}"
 
 
 def attention(repeats: int) -> list[dict[str, Any]]:

@@ -9,8 +9,10 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from experiments._report import markdown
+from experiments._report import markdown, prose
 from experiments._runner import REFERENCE, write_atomically
+
+_TEXT = prose("papers")
 
 
 class Item(NamedTuple):
@@ -209,15 +211,6 @@ def of(name: str, table: str = "") -> list[Item]:
     return [item for item in known if item.command and (not table or table in (item.name, item.name.split()[-1]))]
 
 
-_NOTES = """\
-# The five papers, table by table
-
-Made by `python -m experiments report` from `experiments/papers.py`; what is computed is read from the committed
-rows. *Reproduced* means that the paper's question is computed on its data sets, not that its numbers agree: the
-linked tables print both. *In part* names what is missing; *on a stand-in* means that none of the paper's data sets
-are used, but the ones named. PrivGE's Wikipedia is `crocodile`, its Facebook `facebook_pages`."""
-
-
 def as_markdown() -> str:
     """The table of all items, after the count of each status."""
     statuses = [item.status() for item in ITEMS]
@@ -239,7 +232,7 @@ def as_markdown() -> str:
             ]
         )
     headers = ["paper", "item", "what", "status", "computed on", "missing or different", "files", "command"]
-    return f"{_NOTES}\n\n{len(ITEMS)} entries: {counts}.\n\n{markdown(headers, rows)}\n"
+    return f"{_TEXT.notes}\n\n{len(ITEMS)} entries: {counts}.\n\n{markdown(headers, rows)}\n"
 
 
 def write_report(out: Path) -> list[Path]:

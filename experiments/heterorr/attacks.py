@@ -12,7 +12,7 @@ import pandas as pd
 
 from experiments import _runner
 from experiments._common import run_plan
-from experiments._report import by_seed, curves, legend_below, level, paired, panels, publish, signed, table
+from experiments._report import by_seed, curves, legend_below, level, paired, panels, prose, publish, signed, table
 from experiments._runner import Found, Results, asked, config_hash
 from experiments.heterorr import accuracy, cells, releases
 from experiments.heterorr.cells import NON_PRIVATE
@@ -25,6 +25,8 @@ from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.graph import graphs
 from ldp_jax.learning.metrics import mean_interval
 from ldp_jax.learning.models import NodeInputs
+
+_TEXT = prose("heterorr_attacks")
 
 NAME = "heterorr_attacks"
 EPSILONS = (0.1, 0.5, 1.0)
@@ -131,21 +133,8 @@ def write(out: Path) -> list[Path]:
     if frame.empty:
         return []
     tables = [_table(part, str(dataset)) for dataset, part in frame.groupby("dataset", sort=False)]
-    text = "\n\n".join(["# Attacks on private edges", _PREFACE, *tables])
+    text = "\n\n".join(["# Attacks on private edges", _TEXT.preface, *tables])
     return publish(out, {NAME: text}, {NAME: draw(frame)})
-
-
-_PREFACE = """\
-Made by `python -m experiments report` from `heterorr_attacks.csv`. A share rho of the edges, drawn at random, is
-private; an attacker knows the nodes, their features and the public edges, and asks a GCN that was trained on what
-was released. The target is every pair of the attacked nodes that is no public edge. AP, precision and TPR are at
-the true density; *balanced AUC* has as many pairs without an edge as with one, as attacks are published. Intervals
-are 95 % over seeds. **beyond public** is the AUC less that of the attacker who ranks pairs by their common public
-neighbours and asks no model, paired by seed; bold where the interval leaves 0 out.
-
-The paper prints a balanced AUC of 0.91 without protection, and 0.52 to 0.54
-under EdgeRR at these budgets (500 nodes of FLICKR-MIR). Here *public edges alone* is a model that has seen no
-private edge: a release whose AUC is not above its AUC gives nothing away that was not known."""
 
 
 def _table(part: pd.DataFrame, dataset: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments import _runner
 from experiments._common import run_plan
-from experiments._report import publish, table
+from experiments._report import prose, publish, table
 from experiments._runner import Found, Results, config_hash
 from experiments.heterorr import mixing, releases
 from experiments.heterorr.cells import RELEASED, TRUE
@@ -23,6 +23,8 @@ from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.edges import curator
 from ldp_jax.graph import graphs
 from ldp_jax.learning.metrics import mean_interval
+
+_TEXT = prose("heterorr_counts")
 
 NAME = "heterorr_counts"
 DATASET = "ppi_nofeat"
@@ -96,12 +98,5 @@ def write(out: Path) -> list[Path]:
             }
         )
     first = frame.iloc[0]
-    text = _PREFACE.format(dataset=first.dataset, rho=first.rho, seeds=frame.seed.nunique())
+    text = _TEXT.preface.format(dataset=first.dataset, rho=first.rho, seeds=frame.seed.nunique())
     return publish(out, {NAME: f"# Private edges in a release\n\n{text}\n\n{table(rows)}"}, {})
-
-
-_PREFACE = """\
-Made by `python -m experiments report` from `heterorr_counts.csv`: the first graph of `{dataset}`, a share {rho:g}
-of its edges private, {seeds} seeds. The last column attacks private edges among as many other pairs, by the common
-neighbours that a pair has in all that is released, public edges included: the rows at epsilon 0 say how much of it
-is theirs."""

@@ -16,6 +16,7 @@ from experiments._report import (
     legend_below,
     markdown,
     panels,
+    prose,
     publish,
     significant,
     table,
@@ -26,39 +27,11 @@ from experiments.poindp.published import HYPERBOLICITY, TABLE_3
 from experiments.poindp.settings import PUBLISHED, STRUCTURE
 from ldp_jax.attacks.shadows import MembershipProtocol
 
+_TEXT = prose("poindp_membership")
+
 TRAINED, LIRA = membership.ATTACKS[0], "LiRA online"
 """The paper's attack, and a stronger one."""
 _STRICT = ("TPR at 1 % FPR", "TPR at 0.1 % FPR")
-
-_ABOUT = """\
-Made by `python -m experiments report` from `poindp_membership.csv`. Each of the trained networks is the target in
-turn and the others are the attacker's. Every network is trained on a random share of the nodes, its members, on the
-graph of these alone. It is asked about all nodes on the whole graph (TSTF), on the graph without the edges between
-members and others (TSTS), or about each node without edges (0-hop). **The paper names neither the share nor the
-protocol.** AUC, precision (as many taken for members as are) and the share of members above all but 1 % and 0.1 %
-of the others: means over targets, 95 % intervals (Student), which take targets that share nodes for more
-independent than they are. *worth* is max(AUC, 1 - AUC) of the mean: an attack that is worse than guessing is one
-whose sign is turned, as the paper's 37.4 of PoinDP on amazon_photo is one of 62.6.
-
-*structure-only* networks have seen one public record, 0, for all users, with the row's own noise: what an attack
-finds there is no record. A split of the nodes of a graph is not exchangeable: members were trained among their
-neighbours and are asked among others, and the bound that differential privacy puts on an attacker of independent
-records need not apply. Labels and edges of members are protected by no row."""
-
-_MATCH = """\
-## Which protocol is the paper's?
-
-Mean absolute difference between the printed AUC and ours, the paper's attack, over the rows that both have.
-
-{table}
-
-The least is {best}: {verdict}."""
-
-_GRID = """\
-## AUC by protocol
-
-Mean AUC over targets, in per cent; **bold** where the row is above its structure-only twin (paired by target, 95 %
-interval). {unprotected}"""
 
 CLOSE = 2.0
 """Points of mean absolute difference up to which a protocol is said to reproduce the paper."""
@@ -83,9 +56,9 @@ def as_markdown(frame: pd.DataFrame) -> str:
     """The report: its tables, and a link to the figure."""
     attacked = frame[frame.attack != membership.GRAPH]
     picture = f"![AUC of each attack]({membership.NAME}.png)"
-    parts = ["# Membership inference on graph networks (Table 3)", _ABOUT, picture]
+    parts = ["# Membership inference on graph networks (Table 3)", _TEXT.about, picture]
     if len(attacked):
-        parts += [*match(attacked), _GRID.format(unprotected=_above_gcn(attacked)), _grid(attacked)]
+        parts += [*match(attacked), _TEXT.grid.format(unprotected=_above_gcn(attacked)), _grid(attacked)]
     parts.append("## The graphs")
     for dataset, part in frame[frame.attack == membership.GRAPH].groupby("dataset", sort=False):
         parts.append(f"{dataset}: {_of_graph(part, str(dataset))}")
@@ -170,7 +143,7 @@ def match(frame: pd.DataFrame) -> list[str]:
         for share, protocol, apart, cells in zip(found.share, found.protocol, found.apart, found.cells, strict=True)
     ]
     closest = f"{best}, {best.apart:.1f} points apart"
-    return [_MATCH.format(table=table(rows), best=closest, verdict=best.verdict)]
+    return [_TEXT.match.format(table=table(rows), best=closest, verdict=best.verdict)]
 
 
 def _by_protocol(frame: pd.DataFrame, rows: Any, cell: Any) -> list[list[Any]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from experiments._report import by_seed, contrast, counted, signed, table
+from experiments._report import by_seed, contrast, counted, prose, signed, table
 from experiments.poindp import accuracy, gaps
 from experiments.poindp.cells import METRICS
 from experiments.poindp.config import BUDGETS
@@ -13,20 +13,10 @@ from experiments.poindp.labels import label
 from experiments.poindp.published import TABLE_2
 from experiments.poindp.settings import PUBLISHED, WITHOUT
 
+_TEXT = prose("poindp_gaps")
+
 PUBLIC_SPLIT, OTHER_METRIC = "public split", "micro-F1"
 """Two more causes, read off the rows of the tables themselves."""
-
-_ABOUT = """\
-{cells} of {printed} printed means differ from ours on a random split by more than {apart:g} points. For each, one
-change at a time was tried (`python -m experiments poindp --parts gaps`, {seeds}): the nodes of the largest
-component alone; the features as they are, or so scaled that they sum to 1; {wide}; {long}; the epoch that is best
-on the test nodes, a fault; noise in training alone. The public split and micro-F1 are from the tables' own rows.
-The dimension of the reported record is not among them: as published, nothing is projected.
-
-**{closed} of {cells} come within {apart:g} points by one change, {open} by none of these**{unasked}. {by} Each
-cell has up to {tries} tries, some of which come near by chance.
-
-Values in %, means; bold is within {apart:g} points of the paper."""
 
 
 def section(out: Path) -> list[str]:
@@ -57,7 +47,7 @@ def section(out: Path) -> list[str]:
     count = {cause: sum(cause in closes for closes in closing) for cause in causes}
     by = ", ".join(f"{cause} {n}" for cause, n in sorted(count.items(), key=lambda one: -one[1]) if n)
     seeds = frame.seed.nunique()
-    about = _ABOUT.format(
+    about = _TEXT.about.format(
         cells=len(rows), printed=len(gaps.compared(tables)), apart=gaps.APART,
         seeds="one seed" if seeds == 1 else f"{seeds} seeds", tries=len(causes), wide=gaps.WIDE, long=gaps.LONG,
         closed=sum(map(bool, closing)), open=sum(not one for one in closing),
@@ -69,15 +59,6 @@ def section(out: Path) -> list[str]:
 
 def _near(value: float | None, printed: float) -> bool:
     return value is not None and abs(value - printed) <= gaps.APART
-
-
-_ORDER = """\
-## Order of the ablations
-
-The paper's Table 2 has the whole above each ablation on every graph. Ours, weighted F1, whole less ablation, paired
-by seed: {up} of {all} differences have an interval above 0, {down} below 0{verdict}.
-
-{table}"""
 
 
 def _ablations(tables: pd.DataFrame) -> list[str]:
@@ -98,4 +79,4 @@ def _ablations(tables: pd.DataFrame) -> list[str]:
         return []
     up, down, _ = counted(gains)
     verdict = "" if up == len(gains) else ": **the order is not reproduced**"
-    return [_ORDER.format(up=up, down=down, all=len(gains), verdict=verdict, table=table(rows))]
+    return [_TEXT.order.format(up=up, down=down, all=len(gains), verdict=verdict, table=table(rows))]

@@ -7,28 +7,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments._report import legend_below, panels, table
+from experiments._report import legend_below, panels, prose, table
 from experiments.poindp import noise
 from experiments.poindp.labels import COLOURS, label
 from experiments.poindp.settings import PRINTED, PUBLISHED
+
+_TEXT = prose("poindp_noise")
 
 DISKS = {
     "poindp_figure5": (f"{PUBLISHED}vanpd", f"{PUBLISHED}poindp", f"{PRINTED}poindp"),
     "poindp_figure6": (f"{PUBLISHED}lap", f"{PUBLISHED}rddp", f"{PUBLISHED}atdp"),
 }
 """The rows of each picture of the disk: the paper's two, and of ours one."""
-
-_ABOUT = """\
-From `poindp_noise.csv`: {nodes} nodes of {dataset}, drawn at random, at epsilon {epsilon:g}, the same for all
-networks; of each the mean absolute difference between the trained network's answer with noise and without (of LaP,
-the noise on its features). One training and one draw each: nothing is said of others.
-
-The paper reads Figure 4 as noise that PoinDP puts on few nodes, and Figures 5 and 6 as noise that fades with the
-radius for PoinDP and does not for the others. The last column asks that: Spearman's correlation of a node's noise
-with its distance from the centre. Of noise that knows no hierarchy it is within {chance:.2f} of 0 with
-probability 95 %. In the pictures the lower row is the upper one with distances from the centre as they are in the
-hyperbolic plane, of which the disk shows all but the innermost at its rim. A picture has one colour scale,
-logarithmic, that ends at the lowest and the highest 2 % of all its nodes."""
 
 
 def sections(out: Path) -> list[str]:
@@ -37,7 +27,7 @@ def sections(out: Path) -> list[str]:
     if frame.empty:
         return []
     nodes = _nodes(frame)
-    about = _ABOUT.format(
+    about = _TEXT.about.format(
         nodes=max(map(len, nodes.values())), dataset=frame.dataset.iloc[0], epsilon=frame.epsilon.iloc[0],
         chance=_chance(nodes),
     )  # fmt: skip

@@ -18,6 +18,7 @@ from experiments._report import (
     legend_below,
     one_scale,
     panels,
+    prose,
     publish,
     signed,
     table,
@@ -29,6 +30,8 @@ from experiments.poindp.labels import COLOURS, LABELS, label
 from experiments.poindp.published import TABLE_1, TABLE_2
 from experiments.poindp.settings import FEATURES, PRINTED, PUBLIC, PUBLISHED, STRUCTURE
 from ldp_jax.learning.metrics import ConfidenceInterval
+
+_TEXT = prose("poindp")
 
 WEIGHTED, MACRO, MICRO = METRICS
 _FIGURE_3_NAME = "poindp_figure3"
@@ -51,35 +54,6 @@ def as_markdown(out: Path) -> str:
 
 # --- Accuracy ----------------------------------------------------------------------------------------------------
 
-_PREFACE = """\
-Made by `python -m experiments report` from `poindp.csv`; configurations and guarantees are in its manifest.
-Networks of two layers, 16 wide, at most 200 epochs, the best of them by validation; ours are means over splits,
-keys and trainings with 95 % intervals (Student, over seeds), differences paired by seed, bold where their interval
-leaves 0 out. The graph, and with it the Poincaré embedding that the hierarchy is, and the labels are public
-throughout. Each record is scaled to length 1, and for networks on Amazon's records themselves to 5 (the authors
-take these as they are, some 15 long).
-
-* **paper** is what the paper prints. What it calls micro-F1 is compared with macro-F1: the authors' code computes
-  that. Of one class a node micro-F1 is the accuracy.
-* **As published**: noise in every epoch and in every answer, by the authors' code; *eq. 12* by the paper's formula.
-  Nothing is proved of either, so **proved** says none; were each application private at its nominal epsilon, 200
-  epochs and one answer would compose to 201 times that. VANPD puts Laplace noise of scale 1/eps on the outputs of a
-  GCN, which have no bound. LaP puts it on features, once: of rows that sum to 1 that is a true local mechanism, at
-  twice its nominal epsilon. RdDP is PoinDP with noise of random strength, AtDP with strength by attention. What
-  scales the released noise never gets a gradient in that code, and gets none here.
-* **Sound**: every user reports their own record once, at the nominal epsilon and delta 1e-5: 16 random projections
-  of their features, as a tangent vector at the origin of the ball of length at most 1, by one of the two Gaussian
-  mechanisms; or all features by Laplace noise, delta 0. *By level*: users of the inner third of the public
-  hierarchy have all of epsilon, of the middle third half, of the outer third a quarter. PoinDP's network without
-  noise is trained on the reports, those of the Gaussian mechanisms propagated by 0, 4 or 16 steps and standardised,
-  whichever is best in validation. Nothing is spent afterwards, however often the network is trained or asked.
-* **structure-only** is the same mechanism and network on one public record, 0, for all; **gain** is a row less that
-  twin: what the private records add to the public graph in the hands of that network. **features-only** is a
-  perceptron on the same reports, without any edge.
-* **graph and labels alone** is the strongest that we have without any record or network: label propagation, a
-  field, or a stack of both with regressions on spectral coordinates, whichever has the least log-loss on the
-  training nodes, out of fold. **over public** is a row less that one."""
-
 
 def _values(frame: pd.DataFrame) -> dict[tuple[Any, ...], pd.Series]:
     return by_seed(frame, ["mechanism", "epsilon", "metric"])
@@ -99,7 +73,7 @@ def _proved(frame: pd.DataFrame, name: str, epsilon: float) -> str:
 def _accuracy(frame: pd.DataFrame) -> list[str]:
     if frame.empty:
         return []
-    sections = [_PREFACE]
+    sections = [_TEXT.preface]
     budgets = [eps for eps in frame.epsilon.unique() if 0 < eps < np.inf] or [np.inf]
     tables = (("Table 1", "random", max(budgets), _table_1), ("Table 1", "public", max(budgets), _table_1),
               ("Table 2", "random", min(budgets), _table_2))  # fmt: skip
@@ -111,7 +85,7 @@ def _accuracy(frame: pd.DataFrame) -> list[str]:
     levels = _levels(frame)
     if not levels.empty:
         title = "## Figure 3: training nodes from parts of the hierarchy"
-        sections += [title, _FIGURE_3, f"![Figure 3]({_FIGURE_3_NAME}.png)", _table_of_figure_3(levels)]
+        sections += [title, _TEXT.figure_3, f"![Figure 3]({_FIGURE_3_NAME}.png)", _table_of_figure_3(levels)]
     return sections
 
 
@@ -173,12 +147,6 @@ def _table_2(frame: pd.DataFrame, dataset: str, epsilon: float) -> list[dict[str
     complete = any(name in rows_of.ABLATED[1:4] for name, eps, _ in values if eps == epsilon)
     return rows if complete else []
 
-
-_FIGURE_3 = """\
-*inner*: 30 % of the third of the nodes that is nearest to the centre of the disk trains, the top of the hierarchy
-in the paper's words; *outer*: of the third farthest from it, the top in the authors' code, which takes the largest
-norms. What is the top by one reading is the bottom by the other. A tenth of all other nodes validates, the rest are
-the test."""
 
 _READINGS = {"random": "random", "inner": "inner, the text's top", "outer": "outer, the code's top"}
 _SHOWN = (f"{PUBLISHED}poindp", f"{PRINTED}poindp", "radial")
