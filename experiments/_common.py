@@ -2,8 +2,10 @@
 
 import dataclasses
 import hashlib
+import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -81,6 +83,17 @@ def fingerprint(data: datasets.Dataset) -> str:
     for array in (bounds, data.edges, data.x.indptr, data.x.indices, data.x.data, data.y):
         digest.update(np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:10]
+
+
+def told(file: str, paper: str) -> dict[str, Any]:
+    """What a file of this folder says of a paper: ``published.toml``, what it prints."""
+    return tomllib.loads((Path(__file__).parent / file).read_text())[paper]
+
+
+def row_names(paper: str) -> tuple[dict[str, str], dict[str, str]]:
+    """What rows are called in tables and figures, and their colours: ``names.toml``."""
+    known = told("names.toml", paper)
+    return {key: one[0] for key, one in known.items()}, {key: one[1] for key, one in known.items() if one[1:]}
 
 
 def source(data: datasets.Dataset) -> dict[str, dict[str, Any]]:

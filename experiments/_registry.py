@@ -1,13 +1,12 @@
 """Which experiments there are, by name: nothing of one is imported before a command asks for it.
 
 A new experiment is a module (of a paper: a folder) with ``Config`` (a frozen dataclass with ``out``) and
-``main(config)``, and a line in :data:`EXPERIMENTS`. It may also have ``COMMITTED`` (the configurations whose rows
-are committed, by default the one without words), ``SMOKE`` (a run of two minutes), ``PAPER`` (the paper's own grid
-where that is larger), ``printed(row)`` (the paper's number) and ``write_report(out)`` (tables and figures of rows).
+``main(config)``, and a line in :data:`EXPERIMENTS`. It may have presets in ``runs.toml``, ``printed(row)`` (the
+paper's number) and ``write_report(out)`` (tables and figures of rows).
 """
 
-import dataclasses
 import importlib
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -40,9 +39,20 @@ def module(name: str) -> ModuleType:
 
 def runs(name: str, preset: str, out: Path) -> list[Any]:
     """The configurations of a preset, to be run into a folder; empty where the experiment has no such preset."""
-    found = module(name)
-    known = getattr(found, preset.upper(), (found.Config(),) if preset == "committed" else ())
-    return [dataclasses.replace(config, out=out) for config in known]
+    known = tomllib.loads((Path(__file__).parent / "runs.toml").read_text()).get(name, {})
+    groups = known.get("words", {})
+
+    def words(given: Any) -> Any:
+        if not isinstance(given, list):
+            return (given,)
+        meant = [groups[one[1:]] if str(one).startswith("@") else one for one in given]
+        return tuple(word for one in meant for word in words(one))
+
+    def config(given: Mapping[str, Any]) -> Any:
+        made = {key: words(value) if isinstance(value, list) else value for key, value in given.items()}
+        return module(name).Config(**made, out=out)
+
+    return [config(given) for given in known.get(preset, [{}] if preset == "committed" else [])]
 
 
 EXPERIMENTS: dict[str, Experiment] = {

@@ -6,17 +6,7 @@ from experiments._runner import console
 from experiments.heterorr import accuracy, attacks, counts, inversion, mixing, report, shares
 from experiments.heterorr.config import Config
 
-__all__ = ["COMMITTED", "SMOKE", "Config", "main", "write_report"]
-
-COMMITTED = (Config(),)
-SMOKE = (
-    Config(
-        parts=("features", "edges", "both", "attacks", "inversion", "scores"), datasets=("debian",), seeds=1,
-        mechanisms=("featurerr", "edgerr", "binned-pairs"), epsilons=(1.0,), private_shares=(0.2,), preset="smoke",
-        attacked_nodes=100,
-    ),
-)  # fmt: skip
-"""The runs of each preset."""
+__all__ = ["Config", "main", "write_report"]
 
 _PARTS = {"scores": shares, "attacks": attacks, "counts": counts, "mixing": mixing, "inversion": inversion}
 

@@ -18,7 +18,7 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 from experiments import _runner
-from experiments._common import run_plan
+from experiments._common import row_names, run_plan
 from experiments._report import (
     Values,
     by_seed,
@@ -51,15 +51,11 @@ PROTECTED: tuple[Name, ...] = ("feature-rr", "feature-rr-uniform", "multibit")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 """Of a whole embedding. FeatureRR takes at most 20 a feature, so 20 / max(theta), which is about 250 here."""
 SEEDS = 5
-LABELS: dict[str, str] = {
-    "non-private": "no protection", "feature-rr": "FeatureRR", "feature-rr-uniform": "FeatureRR, equal budgets",
-    "multibit": "multi-bit", "public-mean": "public mean",
-}  # fmt: skip
+LABELS, COLOURS = row_names(NAME)
 TITLES: dict[str, str] = {
     "pca-16": "16 principal components", "pca-32": "32 principal components", "mlp-32": "32 hidden units",
     "none": "no embedding",
 }  # fmt: skip
-COLOURS = {"feature-rr": "#d1495b", "feature-rr-uniform": "#edae49", "multibit": "#00798c"}
 METRICS = {"mse": ("MSE (x 1000)", 1000.0), "ssim": ("SSIM (x 100)", 100.0), "accuracy": ("accuracy (%)", 100.0)}
 """How each is shown, and by what it is multiplied for that."""
 

@@ -2,10 +2,10 @@
 
 from experiments._runner import console
 from experiments.poindp import accuracy, gaps, membership, noise, report
-from experiments.poindp.config import COMMITTED, SMOKE, Config
+from experiments.poindp.config import Config
 from experiments.poindp.published import printed
 
-__all__ = ["COMMITTED", "SMOKE", "Config", "main", "printed", "write_report"]
+__all__ = ["Config", "main", "printed", "write_report"]
 
 _PARTS = {"noise": noise, "membership": membership, "gaps": gaps}
 

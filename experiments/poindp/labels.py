@@ -1,26 +1,9 @@
 """What the rows of PoinDP are called and coloured in tables and figures."""
 
+from experiments._common import row_names
 from experiments.poindp.settings import FEATURES, PRINTED, PUBLIC, PUBLISHED, STRUCTURE
 
-_NETWORKS = {
-    "gcn": "GCN",
-    "gat": "GAT",
-    "hgcn": "hyperbolic GCN",
-    "hyperimba": "HyperIMBA's manner",
-    "gcn+H": "GCN+H",
-    "projected": "PoinDP on projected records",
-    "mlp": "MLP, no edges",
-    "poindp": "PoinDP",
-    "vanpd": "VANPD",
-    "lap": "LaP",
-    "rddp": "RdDP",
-    "atdp": "AtDP",
-    "hyperbolic": "HyperbolicGaussian",
-    "radial": "RadialAngularGaussian",
-    "levels": "HyperbolicGaussian by level",
-    "laplace": "Laplace on features",
-    "hyperbolicity": "the graph",
-}
+_NETWORKS, _ = row_names("poindp")
 
 COLOURS = {
     f"{PUBLISHED}poindp": "#d1495b",
