@@ -6,12 +6,14 @@ import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments._report import publish
 from experiments._runner import Found, Results, UsageError, check_positive, run
 from ldp_jax import datasets
 from ldp_jax.graph import propagation
@@ -156,6 +158,19 @@ def run_plan(
         planned, lambda cell, say: compute(cell, planned[cell]), results, settings=planned.__getitem__,
         notes=lambda cell: notes(cell, planned[cell]), called=called,
     )  # fmt: skip
+
+
+def run_part(part: ModuleType, config: Any) -> None:
+    """Compute the missing rows of a module with ``plan``, ``compute`` and ``results_in``; it may say ``notes``."""
+    more = {"notes": part.notes} if hasattr(part, "notes") else {}
+    called = getattr(part, "CALLED", "rows")
+    run_plan(part.plan(config), part.compute, part.results_in(config.out), called, **more)
+
+
+def write_part(part: ModuleType, out: Path) -> list[Path]:
+    """Publish the pages and figures that a module's ``pages`` makes of the rows of a folder, where there are some."""
+    frame = part.results_in(out).read()
+    return [] if frame.empty else publish(out, *part.pages(frame))
 
 
 def label_propagation(op: Any, parts: Sequence[Any], settings: Any, *, tol: float, classes: int) -> Any:

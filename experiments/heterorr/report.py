@@ -21,14 +21,13 @@ from experiments._report import (
     paired,
     panels,
     prose,
-    publish,
     signed,
     table,
 )  # fmt: skip
 from experiments.heterorr import accuracy
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, RELEASED, TRUE
-from experiments.heterorr.labels import COLOURS, LABELS, budget
 from experiments.heterorr.releases import EPSILON_0, FEATURES, LINK_PREDICTION, PUBLIC_EDGES, STRUCTURE
+from experiments.heterorr.settings import COLOURS, LABELS, budget
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 _TEXT = prose("heterorr")
@@ -49,11 +48,12 @@ BELOW = ("lpgnn-labels", "edge-rand")
 """Rows far below all others: they leave the axes, which say so, that the others can be told apart."""
 
 
-def write(out: Path) -> list[Path]:
+results_in = accuracy.results_in
+
+
+def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     """heterorr.md and its figures."""
-    frame = _read(out)
-    if frame.empty:
-        return []
+    frame = frame.fillna({"edges": ""})
     sections, figures = ["# HeteroRR: private features, private edges", _TEXT.preface, _claims(frame)], {}
     for level_name, title, make, stem, draw in (
         ("features", "Private features (Figure 6)", _features, "heterorr_figure6", _figure_6),
@@ -69,7 +69,7 @@ def write(out: Path) -> list[Path]:
                 f"{of_set.seed.nunique()} seeds{f', rho {rhos}' if rhos else ''}; config `{of_set.config.iloc[0]}`."
             )
             sections += [f"## {title}: {dataset}", f"![{title}]({name}.png)", made, table(make(of_set))]
-    return publish(out, {accuracy.NAME: "\n\n".join(filter(None, sections))}, figures)
+    return {accuracy.NAME: "\n\n".join(filter(None, sections))}, figures
 
 
 def _read(out: Path) -> pd.DataFrame:
