@@ -168,7 +168,7 @@ def run_part(part: ModuleType, config: Any) -> None:
 
 
 def write_part(part: ModuleType, out: Path) -> list[Path]:
-    """Publish the pages and figures that a module's ``pages`` makes of the rows of a folder, where there are some."""
+    """Publish the pages and figures that a module makes of the rows of a folder, where there are some."""
     frame = part.results_in(out).read()
     return [] if frame.empty else publish(out, *part.pages(frame))
 

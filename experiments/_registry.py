@@ -59,8 +59,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "demo": Experiment("The main jobs on the embedded graph of Debian packages.", {"demo": "demo"}, ("demo.md",)),
     "privge": Experiment(
         "Private features: node classification and link prediction (PrivGE, LDP-GE).",
-        {"privge": "privge.accuracy"},
-        ("REPORT.md",),
+        {"privge": "privge.accuracy"}, ("REPORT.md",),
     ),
     "dprr": Experiment(
         "Private neighbour lists: classification of graphs (DPRR).",
@@ -70,21 +69,16 @@ EXPERIMENTS: dict[str, Experiment] = {
     "heterorr": Experiment(
         "Private features and private edges of a GCN, and attacks on them (HeteroRR).",
         {
-            "heterorr": "heterorr.accuracy",
-            "heterorr_shares": "heterorr.shares",
-            "heterorr_attacks": "heterorr.attacks",
-            "heterorr_counts": "heterorr.counts",
-            "heterorr_mixing": "heterorr.mixing",
-            "heterorr_inversion": "heterorr.inversion",
+            "heterorr": "heterorr.accuracy", "heterorr_shares": "heterorr.shares",
+            "heterorr_attacks": "heterorr.attacks", "heterorr_counts": "heterorr.counts",
+            "heterorr_mixing": "heterorr.mixing", "heterorr_inversion": "heterorr.inversion",
         },
         ("heterorr.md", "heterorr_attacks.md", "heterorr_counts.md", "heterorr_mixing.md", "heterorr_inversion.md"),
     ),
     "poindp": Experiment(
         "Hyperbolic noise, as published and sound, and membership attacks (PoinDP).",
         {
-            "poindp": "poindp.accuracy",
-            "poindp_noise": "poindp.noise",
-            "poindp_membership": "poindp.membership",
+            "poindp": "poindp.accuracy", "poindp_noise": "poindp.noise", "poindp_membership": "poindp.membership",
             "poindp_gaps": "poindp.gaps",
         },
         ("poindp.md", "poindp_membership.md"),
@@ -92,17 +86,14 @@ EXPERIMENTS: dict[str, Experiment] = {
     "frontier": Experiment(
         "Private data that helps: counts of friends, and classes that devices predict.",
         {
-            "frontier_edges_accuracy": "frontier.friendships",
-            "frontier_features_accuracy": "frontier.features",
-            "frontier_joint_accuracy": "frontier.joint",
-            "frontier_beyond_accuracy": "frontier.beyond",
+            "frontier_edges_accuracy": "frontier.friendships", "frontier_features_accuracy": "frontier.features",
+            "frontier_joint_accuracy": "frontier.joint", "frontier_beyond_accuracy": "frontier.beyond",
         },
         ("frontier_features.md", "frontier_edges.md", "frontier_joint.md", "frontier_beyond.md"),
     ),
     "audit": Experiment(
         "Every mechanism, asked whether its epsilon holds, and published forms that do not keep theirs.",
-        {"audit": "audit"},
-        ("audit.md",),
+        {"audit": "audit"}, ("audit.md",),
     ),
     "variance": Experiment(
         "Worst-case variance of every unbiased mechanism on one number.", {}, ("variance.md",), "seconds"
@@ -114,9 +105,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "Speed and memory, against what others do, in the same run.", {}, ("benchmarks.md",), "minutes"
     ),
     "weigh": Experiment(
-        "Lines, names, compiled programs and seconds of the project, beside their aims.",
-        {},
-        ("weight.md",),
+        "Lines, names, compiled programs and seconds of the project, beside their aims.", {}, ("weight.md",),
         "seconds",
     ),
-}
+}  # fmt: skip

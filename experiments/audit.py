@@ -434,17 +434,9 @@ def verdicts(wide: pd.DataFrame) -> list[str]:
 
 
 HEADER = [
-    "mechanism",
-    "arithmetic",
-    *(f"{e:g}" for e in EPSILONS),
-    *(f"words at {e:g}" for e in ABOVE),
-    "sampler",
-    "records asked (region found)",
-    "distinct reports",
-    "per edge",
-    "float32 gives away",
-    "worst variance",
-]
+    "mechanism", "arithmetic", *(f"{e:g}" for e in EPSILONS), *(f"words at {e:g}" for e in ABOVE), "sampler",
+    "records asked (region found)", "distinct reports", "per edge", "float32 gives away", "worst variance",
+]  # fmt: skip
 
 
 def _lines(wide: pd.DataFrame) -> list[list[str]]:

@@ -47,13 +47,10 @@ PASSAGES = (
     ("Private friendships", "frontier.report", "frontier_edges", "frontier_edges_gains"),
     ("Private features beside a panel", "frontier.features_report", "frontier_features", "frontier_features"),
     (
-        "Records, lists and labels private at once",
-        "frontier.joint_report",
-        "frontier_joint",
-        "frontier_joint",
+        "Records, lists and labels private at once", "frontier.joint_report", "frontier_joint", "frontier_joint",
     ),
     ("Counts beyond the classes of nodes", "frontier.beyond_report", "frontier_beyond", ""),
-)
+)  # fmt: skip
 """Title, module with ``digest``, page and figure of findings.md."""
 
 

@@ -85,16 +85,12 @@ def as_markdown() -> str:
         words = [f"without {', '.join(missing)}"] if missing and status != "no result" else []
         rows.append(
             [
-                item.paper,
-                item.name,
-                item.what,
-                status,
-                ", ".join(item.computed()),
+                item.paper, item.name, item.what, status, ", ".join(item.computed()),
                 "; ".join([*words, item.other] if item.other else words),
                 ", ".join(f"[{name}]({name})" for name in item.files),
                 f"`python -m experiments {item.command}`" if item.command else "",
             ]
-        )
+        )  # fmt: skip
     headers = ["paper", "item", "what", "status", "computed on", "missing or different", "files", "command"]
     return f"{_TEXT.notes}\n\n{len(ITEMS)} entries: {counts}.\n\n{markdown(headers, rows)}\n"
 

@@ -175,12 +175,9 @@ def statistics(users: Degrees, noisy: np.ndarray, made: Any) -> dict[str, float]
     found |= _shares(noisy, users.label)
     gap = noisy - users.true
     found |= {
-        "true mean degree": users.true.mean(),
-        "mean degree": noisy.mean(),
-        "bias": gap.mean(),
-        "mean absolute error": np.abs(gap).mean(),
-        "share that report nobody": (noisy == 0).mean(),
-    }
+        "true mean degree": users.true.mean(), "mean degree": noisy.mean(), "bias": gap.mean(),
+        "mean absolute error": np.abs(gap).mean(), "share that report nobody": (noisy == 0).mean(),
+    }  # fmt: skip
     if isinstance(made, edges.DPRR):
         found["expected bias of d*"] = np.asarray(made.degree_bias(users.true, users.others), np.float64).mean()
     found[_LAST] = stats.spearmanr(users.true, noisy).statistic
@@ -212,17 +209,13 @@ def as_markdown(frame: pd.DataFrame) -> str:
         clipped = value.get("expected bias of d*")
         lines.append(
             {
-                "data set": dataset,
-                "mechanism": LABELS[str(name)],
-                "epsilon": f"{epsilon:g}",
+                "data set": dataset, "mechanism": LABELS[str(name)], "epsilon": f"{epsilon:g}",
                 "true mean degree": f"{value['true mean degree']:.2f}",
-                "noisy mean degree": f"{value['mean degree']:.2f}",
-                "bias": f"{value['bias']:+.2f}",
+                "noisy mean degree": f"{value['mean degree']:.2f}", "bias": f"{value['bias']:+.2f}",
                 "expected bias of d*": "" if clipped is None else f"{clipped:+.2f}",
-                "mean absolute error": f"{value['mean absolute error']:.2f}",
-                "Spearman": f"{value[_LAST]:.3f}",
+                "mean absolute error": f"{value['mean absolute error']:.2f}", "Spearman": f"{value[_LAST]:.3f}",
             }
-        )
+        )  # fmt: skip
         notes.append(f"- {dataset}, {LABELS[str(name)]}, epsilon {epsilon:g}: {_seen(value)}.")
     return f"{table(lines)}\n\n{_TEXT.about}\n\n" + "\n".join(notes)
 

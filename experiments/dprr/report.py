@@ -126,14 +126,11 @@ def lines(frame: pd.DataFrame, configs: Configs, reference: pd.DataFrame | None 
     made = []
     for group in dict.fromkeys(Group(*key[:-1]) for key in values):
         line = {
-            "data set": group.dataset,
-            "setting": setting(group.public),
-            "mechanism": LABELS[group.mechanism],
+            "data set": group.dataset, "setting": setting(group.public), "mechanism": LABELS[group.mechanism],
             "epsilon": "" if group.mechanism in WITHOUT_EPSILON else f"{group.epsilon:g}",
-            "classifier": training_of(configs[group.config]),
-            "accuracy (%)": interval(values[*group, "accuracy"]),
+            "classifier": training_of(configs[group.config]), "accuracy (%)": interval(values[*group, "accuracy"]),
             "AUC (%)": interval(values[*group, "auc"]),
-        }
+        }  # fmt: skip
         if reference is not None:
             line["committed AUC (%)"] = interval(committed.get((*group, "auc")))
         gain = signed(gains.get(group))
@@ -200,15 +197,12 @@ def verdict(frame: pd.DataFrame, configs: Configs) -> str:
         means, seeds = [gain.mean for gain in mine], {gain.n for gain in mine}
         rows.append(
             {
-                "DPRR's lists against released degrees": dataset,
-                "classifier": CLASSIFIERS[forest],
-                "settings": len(mine),
-                "clearly higher": up,
-                "clearly lower": down,
+                "DPRR's lists against released degrees": dataset, "classifier": CLASSIFIERS[forest],
+                "settings": len(mine), "clearly higher": up, "clearly lower": down,
                 "mean differences of AUC": f"{min(means):+.1f} to {max(means):+.1f}",
                 "seeds": " to ".join(str(n) for n in sorted({min(seeds), max(seeds)})),
             }
-        )
+        )  # fmt: skip
     return table(rows)
 
 

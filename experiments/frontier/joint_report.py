@@ -203,16 +203,13 @@ def _table(part: pd.DataFrame) -> str:
         row = (str(mechanism), float(epsilon))
         rows.append(
             {
-                "row": row[0],
-                "total": f"{epsilon:g}" if 0 < epsilon < np.inf else "",
-                "draws": one.seed.nunique(),
+                "row": row[0], "total": f"{epsilon:g}" if 0 < epsilon < np.inf else "", "draws": one.seed.nunique(),
                 "accuracy (%)": _interval(part, *row, ACCURACY),
                 "less nothing asked": signed(_interval(part, *row, OVER_NOTHING)) if mechanism != NOTHING else "",
                 "less record alone": signed(_interval(part, *row, OVER_RECORDS)) if mechanism != RECORDS else "",
-                "record's share (draws)": _shares(part, *row),
-                "regained": _percent(regained(part, *row)),
+                "record's share (draws)": _shares(part, *row), "regained": _percent(regained(part, *row)),
             }
-        )
+        )  # fmt: skip
     return table(rows)
 
 

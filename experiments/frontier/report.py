@@ -195,20 +195,16 @@ def _summary(found: pd.DataFrame) -> str:
         at = pick(found, dataset=line.dataset, labels=line.labels, epsilon=epsilon, unit=_LIST)
         rows.append(
             {
-                "graph, labels": ", ".join(setting),
-                "draws": line.mine.n,
-                "features": line.features,
+                "graph, labels": ", ".join(setting), "draws": line.mine.n, "features": line.features,
                 f"piloted, eps {epsilon:g}": interval_of(at, ACCURACY, mechanism=PILOTED),
-                "less features": signed(line.mine),
-                "less plain counts": signed(line.added),
-                "less best published": signed(line.over),
-                "published rows and features alone": line.among or "",
+                "less features": signed(line.mine), "less plain counts": signed(line.added),
+                "less best published": signed(line.over), "published rows and features alone": line.among or "",
                 "without noise, less piloted": _with_draws(line),
                 "worst less better of features and plain counts": _worst(short, setting),
                 "worst placebo less features": _worst(fakes, setting),
                 "placebo without guard": signed(interval_of(at, OVER_FEATURES, mechanism=UNGUARDED_PLACEBO)),
             }
-        )
+        )  # fmt: skip
     return as_table(rows)
 
 

@@ -85,12 +85,7 @@ class Config:
 def settings(config: Config, dataset: str, data: str) -> Settings:
     """The settings of one data set, whose fingerprint is ``data``."""
     return Settings(
-        dataset=dataset,
-        data=data,
-        epochs=2 if config.smoke else 200,
-        patience=2 if config.smoke else 100,
-        embedding_epochs=1 if config.smoke else 50,
-        embedding_burn_in=0 if config.smoke else 10,
-        steps=(0, 1) if config.smoke else (0, 4, 16),
-        length=LENGTHS.get(dataset, 1.0),
-    )
+        dataset=dataset, data=data, epochs=2 if config.smoke else 200, patience=2 if config.smoke else 100,
+        embedding_epochs=1 if config.smoke else 50, embedding_burn_in=0 if config.smoke else 10,
+        steps=(0, 1) if config.smoke else (0, 4, 16), length=LENGTHS.get(dataset, 1.0),
+    )  # fmt: skip

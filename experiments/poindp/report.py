@@ -23,12 +23,11 @@ from experiments._report import (
     signed,
     table,
 )
-from experiments.poindp import accuracy, attack_report, gap_report, membership, noise_report
+from experiments.poindp import accuracy, gaps, membership, noise
 from experiments.poindp import settings as rows_of
 from experiments.poindp.cells import METRICS
-from experiments.poindp.labels import COLOURS, LABELS, label
 from experiments.poindp.published import TABLE_1, TABLE_2
-from experiments.poindp.settings import FEATURES, PRINTED, PUBLIC, PUBLISHED, STRUCTURE
+from experiments.poindp.settings import COLOURS, FEATURES, LABELS, PRINTED, PUBLIC, PUBLISHED, STRUCTURE, label
 from ldp_jax.learning.metrics import ConfidenceInterval
 
 _TEXT = prose("poindp")
@@ -43,12 +42,12 @@ def write(out: Path) -> list[Path]:
     figures = {} if levels.empty else {_FIGURE_3_NAME: _figure_3(levels)}
     text = as_markdown(out)
     pages = {accuracy.NAME: text.removesuffix("\n")} if text else {}
-    return [*publish(out, pages, figures | noise_report.figures(out)), *attack_report.write(out)]
+    return [*publish(out, pages, figures | noise.figures(out)), *membership.write(out)]
 
 
 def as_markdown(out: Path) -> str:
     """poindp.md of the rows of a folder; empty where there are none."""
-    sections = [*_accuracy(accuracy.results_in(out).read()), *gap_report.section(out), *noise_report.sections(out)]
+    sections = [*_accuracy(accuracy.results_in(out).read()), *gaps.section(out), *noise.sections(out)]
     return "\n\n".join(["# PoinDP: hierarchy-aware noise for graph networks", *sections]) + "\n" if sections else ""
 
 
@@ -109,20 +108,15 @@ def _table_1(frame: pd.DataFrame, dataset: str, epsilon: float) -> list[dict[str
             over = contrast(values, key, (PUBLIC, 0.0, WEIGHTED)) if name != PUBLIC else None
             rows.append(
                 {
-                    "row": label(name),
-                    "privacy": privacy,
-                    "proved eps, delta": _proved(frame, name, eps),
-                    "paper W-F1": printed[0],
-                    "paper M-F1": printed[1],
-                    "W-F1": interval(values[key]),
+                    "row": label(name), "privacy": privacy, "proved eps, delta": _proved(frame, name, eps),
+                    "paper W-F1": printed[0], "paper M-F1": printed[1], "W-F1": interval(values[key]),
                     "macro-F1": interval(values.get((name, eps, MACRO))),
                     "micro-F1": interval(values.get((name, eps, MICRO))),
                     "structure-only W-F1": interval(values.get(_twin(key))),
                     "features-only W-F1": interval(values.get(_twin(key, FEATURES))),
-                    "gain": signed(contrast(values, key, _twin(key))),
-                    "over public": signed(over),
+                    "gain": signed(contrast(values, key, _twin(key))), "over public": signed(over),
                 }
-            )
+            )  # fmt: skip
     return rows
 
 
@@ -135,15 +129,12 @@ def _table_2(frame: pd.DataFrame, dataset: str, epsilon: float) -> list[dict[str
         less = contrast(values, key, (whole, epsilon, WEIGHTED)) if name != whole else None
         rows.append(
             {
-                "row": label(name),
-                "proved eps, delta": _proved(frame, name, epsilon),
-                "paper W-F1": TABLE_2.get((dataset, name), ""),
-                "W-F1": interval(values[key]),
-                "less the whole": signed(less),
-                "structure-only W-F1": interval(values.get(_twin(key))),
+                "row": label(name), "proved eps, delta": _proved(frame, name, epsilon),
+                "paper W-F1": TABLE_2.get((dataset, name), ""), "W-F1": interval(values[key]),
+                "less the whole": signed(less), "structure-only W-F1": interval(values.get(_twin(key))),
                 "gain": signed(contrast(values, key, _twin(key))),
             }
-        )
+        )  # fmt: skip
     complete = any(name in rows_of.ABLATED[1:4] for name, eps, _ in values if eps == epsilon)
     return rows if complete else []
 
@@ -173,16 +164,13 @@ def _figure_3(frame: pd.DataFrame) -> Any:
 def _table_of_figure_3(frame: pd.DataFrame) -> str:
     return table(
         {
-            "training nodes": split,
-            "row": label(name),
-            "eps": f"{epsilon:g}",
-            "W-F1": interval(series),
+            "training nodes": split, "row": label(name), "eps": f"{epsilon:g}", "W-F1": interval(series),
             "structure-only W-F1": interval(_by_epsilon(frame, split, STRUCTURE + name).get(epsilon)),
         }
         for split in _READINGS
         for name in _SHOWN
         for epsilon, series in _by_epsilon(frame, split, name).items()
-    )
+    )  # fmt: skip
 
 
 # --- Findings ----------------------------------------------------------------------------------------------------
@@ -190,14 +178,14 @@ def _table_of_figure_3(frame: pd.DataFrame) -> str:
 
 def digest(out: Path) -> str:
     """What the rows of a folder say in short."""
-    frame, attacked = accuracy.results_in(out).read(), attack_report.read(out)
+    frame, attacked = accuracy.results_in(out).read(), membership.read(out)
     gains = list(filter(None, gains_of_sound_rows(frame)))
     up, down, _ = counted(gains)
     words = (
         f"Of {len(gains)} sound rows (mechanism, budget, data set and split) the gain over the same mechanism on "
         f"one public record has an interval above 0 in {up}, below in {down}; rows of a split are not independent."
     )
-    match = attack_report.match(attacked[attacked.attack != membership.GRAPH])
+    match = membership.match(attacked[attacked.attack != membership.GRAPH])
     return "\n\n".join([words, *match]).replace("## ", "### ") if gains else ""
 
 

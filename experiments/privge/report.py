@@ -140,15 +140,12 @@ def _table(one: Summary, configs: Configs, committed: Reference | None = None) -
             {
                 "mechanism": LABELS.get(line.mechanism, line.mechanism),
                 "eps": "" if line.mechanism in GRAPH_ALONE.values() else f"{line.epsilon:g}",
-                "k": None if line.twin is None else line.k,
-                "paper": None if printed is None else f"{printed:.1f}",
-                **ours,
-                "structure-only": line.twin,
+                "k": None if line.twin is None else line.k, "paper": None if printed is None else f"{printed:.1f}",
+                **ours, "structure-only": line.twin,
                 "gain": signed(line.gain) if line.repeats is None else f"repeats eps {line.repeats:g}",
-                "over best": signed(line.over_best),
-                "embedding": embedding.replace("standardized", "std."),
+                "over best": signed(line.over_best), "embedding": embedding.replace("standardized", "std."),
             }
-        )
+        )  # fmt: skip
     best = "" if one.best is None else f" Best structure-only row: {summary.name_of(one.best)}, {one.best_value}."
     made = f"{one.metric} in %, {one.seeds} seeds; {_described(configs[one.config])}; config `{one.config}`.{best}"
     return f"### {one.dataset}, {one.task} task\n\n{made}\n\n{table(rows)}"
@@ -165,16 +162,13 @@ def _verdict(folder: Folder) -> list[dict[str, Any]]:
         most = max(lines, key=lambda line: line.gain.mean if line.gain else -math.inf)
         rows.append(
             {
-                "data set, task": f"{one.dataset}, {one.task}",
-                "private rows": len(lines),
-                "not told apart": len(lines) - up - down,
-                "above": up,
-                "below": down,
+                "data set, task": f"{one.dataset}, {one.task}", "private rows": len(lines),
+                "not told apart": len(lines) - up - down, "above": up, "below": down,
                 "mean gain": signed(one.mean_gain, 2),
                 "largest gain": f"{LABELS[most.mechanism]} at eps {most.epsilon:g}: {signed(most.gain)}",
                 "above the best structure-only row": over,
             }
-        )
+        )  # fmt: skip
     return rows
 
 
@@ -211,17 +205,12 @@ def _above(summaries: Sequence[Summary], raw: Sequence[Summary]) -> str:
             non_private = one.find(NON_PRIVATE, math.inf)
             rows.append(
                 {
-                    "data set, task": f"{one.dataset}, {one.task}",
-                    "eps": f"{line.epsilon:g}",
-                    "embedding": chosen,
-                    "paper: HDS less non-private": f"{paper:+.1f}",
-                    "ours": signed(line.over_non_private),
-                    "HDS less structure-only": signed(line.gain),
-                    "HDS": line.value,
-                    "structure-only": line.twin,
+                    "data set, task": f"{one.dataset}, {one.task}", "eps": f"{line.epsilon:g}", "embedding": chosen,
+                    "paper: HDS less non-private": f"{paper:+.1f}", "ours": signed(line.over_non_private),
+                    "HDS less structure-only": signed(line.gain), "HDS": line.value, "structure-only": line.twin,
                     "non-private": non_private.value if non_private else "",
                 }
-            )
+            )  # fmt: skip
     rows.sort(key=lambda row: [str(cell) for cell in row.values()])
     return f"### Where the paper has HDS above its non-private row\n\n{table(rows)}" if rows else ""
 
@@ -247,16 +236,11 @@ def _far(summaries: Sequence[Summary], raw: Sequence[Summary]) -> str:
             if far:
                 rows.append(
                     {
-                        "data set": one.dataset,
-                        "mechanism": LABELS[line.mechanism],
-                        "eps": f"{line.epsilon:g}",
-                        "paper": f"{theirs:.1f}",
-                        "ours": line.value,
-                        "difference": f"{gap:+.1f}",
-                        "ours, raw": on_raw,
-                        "structure-only": line.twin,
+                        "data set": one.dataset, "mechanism": LABELS[line.mechanism], "eps": f"{line.epsilon:g}",
+                        "paper": f"{theirs:.1f}", "ours": line.value, "difference": f"{gap:+.1f}",
+                        "ours, raw": on_raw, "structure-only": line.twin,
                     }
-                )
+                )  # fmt: skip
     if not rows:
         return ""
     heads = ("rows with a printed number", "of them far", "far on the raw embedding")
