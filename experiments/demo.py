@@ -9,9 +9,9 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments._report import by_seed, counted, interval, one_scale, paired, panels, prose, save, signed
+from experiments._report import by_seed, counted, interval, one_scale, paired, panels, prose, publish, signed
 from experiments._report import table as as_table
-from experiments._runner import DEFAULT_OUT, REFERENCE, Results, console, write_atomically
+from experiments._runner import DEFAULT_OUT, REFERENCE, Results, console
 from experiments.frontier import config as frontier
 from experiments.frontier import features, friendships, joint, methods
 from experiments.frontier._points import plot_gains
@@ -169,7 +169,6 @@ def write_report(out: Path) -> list[Path]:
         return []
     draws = frame.seed.nunique()
     text = _TEXT.about.format(dataset=frame.dataset[0], draws=draws, chosen=CHOSEN, alone=ALONE, table=table(frame))
-    write_atomically(out / f"{NAME}.md", text + "\n")
     figure, axes = panels(len(jobs), width=4.2, height=3.4)
     for axis, (title, unit, colour, method, public, true) in zip(axes, jobs, strict=True):
         found = gains(frame, method, public)
@@ -192,5 +191,4 @@ def write_report(out: Path) -> list[Path]:
     axes[0].set_ylabel("points over what is public alone")
     figure.suptitle(f"{frame.dataset[0]}, a tenth of the users public: means over {draws} draws, 95 % intervals")
     figure.tight_layout()
-    save(figure, out / f"{NAME}.png")
-    return [out / f"{NAME}.md", out / f"{NAME}.png"]
+    return publish(out, {NAME: text}, {NAME: figure})
