@@ -32,7 +32,6 @@ from experiments.frontier.features_methods import (
     METHODS,
     PLACEBO,
     PLAIN,
-    PRIVGE,
     RECORD_ITSELF,
     SAMPLED,
     SCORES,
@@ -49,6 +48,7 @@ from ldp_jax.pipeline import Advice, JointPrivacy, predict_jointly
 from ldp_jax.pipeline.advice import ExpectedGain
 from ldp_jax.pipeline.budget_split import Split, SplitForecast
 from ldp_jax.pipeline.rows import feature_rows
+from tests.experiments import contract
 from tests.experiments.rows import of_panel
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -98,23 +98,8 @@ def test_what_the_panel_chose_is_one_of_the_rows(ran):
             assert rows.value[f"{STRUCTURE}, {named}", seed] == rows.value[CHOSEN, seed]
 
 
-def test_a_run_that_is_repeated_computes_nothing(ran, monkeypatch):
-    before = features.results_in(ran.out).csv.read_bytes()
-    monkeypatch.setattr(features, "draw", None)
-    frontier.main(ran)
-    assert features.results_in(ran.out).csv.read_bytes() == before
-
-
-def test_the_report_is_of_the_rows(ran):
-    found = pd.read_csv(ran.out / "frontier_features.csv")
-    assert set(found.metric) == set(features_report.METRICS[:4])  # fidelity is PrivGE's, which did not run
-    assert not found.duplicated([*features_report._KEY, "seed", "metric"]).any()
-    at = found.set_index(["mechanism", "epsilon", "metric", "seed"]).value
-    for seed in (0, 1):
-        gain = at[LOCAL, 2.0, "accuracy", seed] - at[CHOSEN, 0.0, "accuracy", seed]
-        assert gain == pytest.approx(at[LOCAL, 2.0, "gain over chosen structure-only", seed], abs=1e-3)
-    assert PLACEBO in (ran.out / "frontier_features.md").read_text()
-    assert (ran.out / "frontier_features.png").stat().st_size > 10_000
+def test_it_keeps_the_contract(ran):
+    contract.check(frontier, ran, [features.results_in(ran.out)])
     assert "There are 1 gains of local prediction" in features_report.digest(ran.out)
 
 
@@ -183,13 +168,6 @@ def test_the_summary_says_from_which_budget_reports_help():
     assert "none" in features_report.summary(never)
 
 
-def test_messages_are_compared_with_a_class_draw_by_draw():
-    found = features_report.points(of_panel([*ROWS, (SCORES, 2.0, {0: 99, 1: 68, 2: 83})]))
-    (line,) = features_report.messages(found).splitlines()[2:]
-    assert "| **-2.0 ± 0.0** |" in line  # of draws 1 and 2, which both have
-    assert features_report.messages(features_report.points(of_panel(ROWS))) == ""
-
-
 def test_rows_that_say_no_classes_say_what_their_metrics_are(monkeypatch):
     """What was advised, and how much PrivGE's embedding shows; each ends with what completes its cell."""
     gain = ExpectedGain(0.2, 0.05, 3.0, 1.0, 0.1, 0.5, 0.5, 120, 2.0, 1.0)
@@ -221,16 +199,6 @@ def test_rows_that_say_no_classes_say_what_their_metrics_are(monkeypatch):
     assert found[FIDELITY].guarantee[RECORD].epsilon == pytest.approx(1.0)
 
 
-def test_fidelity_stands_beside_the_row_whose_embedding_it_is_of():
-    shown = [(CORRELATION, 0.25), (STRUCTURE_CORRELATION, 0.125)]
-    base = of_panel([*ROWS, (PRIVGE, 2.0, {0: 50, 1: 50, 2: 50})])
-    more = [base, *(of_panel([(FIDELITY, 2.0, {0: 100 * value})]).assign(metric=name) for name, value in shown)]
-    found = features_report.points(pd.concat(more))
-    (line,) = [line for line in features_report.table(found).splitlines() if line.startswith("| privge")]
-    assert line.endswith("| 0.25 (0.12) |")
-    assert "fidelity" not in features_report.table(features_report.points(base))
-
-
 def test_advice_is_wrong_where_it_promises_nothing_and_where_it_passes_a_gain_over():
     """Of draws that have both: 0 and 1 of a graph, on which collecting is advised in one, in both, in none."""
     advised = {0.5: (0, 1), 1.0: (1, 1), 2.0: (1, 1), 4.0: (0, 0)}
@@ -259,18 +227,6 @@ def test_records_are_not_made_dense_where_there_are_many(graph_file, monkeypatch
     monkeypatch.setattr(features, "MOST_NUMBERS", 120 * 12 - 1)
     assert {cell.mechanism for cell in features.plan(config)} == {CHOSEN, LOCAL}
     assert SAMPLED in capsys.readouterr().out
-
-
-def test_three_panels_of_a_graph_are_a_figure():
-    frames = [of_panel(ROWS, panel=setting).assign(members=int(setting)) for setting in ("5", "20", "50")]
-    found = features_report.points(pd.concat(frames))
-    groups = features_report._of_sizes(found)
-    assert [name for name, _ in groups] == ["g"]
-    (axis,) = features_report._size_figure(groups).axes
-    assert axis.get_lines()[0].get_xdata().tolist() == [5, 20, 50]
-    assert features_report._of_sizes(found[found.panel != "5"]) == []
-    names = [tick.get_text() for tick in features_report._figure(found).axes[0].get_yticklabels()]
-    assert sorted(names) == ["g, 20 a class", "g, 5 a class", "g, 50 a class"]  # all of them
 
 
 def test_a_panel_is_of_every_class_and_leaves_somebody():
