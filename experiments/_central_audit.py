@@ -2,14 +2,14 @@
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 import pandas as pd
 
-from experiments._report import markdown
+from experiments._report import markdown, prose
 from ldp_jax import verification
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.edges import curator
@@ -55,22 +55,33 @@ def table(frame: pd.DataFrame, subjects: Mapping[str, Any]) -> pd.DataFrame:
 
 def verdicts(wide: pd.DataFrame, subjects: Mapping[str, Any], slack: float) -> list[str]:
     """What failed, in words."""
-    failures = []
-    for row in wide.to_dict("records"):
-        label, epsilon, sound = str(row["mechanism"]), float(row["epsilon"]), subjects[str(row["mechanism"])].sound
-        limit = row["claimed"] if sound else epsilon
-        found = {
+
+    def found(row: Mapping[Any, Any]) -> dict[str, bool]:
+        epsilon = row["epsilon"]
+        limit = row["claimed"] if subjects[row["mechanism"]].sound else epsilon
+        return {
             f"claims {limit:.6g}": limit > epsilon * (1 + slack),
             f"loses {row['supremum']:.6g} for an edge": row["supremum"] > limit * (1 + slack),
             f"is seen to lose {row['lower_bound']:.6g} by draws": row["lower_bound"] > limit,
             "does not draw what its law says": row["fit"] > 1,
         }
-        broken = "; ".join(words for words, holds in found.items() if holds)
-        if sound and broken:
-            failures.append(f"{label} at epsilon {epsilon:g}: {broken}")
-        if not sound and not broken:
-            failures.append(f"{label} at epsilon {epsilon:g}: its defect was not seen")
-    return failures
+
+    return failures(wide, subjects, found)
+
+
+def failures(
+    wide: pd.DataFrame,
+    subjects: Mapping[str, Any],
+    found: Callable[[Mapping[Any, Any]], dict[str, bool]],
+    unseen: Collection[float] = (),
+) -> list[str]:
+    """Sound forms with something ``found`` broken, and others with nothing, but at budgets that are ``unseen``."""
+    said = []
+    for row in wide.to_dict("records"):
+        sound, broken = subjects[row["mechanism"]].sound, "; ".join(w for w, holds in found(row).items() if holds)
+        if broken if sound else not broken and row["epsilon"] not in unseen:
+            said.append(f"{row['mechanism']} at epsilon {row['epsilon']:g}: {broken or 'its defect was not seen'}")
+    return said
 
 
 def header(epsilons: tuple[float, ...]) -> list[str]:
@@ -114,12 +125,4 @@ def _loss(row: Any, sound: bool) -> str:
 
 def as_markdown(wide: pd.DataFrame, subjects: Mapping[str, Any], epsilons: tuple[float, ...]) -> str:
     """The second table of the audit."""
-    return (
-        f"{markdown(header(epsilons), lines(wide, subjects, epsilons))}\n\nA trusted curator holds the graph, and "
-        "the budget is that of one private edge, towards everybody else. The exact supremum over all graphs of few "
-        "nodes and their private edges: of the released pairs (four nodes), or of the dendrogram in the chain's "
-        "stationary law and noisy counts of its groups (five nodes), of which the pairs are made; in brackets, "
-        "at epsilon 4, what draws of releases of four nodes alone show. *Sampler*: whether released pairs, or "
-        "dendrograms that chains of 64 sweeps on four nodes end with, follow the law. The line in italics is the "
-        "published form: the chain's scale lacks a 2, and an edge is counted once for each node of its group."
-    )
+    return f"{markdown(header(epsilons), lines(wide, subjects, epsilons))}\n\n{prose('audit').curators}"

@@ -2,8 +2,11 @@
 
 import dataclasses
 import hashlib
+import tomllib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import sparse
 
+from experiments._report import publish
 from experiments._runner import Found, Results, UsageError, check_positive, run
 from ldp_jax import datasets
 from ldp_jax.graph import propagation
@@ -92,6 +96,17 @@ def fingerprint(data: datasets.Dataset) -> str:
     return digest.hexdigest()[:10]
 
 
+def told(file: str, paper: str) -> dict[str, Any]:
+    """What a file of this folder says of a paper: ``published.toml``, what it prints."""
+    return tomllib.loads((Path(__file__).parent / file).read_text())[paper]
+
+
+def row_names(paper: str) -> tuple[dict[str, str], dict[str, str]]:
+    """What rows are called in tables and figures, and their colours: ``names.toml``."""
+    known = told("names.toml", paper)
+    return {key: one[0] for key, one in known.items()}, {key: one[1] for key, one in known.items() if one[1:]}
+
+
 def source(data: datasets.Dataset) -> dict[str, dict[str, Any]]:
     """For a manifest: the origin of a data set."""
     return {"data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}}
@@ -152,6 +167,19 @@ def run_plan(
         planned, lambda cell, say: compute(cell, planned[cell]), results, settings=planned.__getitem__,
         notes=lambda cell: notes(cell, planned[cell]), called=called,
     )  # fmt: skip
+
+
+def run_part(part: ModuleType, config: Any) -> None:
+    """Compute the missing rows of a module with ``plan``, ``compute`` and ``results_in``; it may say ``notes``."""
+    more = {"notes": part.notes} if hasattr(part, "notes") else {}
+    called = getattr(part, "CALLED", "rows")
+    run_plan(part.plan(config), part.compute, part.results_in(config.out), called, **more)
+
+
+def write_part(part: ModuleType, out: Path) -> list[Path]:
+    """Publish the pages and figures that a module makes of the rows of a folder, where there are some."""
+    frame = part.results_in(out).read()
+    return [] if frame.empty else publish(out, *part.pages(frame))
 
 
 def label_propagation(op: Any, parts: Sequence[Any], settings: Any, *, tol: float, classes: int) -> Any:

@@ -11,8 +11,10 @@ from markdown_it import MarkdownIt
 
 from experiments import _registry, papers
 from experiments._registry import EXPERIMENTS
-from experiments._report import interval, markdown, table
+from experiments._report import interval, markdown, prose, table
 from experiments._runner import COLUMNS, REFERENCE, Results, write_atomically
+
+_TEXT = prose("pages")
 
 STRUCTURE = "structure-only:"
 _PAGE_OF = {file: name for name, experiment in EXPERIMENTS.items() for file in experiment.tables}
@@ -65,12 +67,6 @@ def _means(results: Results) -> dict[tuple[Any, ...], dict[str, Any]]:
     return found
 
 
-_BESIDE = """\
-Rows that the paper prints a number of; of a paper that draws its results, private rows at epsilon 1. Means over
-seeds, 95 % intervals (Student); *structure-only* is the same mechanism on one public record for all users; minutes
-are of all seeds together."""
-
-
 def beside_the_paper(name: str, out: Path) -> str:
     """Your rows where there are some, else the committed ones; each beside the paper's number."""
     experiment, printed = EXPERIMENTS[name], getattr(_registry.module(name), "printed", None)
@@ -94,17 +90,14 @@ def _line(row: Mapping[str, Any], number: float | None, twin: Mapping[str, Any] 
     further = [value if isinstance(value, str) else f"{key} {value:g}" for key, value in more.items()]
     value, proved = row["value"], row["proved"]
     return {
-        "data set": ", ".join([row["dataset"], row["task"], *filter(str.strip, further)]),
-        "row": row["mechanism"],
-        "metric": row["metric"],
-        "eps": f"{row['epsilon']:g}",
-        "paper": None if number is None else f"{number:g}",
+        "data set": ", ".join([row["dataset"], row["task"], *filter(str.strip, further)]), "row": row["mechanism"],
+        "metric": row["metric"], "eps": f"{row['epsilon']:g}", "paper": None if number is None else f"{number:g}",
         "ours (%)": value and f"{value.mean:.1f}",
         "95 % interval": f"± {value.half_width:.1f}" if value and value.n > 1 else "",
         "structure-only": twin and twin["value"],
         "epsilon proved": "none" if not np.isfinite(proved) else f"{proved:.3g}",
         "minutes": f"{row['minutes']:.1f}",
-    }
+    }  # fmt: skip
 
 
 def _made_with(results: Sequence[Results]) -> str:
@@ -132,7 +125,13 @@ def page(name: str, out: Path, said: str, items: Sequence[papers.Item], beside: 
     """
     experiment = EXPERIMENTS[name]
     wanted = [file for item in items for file in item.files] or [*experiment.tables, *_figures(name)]
-    words = [f"# {name}: {experiment.about}", said, "## Beside the paper", _BESIDE, beside_the_paper(name, out)]
+    words = [
+        f"# {name}: {experiment.about}",
+        said,
+        "## Beside the paper",
+        _TEXT.beside,
+        beside_the_paper(name, out),
+    ]
     parts, shown = [render("\n\n".join(words), out)], ""
     for file in dict.fromkeys(file for file in wanted if file in experiment.tables):
         own = (out / file).exists()

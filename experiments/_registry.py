@@ -1,13 +1,12 @@
 """Which experiments there are, by name: nothing of one is imported before a command asks for it.
 
 A new experiment is a module (of a paper: a folder) with ``Config`` (a frozen dataclass with ``out``) and
-``main(config)``, and a line in :data:`EXPERIMENTS`. It may also have ``COMMITTED`` (the configurations whose rows
-are committed, by default the one without words), ``SMOKE`` (a run of two minutes), ``PAPER`` (the paper's own grid
-where that is larger), ``printed(row)`` (the paper's number) and ``write_report(out)`` (tables and figures of rows).
+``main(config)``, and a line in :data:`EXPERIMENTS`. It may have presets in ``runs.toml``, ``printed(row)`` (the
+paper's number) and ``write_report(out)`` (tables and figures of rows).
 """
 
-import dataclasses
 import importlib
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
@@ -40,17 +39,27 @@ def module(name: str) -> ModuleType:
 
 def runs(name: str, preset: str, out: Path) -> list[Any]:
     """The configurations of a preset, to be run into a folder; empty where the experiment has no such preset."""
-    found = module(name)
-    known = getattr(found, preset.upper(), (found.Config(),) if preset == "committed" else ())
-    return [dataclasses.replace(config, out=out) for config in known]
+    known = tomllib.loads((Path(__file__).parent / "runs.toml").read_text()).get(name, {})
+    groups = known.get("words", {})
+
+    def words(given: Any) -> Any:
+        if not isinstance(given, list):
+            return (given,)
+        meant = [groups[one[1:]] if str(one).startswith("@") else one for one in given]
+        return tuple(word for one in meant for word in words(one))
+
+    def config(given: Mapping[str, Any]) -> Any:
+        made = {key: words(value) if isinstance(value, list) else value for key, value in given.items()}
+        return module(name).Config(**made, out=out)
+
+    return [config(given) for given in known.get(preset, [{}] if preset == "committed" else [])]
 
 
 EXPERIMENTS: dict[str, Experiment] = {
     "demo": Experiment("The main jobs on the embedded graph of Debian packages.", {"demo": "demo"}, ("demo.md",)),
     "privge": Experiment(
         "Private features: node classification and link prediction (PrivGE, LDP-GE).",
-        {"privge": "privge.accuracy"},
-        ("REPORT.md",),
+        {"privge": "privge.accuracy"}, ("REPORT.md",),
     ),
     "dprr": Experiment(
         "Private neighbour lists: classification of graphs (DPRR).",
@@ -60,21 +69,16 @@ EXPERIMENTS: dict[str, Experiment] = {
     "heterorr": Experiment(
         "Private features and private edges of a GCN, and attacks on them (HeteroRR).",
         {
-            "heterorr": "heterorr.accuracy",
-            "heterorr_shares": "heterorr.shares",
-            "heterorr_attacks": "heterorr.attacks",
-            "heterorr_counts": "heterorr.counts",
-            "heterorr_mixing": "heterorr.mixing",
-            "heterorr_inversion": "heterorr.inversion",
+            "heterorr": "heterorr.accuracy", "heterorr_shares": "heterorr.shares",
+            "heterorr_attacks": "heterorr.attacks", "heterorr_counts": "heterorr.counts",
+            "heterorr_mixing": "heterorr.mixing", "heterorr_inversion": "heterorr.inversion",
         },
         ("heterorr.md", "heterorr_attacks.md", "heterorr_counts.md", "heterorr_mixing.md", "heterorr_inversion.md"),
     ),
     "poindp": Experiment(
         "Hyperbolic noise, as published and sound, and membership attacks (PoinDP).",
         {
-            "poindp": "poindp.accuracy",
-            "poindp_noise": "poindp.noise",
-            "poindp_membership": "poindp.membership",
+            "poindp": "poindp.accuracy", "poindp_noise": "poindp.noise", "poindp_membership": "poindp.membership",
             "poindp_gaps": "poindp.gaps",
         },
         ("poindp.md", "poindp_membership.md"),
@@ -82,17 +86,14 @@ EXPERIMENTS: dict[str, Experiment] = {
     "frontier": Experiment(
         "Private data that helps: counts of friends, and classes that devices predict.",
         {
-            "frontier_edges_accuracy": "frontier.friendships",
-            "frontier_features_accuracy": "frontier.features",
-            "frontier_joint_accuracy": "frontier.joint",
-            "frontier_beyond_accuracy": "frontier.beyond",
+            "frontier_edges_accuracy": "frontier.friendships", "frontier_features_accuracy": "frontier.features",
+            "frontier_joint_accuracy": "frontier.joint", "frontier_beyond_accuracy": "frontier.beyond",
         },
         ("frontier_features.md", "frontier_edges.md", "frontier_joint.md", "frontier_beyond.md"),
     ),
     "audit": Experiment(
         "Every mechanism, asked whether its epsilon holds, and published forms that do not keep theirs.",
-        {"audit": "audit"},
-        ("audit.md",),
+        {"audit": "audit"}, ("audit.md",),
     ),
     "variance": Experiment(
         "Worst-case variance of every unbiased mechanism on one number.", {}, ("variance.md",), "seconds"
@@ -104,9 +105,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "Speed and memory, against what others do, in the same run.", {}, ("benchmarks.md",), "minutes"
     ),
     "weigh": Experiment(
-        "Lines, names, compiled programs and seconds of the project, beside their aims.",
-        {},
-        ("weight.md",),
+        "Lines, names, compiled programs and seconds of the project, beside their aims.", {}, ("weight.md",),
         "seconds",
     ),
-}
+}  # fmt: skip

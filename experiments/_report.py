@@ -1,8 +1,10 @@
 """Shared by all reports: tidy tables in Markdown, paired contrasts, curves with intervals in one style."""
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import matplotlib as mpl
@@ -66,6 +68,13 @@ def signed(interval: ConfidenceInterval | None, digits: int = 1) -> str:
     if interval is not None and interval.n > 1:
         text += f" ± {interval.half_width:.{digits}f}"
     return f"**{text}**" if significant(interval) else text
+
+
+def prose(page: str) -> SimpleNamespace:
+    """The passages of a page by name: in ``prose/PAGE.md`` each follows a line ``<!-- name -->``."""
+    text = (Path(__file__).parent / f"prose/{page}.md").read_text()
+    _, *parts = re.split(r"^<!-- (\w+) -->\n", text, flags=re.MULTILINE)
+    return SimpleNamespace(**dict(zip(parts[::2], map(str.strip, parts[1::2]), strict=True)))
 
 
 def markdown(headers: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:

@@ -1,6 +1,7 @@
 """Is every epsilon true? All mechanisms, asked exactly, by draws, and in the arithmetic that runs."""
 
 import ast
+import contextlib
 import dataclasses
 import importlib
 import math
@@ -17,7 +18,7 @@ import pandas as pd
 
 from experiments import _central_audit, _runner
 from experiments._published import DuchiVectorWithTies, PrintedHyperbolicGaussian, ReleasedSquareWave
-from experiments._report import legend_below, markdown, panels, save, terminal
+from experiments._report import legend_below, markdown, panels, prose, save, terminal
 from experiments._runner import DEFAULT_OUT, Found, Results, UsageError, config_hash, console, run, write_atomically
 from ldp_jax import edges, features, verification
 from ldp_jax.core.mechanism import HasInverse, HasMoments
@@ -365,18 +366,15 @@ def above(subject: Subject, epsilon: float) -> dict[str, float]:
     No loss is given for reports of a continuum, whose arithmetic is ideal at every budget, and for lists.
     """
     start = time.perf_counter()
-    measured = {"refused": 0.0}
     try:
         made = subject.make(epsilon)
-        measured["claimed"] = made.guarantee().epsilon
+        measured = {"refused": 0.0, "claimed": made.guarantee().epsilon}
     except ValueError:
-        measured["refused"] = 1.0
-    else:
-        if not made.domain().users:
-            try:
-                measured["arithmetic"] = verification.arithmetic(made).epsilon
-            except ValueError:
-                measured["arithmetic"] = math.nan
+        return {"refused": 1.0, "seconds": round(time.perf_counter() - start, 2)}
+    if not made.domain().users:
+        measured["arithmetic"] = math.nan
+        with contextlib.suppress(ValueError):
+            measured["arithmetic"] = verification.arithmetic(made).epsilon
     return measured | {"seconds": round(time.perf_counter() - start, 2)}
 
 
@@ -414,10 +412,10 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
 
 def verdicts(wide: pd.DataFrame) -> list[str]:
     """What failed, in words; empty where all is as it should be."""
-    failures = []
-    for row in wide.to_dict("records"):
-        label, epsilon, claimed = str(row["mechanism"]), float(row["epsilon"]), row["claimed"]
-        found = {
+
+    def found(row: Mapping[Any, Any]) -> dict[str, bool]:
+        epsilon, claimed = row["epsilon"], row["claimed"]
+        return {
             f"claims {claimed:.6g}": claimed > epsilon * (1 + SLACK),
             f"loses {row['supremum']:.6g}": row["supremum"] > claimed * (1 + SLACK),
             f"is seen to lose {row['lower_bound']:.6g} by draws": row["lower_bound"] > claimed,
@@ -425,26 +423,14 @@ def verdicts(wide: pd.DataFrame) -> list[str]:
             "claims too little for an edge": row["relationship"] > 1 + SLACK,
             f"loses {row['arithmetic']:.6g} in the words that it draws": row["arithmetic"] > claimed + ROUNDING,
         }
-        broken = "; ".join(words for words, holds in found.items() if holds)
-        if SUBJECTS[label].sound and broken:
-            failures.append(f"{label} at epsilon {epsilon:g}: {broken}")
-        if not SUBJECTS[label].sound and epsilon not in ABOVE and not broken:
-            failures.append(f"{label} at epsilon {epsilon:g}: its defect was not seen")
-    return failures
+
+    return _central_audit.failures(wide, SUBJECTS, found, ABOVE)
 
 
 HEADER = [
-    "mechanism",
-    "arithmetic",
-    *(f"{e:g}" for e in EPSILONS),
-    *(f"words at {e:g}" for e in ABOVE),
-    "sampler",
-    "records asked (region found)",
-    "distinct reports",
-    "per edge",
-    "float32 gives away",
-    "worst variance",
-]
+    "mechanism", "arithmetic", *(f"{e:g}" for e in EPSILONS), *(f"words at {e:g}" for e in ABOVE), "sampler",
+    "records asked (region found)", "distinct reports", "per edge", "float32 gives away", "worst variance",
+]  # fmt: skip
 
 
 def _lines(wide: pd.DataFrame) -> list[list[str]]:
@@ -497,23 +483,7 @@ def _loss(row: Any, sound: bool) -> str:
 
 def as_markdown(wide: pd.DataFrame) -> str:
     """The committed table."""
-    text = markdown(HEADER, _lines(wide))
-    return (
-        f"{text}\n\nColumns 0.1 to 16 are budgets: the exact supremum of the privacy loss (tables: a ratio of "
-        "whole numbers, never above the budget, here to four digits) and, in brackets, what draws alone show at "
-        "confidence 1 - 1e-6 over the whole table. *Float32 gives away*, at epsilon 1: the mass of reports of one "
-        "record that another cannot give when all 2^23 uniforms are pushed through the sampler. Worst variance: of "
-        "one coordinate, at epsilon 1. DPRR, randomised response, LocalLap, noisy degrees and neighbour counts "
-        "report of lists of six nodes: their loss is per bit of a list. Hyperbolic Gaussians have a delta of 1e-5, "
-        "which at the budget their law keeps, by quadrature. *Words at 17, 30*: the loss of the probabilities "
-        "that the random words really give (bold: above the budget; empty: reports of a continuum and lists, not "
-        "asked). *Records asked*: how many records draws are compared with the law at, "
-        "and the smallest share of all records that is found where it is treated otherwise. "
-        "*Distinct reports*: whether one report comes too often. *Per edge*, at epsilon 1: what an edge "
-        "costs on all graphs of four nodes, enumerated, by reporting (full / half list / half, those that there "
-        "are); never above what is claimed. "
-        "Lines in italics are published forms that do not keep their epsilon."
-    )
+    return f"{markdown(HEADER, _lines(wide))}\n\n{prose(NAME).mechanisms}"
 
 
 def _print(header: list[str], lines: list[list[str]], title: str) -> None:

@@ -24,7 +24,7 @@ from experiments import (
     _scaling_benchmark,
     privge,
 )
-from experiments._report import markdown
+from experiments._report import markdown, prose
 from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
 from experiments._sides import Sides, installed, interleaved, key_of, row
 from experiments.privge import accuracy, cells
@@ -34,6 +34,8 @@ from ldp_jax.core import mechanism as mechanisms
 from ldp_jax.core.progress import phase, watched
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import training
+
+_TEXT = prose("benchmarks")
 
 NAME = "benchmarks"
 Name = Literal[
@@ -63,22 +65,14 @@ def main(config: Config) -> None:
     check_positive("--repeats", config.repeats)
     path = config.out / f"{NAME}.csv"
     run = {
-        "perturb": perturb,
-        "ppr": ppr,
-        "discrete": discrete,
-        "dprr": dprr,
-        "central": central,
-        "gin": _gin_benchmark.gin_epochs,
-        "attention": attention,
-        "hyperbolic": hyperbolic,
+        "perturb": perturb, "ppr": ppr, "discrete": discrete, "dprr": dprr, "central": central,
+        "gin": _gin_benchmark.gin_epochs, "attention": attention, "hyperbolic": hyperbolic,
         "device": lambda repeats: interleaved(*_device_benchmark.message_sides(), repeats),
         "friendships": lambda repeats: _class_benchmarks.class_rows("friendships", repeats),
-        "records": lambda repeats: _class_benchmarks.class_rows("records", repeats),
-        "figure2": figure2,
+        "records": lambda repeats: _class_benchmarks.class_rows("records", repeats), "figure2": figure2,
         "scaling": lambda repeats: _scaling_benchmark.scaling(min(repeats, 3)),
-        "big_graph": lambda _: _edge_benchmarks.big_graph(),
-        "big_counts": lambda _: _edge_benchmarks.big_counts(),
-    }
+        "big_graph": lambda _: _edge_benchmarks.big_graph(), "big_counts": lambda _: _edge_benchmarks.big_counts(),
+    }  # fmt: skip
     rows = [row for name in config.parts for row in run[name](config.repeats)]
     new = pd.DataFrame(rows)
     if path.exists():
@@ -100,25 +94,12 @@ def summary(rows: pd.DataFrame) -> str:
         same = subject == "ldp_jax"
         lines.append(
             [
-                str(benchmark),
-                str(subject),
-                f"{part.wall_s.median():.3f}",
-                f"{part.cpu_s.median():.3f}",
-                f"{len(part)}",
-                "" if same else ratios[0],
-                "" if same else ratios[1],
-                str(part.note.iloc[0]),
+                str(benchmark), str(subject), f"{part.wall_s.median():.3f}", f"{part.cpu_s.median():.3f}",
+                f"{len(part)}", "" if same else ratios[0], "" if same else ratios[1], str(part.note.iloc[0]),
             ]
-        )
+        )  # fmt: skip
     head = ["benchmark", "side", "wall s", "CPU s", "runs", "wall / ours", "CPU / ours", "what"]
-    return f"Medians over runs, on {os.cpu_count()} cores.\n\n{_NOTES}\n\n{markdown(head, lines)}"
-
-
-_NOTES = """\
-The sides of a benchmark take turns in one run, with a new key in each repetition. A row of one run is a single
-measurement. Where other work ran on the cores, CPU seconds are the fairer column. SciPy's CSR product follows the
-same recurrence, in blocks of columns; the power series needs more products. The torch sides need `pip install
-torch`; dense sides are our own."""
+    return f"Medians over runs, on {os.cpu_count()} cores.\n\n{_TEXT.notes}\n\n{markdown(head, lines)}"
 
 
 def attention(repeats: int) -> list[dict[str, Any]]:
@@ -177,13 +158,8 @@ def _social_graph() -> tuple[str, Any]:
         return "facebook_pages", datasets.load("facebook_pages").graph
     except datasets.DataUnavailableError:
         data = datasets.synthetic(
-            jax.random.key(0),
-            num_nodes=22_470,
-            num_classes=4,
-            num_features=4,
-            mean_degree=15.2,
-            homophily=0.8,
-        )
+            jax.random.key(0), num_nodes=22_470, num_classes=4, num_features=4, mean_degree=15.2, homophily=0.8,
+        )  # fmt: skip
         return "synthetic, of the size of facebook_pages", data.graph
 
 

@@ -9,9 +9,9 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments._report import by_seed, counted, interval, one_scale, paired, panels, save, signed
+from experiments._report import by_seed, counted, interval, one_scale, paired, panels, prose, publish, signed
 from experiments._report import table as as_table
-from experiments._runner import DEFAULT_OUT, REFERENCE, Results, console, write_atomically
+from experiments._runner import DEFAULT_OUT, REFERENCE, Results, console
 from experiments.frontier import config as frontier
 from experiments.frontier import features, friendships, joint, methods
 from experiments.frontier._points import plot_gains
@@ -28,6 +28,8 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Guarantee, PipelineGuar
 from ldp_jax.learning.metrics import ConfidenceInterval
 from ldp_jax.pipeline.self_training import FeaturesPosterior, features_posterior, folds
 
+_TEXT = prose("demo")
+
 NAME = "demo"
 TRUE_CLASS = f"{TRUE}, class"
 ALONE, COUNTS, CEILING = methods.FEATURES, methods.PILOTED, methods.CEILING
@@ -41,15 +43,6 @@ JOBS = (
     ("counts of friends", "epsilon per bit of a neighbour list", "#2f7d4f", COUNTS, ALONE, CEILING),
 )
 """Title, unit, colour, method, what is public alone, and the same with true data."""
-
-_ABOUT = """\
-Made by `python -m experiments demo`. A tenth of each class of {dataset} is a public panel; the classes of the
-others are asked for: means over {draws} draws of panel, noise and training, with 95 % intervals (Student), paired
-by draw, bold where they leave 0 out. First the graph is public and the records of all others are private;
-*{chosen}* is what the panel would choose of structure alone. Then the records are public, every list is private,
-and *{alone}* is what records alone say. Lines without epsilon are public, or true data.
-
-{table}"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,8 +168,7 @@ def write_report(out: Path) -> list[Path]:
     if not jobs:
         return []
     draws = frame.seed.nunique()
-    text = _ABOUT.format(dataset=frame.dataset[0], draws=draws, chosen=CHOSEN, alone=ALONE, table=table(frame))
-    write_atomically(out / f"{NAME}.md", text + "\n")
+    text = _TEXT.about.format(dataset=frame.dataset[0], draws=draws, chosen=CHOSEN, alone=ALONE, table=table(frame))
     figure, axes = panels(len(jobs), width=4.2, height=3.4)
     for axis, (title, unit, colour, method, public, true) in zip(axes, jobs, strict=True):
         found = gains(frame, method, public)
@@ -199,5 +191,4 @@ def write_report(out: Path) -> list[Path]:
     axes[0].set_ylabel("points over what is public alone")
     figure.suptitle(f"{frame.dataset[0]}, a tenth of the users public: means over {draws} draws, 95 % intervals")
     figure.tight_layout()
-    save(figure, out / f"{NAME}.png")
-    return [out / f"{NAME}.md", out / f"{NAME}.png"]
+    return publish(out, {NAME: text}, {NAME: figure})

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from experiments._registry import module
-from experiments._report import counted, markdown, publish
+from experiments._report import counted, markdown, prose, publish
 from experiments.frontier import features, features_report, friendships, joint, joint_report
 from experiments.frontier import report as friendships_report
 from experiments.frontier._points import PANEL, intervals, pick
@@ -17,6 +17,8 @@ from experiments.privge import accuracy as privge_accuracy
 from experiments.privge import report as privge_report
 from experiments.privge.summary import summarise, tally
 from ldp_jax.learning.metrics import ConfidenceInterval
+
+_TEXT = prose("findings")
 
 TWIN = "its structure-only twin"
 HEADERS = ["private data, method", "gain over", "rows", "above 0", "below 0", "all rows"]
@@ -45,18 +47,11 @@ PASSAGES = (
     ("Private friendships", "frontier.report", "frontier_edges", "frontier_edges_gains"),
     ("Private features beside a panel", "frontier.features_report", "frontier_features", "frontier_features"),
     (
-        "Records, lists and labels private at once",
-        "frontier.joint_report",
-        "frontier_joint",
-        "frontier_joint",
+        "Records, lists and labels private at once", "frontier.joint_report", "frontier_joint", "frontier_joint",
     ),
     ("Counts beyond the classes of nodes", "frontier.beyond_report", "frontier_beyond", ""),
-)
+)  # fmt: skip
 """Title, module with ``digest``, page and figure of findings.md."""
-
-_ABOUT = """\
-Made by `python -m experiments report` from the rows of this folder. Intervals are 95 %; each passage says what its
-page counts, and the page has all rows."""
 
 
 def write_report(out: Path) -> list[Path]:
@@ -64,7 +59,7 @@ def write_report(out: Path) -> list[Path]:
     found = table(out)
     if not found:
         return []
-    parts = ["# Findings", _ABOUT, found.replace("](experiments/results/", "](")]
+    parts = ["# Findings", _TEXT.about, found.replace("](experiments/results/", "](")]
     for title, name, page, figure in PASSAGES:
         if words := module(name).digest(out):
             drawn = [f"![{title}]({figure}.png)"] if (out / f"{figure}.png").exists() else []

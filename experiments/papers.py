@@ -4,13 +4,17 @@ What a paper asks for is written down here; what of it is computed is read from 
 """
 
 import functools
+import tomllib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments._report import markdown
+from experiments._report import markdown, prose
 from experiments._runner import REFERENCE, write_atomically
+
+_TEXT = prose("papers")
 
 
 class Item(NamedTuple):
@@ -56,166 +60,19 @@ def _rows(stem: str) -> pd.DataFrame:
     return pd.read_csv(REFERENCE / f"{stem}.csv")
 
 
-_LASTFM = "LastFM's features are not among the committed data"
-_PUBLIC = "FLICKR-MIR is not public, and PPI's features are not among the committed data"
-_SETS = "the missing sets of graphs were not at hand; `--datasets` takes them"
-_DIAGRAMS = "diagrams and notation"
-_STATISTICS = "statistics of the data, which `datasets.load` checks"
+def _items() -> Iterator[Item]:
+    for one in tomllib.loads(Path(__file__).with_suffix(".toml").read_text())["items"]:
+        given: Any = {key: tuple(value) if isinstance(value, list) else value for key, value in one.items()}
+        yield Item(**given)
 
 
-def _privge(paper: str, table: str, others: tuple[str, str], more: tuple[str, ...] = ()) -> tuple[Item, ...]:
-    """The results of one of two versions of a paper."""
-    data = ("cora", *more, "pubmed", "lastfm", "facebook_pages", "crocodile")
-    hds = "task == '{}' and mechanism == 'hds'"
-    node, link = (("privge", hds.format(task)) for task in ("node", "link"))
-    ks = (("privge", f"{query} and k == {k}") for (_, query), k in ((node, 30), (link, 5)))  # no published k
-    return (
-        Item(paper, "Figure 1", "worst-case variance", command="report", files=("figure1.png",)),
-        Item(
-            paper, "Figure 2", "node task by epsilon", data, node, "privge --parts node",
-            ("REPORT.md", "figure2_node.png"), f"{_LASTFM}; fewer epochs, splits and budgets on the larger graphs",
-        ),
-        Item(
-            paper, table, "link task by epsilon", data, link, "privge --parts link",
-            ("REPORT.md", "table3_link.png"), f"{_LASTFM}; larger ones at epsilon 1; crocodile: HDS alone",
-        ),
-        Item(
-            paper, "Figure 3", "k of HDS, node task", data, next(ks), "privge --parts node",
-            ("REPORT.md", "figure3_k_node.png"), f"{_LASTFM}; epsilon 1 alone beyond cora; larger graphs left out",
-        ),
-        Item(
-            paper, "Figure 4", "k of HDS, link task", data, next(ks), "privge --parts link",
-            ("REPORT.md", "figure4_k_link.png"), f"{_LASTFM}; epsilon 1 alone beyond cora; larger graphs left out",
-        ),
-        Item(paper, others[0], others[1], other=_STATISTICS),
-    )  # fmt: skip
-
-
-def _heterorr() -> tuple[Item, ...]:
-    paper, both, command = "HeteroRR", ("FLICKR-MIR", "PPI"), "heterorr --parts"
-    return (
-        Item(
-            paper, "Figure 3", "score theta of each coordinate", both[:1], ("heterorr_shares", ""),
-            f"{command} scores", ("heterorr_figure3.png",), _PUBLIC,
-        ),
-        Item(
-            paper, "Figure 6", "private features by epsilon", both, ("heterorr", "mechanism == 'featurerr'"),
-            f"{command} features", ("heterorr.md", "heterorr_figure6.png"), _PUBLIC,
-        ),
-        Item(
-            paper, "Figure 7", "private edges by epsilon", both, ("heterorr", "mechanism == 'edgerr'"),
-            f"{command} edges", ("heterorr.md", "heterorr_figure7.png"), _PUBLIC,
-        ),
-        Item(
-            paper, "section V, in words", "LinkTeller under EdgeRR", both[:1], ("heterorr_attacks", ""),
-            f"{command} attacks", ("heterorr_attacks.md", "heterorr_attacks.png"), _PUBLIC,
-        ),
-        Item(
-            paper, "Figure 8", "images from perturbed embeddings", ("ImageNet",), ("heterorr_inversion", ""),
-            f"{command} inversion", ("heterorr_inversion.md", "heterorr_inversion.png"),
-            "an attacker on ImageNet was not trained: scikit-learn's digits",
-        ),
-        Item(
-            paper, "Figures 10 and 11", "both levels by epsilon", both, ("heterorr", ""), f"{command} both",
-            ("heterorr.md", "heterorr_figure10.png"), _PUBLIC,
-        ),
-        Item(paper, "Figures 1, 2, 4, 5 and 9", _DIAGRAMS),
-    )  # fmt: skip
-
-
-def _poindp() -> tuple[Item, ...]:
-    paper, data = "PoinDP", ("cora", "citeseer", "pubmed", "amazon_computers", "amazon_photo")
-    noise = (("poindp_noise", ""), "poindp --parts noise")
-    return (
-        Item(
-            paper, "Table 1", "node task at epsilon 1", data, ("poindp", "epsilon == 1"), "poindp --parts table1",
-            ("poindp.md",), "3 to 5 splits",
-        ),
-        Item(
-            paper, "Table 2", "ablations at epsilon 0.01", data, ("poindp", "epsilon == 0.01"),
-            "poindp --parts table2", ("poindp.md",), "3 to 5 splits",
-        ),
-        Item(
-            paper, "Table 3", "membership attack at epsilon 0.2", ("pubmed", "amazon_photo"),
-            ("poindp_membership", ""), "poindp --parts membership",
-            ("poindp_membership.md", "poindp_membership.png"), "under six protocols; the paper names none",
-        ),
-        Item(
-            paper, "Figure 3", "training nodes from parts of the hierarchy", ("cora",),
-            ("poindp", "epsilon == 0.1"), "poindp --parts figure3", ("poindp.md", "poindp_figure3.png"),
-        ),
-        *(
-            Item(paper, f"Figure {number}", what, ("cora",), *noise, ("poindp.md", f"poindp_figure{number}.png"))
-            for number, what in ((4, "errors of nodes"), (5, "noise of VANPD and PoinDP"), (6, "of LaP and RdDP"))
-        ),
-        Item(paper, "Figures 1 and 2", _DIAGRAMS),
-        Item(paper, "Table 4", "data", other=_STATISTICS),
-    )  # fmt: skip
-
-
-def _dprr() -> tuple[Item, ...]:
-    paper, stars = "DPRR", "github_stargazers"
-    data = ("reddit_multi_5k", "reddit_binary", stars)
-    scaling = ("dprr --parts scaling", ("dprr_scaling.md",))
-    few = f"{_SETS}; 60 epochs and 3 splits"
-    return (
-        Item(
-            paper, "Figure 4", "accuracy by share of public users", data, ("dprr", "public > 0"),
-            "dprr --classifiers gin perceptron", ("dprr.md", "dprr_figure4.png"), few,
-        ),
-        Item(
-            paper, "Figure 5", "accuracy by epsilon", data, ("dprr", "mechanism == 'dprr' and public == 0"),
-            "dprr --public-shares 0", ("dprr.md", "dprr_figure5.png", "dprr_forest.png"), few,
-        ),
-        Item(
-            paper, "Figure 6", "splits of the budget", (data[0], stars),
-            ("dprr", "mechanism == 'dprr-one-to-nine'"),
-            "dprr --graphs 600 --mechanisms dprr dprr-one-to-nine dprr-as-published",
-            ("dprr_figure6.png",), few,
-        ),
-        Item(
-            paper, "Figure 7", "degrees, true and noisy", data, ("dprr_degrees", ""),
-            "dprr --parts degrees --rr-nodes 1000", ("dprr_degrees.md", "dprr_figure7.png"), _SETS,
-        ),
-        Item(
-            paper, "Figure 8", "time by sampling rate", ("reddit_binary",), ("dprr_scaling", ""), scaling[0],
-            (*scaling[1], "dprr_figure8.png"), "200 graphs of at most 1000 nodes, on two cores",
-        ),
-        Item(
-            paper, "Figure 9", "time by nodes", ("Barabasi-Albert",), ("dprr_scaling", ""), scaling[0],
-            (*scaling[1], "dprr_figure9.png"), "fewer graphs, on two cores",
-        ),
-        Item(
-            paper, "Table II", "complexity", ("Barabasi-Albert",), ("dprr_scaling", ""), *scaling,
-            "measured: slopes of time and memory",
-        ),
-        Item(paper, "Table I, Figures 1 to 3", _DIAGRAMS),
-        Item(paper, "Table III", "data", other=_STATISTICS),
-    )  # fmt: skip
-
-
-ITEMS = (
-    *_privge("PrivGE", "Table 2", ("Table 1", "data")),
-    *_privge("LDP-GE", "Table III", ("Tables I and II", "notation and data"), ("citeseer",)),
-    *_heterorr(),
-    *_poindp(),
-    *_dprr(),
-)
+ITEMS = tuple(_items())
 
 
 def of(name: str, table: str = "") -> list[Item]:
     """The items of an experiment; with ``table`` those that the paper numbers so, as 3, III or Figure 6."""
     known = [item for item in ITEMS if {"LDP-GE": "privge"}.get(item.paper, item.paper.lower()) == name]
     return [item for item in known if item.command and (not table or table in (item.name, item.name.split()[-1]))]
-
-
-_NOTES = """\
-# The five papers, table by table
-
-Made by `python -m experiments report` from `experiments/papers.py`; what is computed is read from the committed
-rows. *Reproduced* means that the paper's question is computed on its data sets, not that its numbers agree: the
-linked tables print both. *In part* names what is missing; *on a stand-in* means that none of the paper's data sets
-are used, but the ones named. PrivGE's Wikipedia is `crocodile`, its Facebook `facebook_pages`."""
 
 
 def as_markdown() -> str:
@@ -228,18 +85,14 @@ def as_markdown() -> str:
         words = [f"without {', '.join(missing)}"] if missing and status != "no result" else []
         rows.append(
             [
-                item.paper,
-                item.name,
-                item.what,
-                status,
-                ", ".join(item.computed()),
+                item.paper, item.name, item.what, status, ", ".join(item.computed()),
                 "; ".join([*words, item.other] if item.other else words),
                 ", ".join(f"[{name}]({name})" for name in item.files),
                 f"`python -m experiments {item.command}`" if item.command else "",
             ]
-        )
+        )  # fmt: skip
     headers = ["paper", "item", "what", "status", "computed on", "missing or different", "files", "command"]
-    return f"{_NOTES}\n\n{len(ITEMS)} entries: {counts}.\n\n{markdown(headers, rows)}\n"
+    return f"{_TEXT.notes}\n\n{len(ITEMS)} entries: {counts}.\n\n{markdown(headers, rows)}\n"
 
 
 def write_report(out: Path) -> list[Path]:

@@ -10,13 +10,15 @@ from typing import Any
 import pandas as pd
 
 from experiments import privge
-from experiments._report import markdown, terminal
+from experiments._report import markdown, prose, terminal
 from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
 from experiments._sides import in_a_process
 from experiments.privge import accuracy, cells
 from experiments.privge.config import plan
 from experiments.privge.summary import name_of_row
 from ldp_jax.core.progress import phase, watched
+
+_TEXT = prose("repeat")
 
 NAME = "repeat"
 BASE = "all seeds in one process"
@@ -72,15 +74,10 @@ def main(config: Config) -> None:
             rows += [{"condition": condition, **row} for row in found]
     frame = pd.DataFrame(rows)
     head, lines = spread(frame)
-    text = f"{_ABOUT.format(dataset=config.datasets[0], seeds=config.seeds)}\n\n{markdown(head, lines)}"
+    text = f"{_TEXT.about.format(dataset=config.datasets[0], seeds=config.seeds)}\n\n{markdown(head, lines)}"
     write_tables(config.out, NAME, frame, text)
     console.print(terminal(head, lines, f"{config.datasets[0]}: how far rows repeat, in points", len(head)))
     console.print(f"rows: {config.out / f'{NAME}.csv'}", soft_wrap=True)
-
-
-_ABOUT = """\
-{dataset}, node task, {seeds} seeds: differences to the rows of one process that computes all seeds, in points of
-accuracy. *A seed*: the largest difference of one seed's row. *Mean*: the difference of the mean over seeds."""
 
 
 def _in_a_process(

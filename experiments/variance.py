@@ -15,15 +15,11 @@ from ldp_jax.verification import plot
 NAME = "variance"
 TABLE = (0.5, 1.0, 2.0, 3.0, 4.0, 5.0)
 FORMULAS = {
-    "Laplace": features.Laplace,
-    "Duchi": features.Duchi,
-    "Piecewise": features.Piecewise,
-    "PM-SUB": features.SuboptimalPiecewise,
-    "PM-OPT": features.OptimalPiecewise,
-    "Three outputs": features.ThreeOutputs,
-    "Hybrid": features.Hybrid,
+    "Laplace": features.Laplace, "Duchi": features.Duchi, "Piecewise": features.Piecewise,
+    "PM-SUB": features.SuboptimalPiecewise, "PM-OPT": features.OptimalPiecewise,
+    "Three outputs": features.ThreeOutputs, "Hybrid": features.Hybrid,
     "Square wave, debiased": lambda e: features.SquareWave(e, debias=True),
-}
+}  # fmt: skip
 TABLES = {"Grid piecewise": features.GridPiecewise, "LP-optimal": features.LPOptimal}
 COLOURS = dict(
     zip(

@@ -4,9 +4,9 @@ from pathlib import Path
 
 from experiments._runner import console
 from experiments.dprr import accuracy, degrees, scaling
-from experiments.dprr.config import COMMITTED, PAPER, SMOKE, Config
+from experiments.dprr.config import Config
 
-__all__ = ["COMMITTED", "PAPER", "SMOKE", "Config", "main", "write_report"]
+__all__ = ["Config", "main", "write_report"]
 
 _PARTS = {"accuracy": accuracy, "degrees": degrees, "scaling": scaling}
 

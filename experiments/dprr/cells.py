@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from experiments import _runner
+from experiments._common import row_names
 from experiments._runner import UsageError, config_hash
 from experiments.dprr import classifiers
 from ldp_jax import datasets, edges
@@ -36,24 +37,7 @@ NUMBERS = ("degrees", "dprr-lengths", "true-degrees", "sizes")
 """A number a user, or none: no graph for the network, which a perceptron stands in for."""
 COMMUNITIES = "communities"
 COMMUNITY_GRAPHS = 600
-LABELS = {
-    "dprr": "DPRR",
-    "dprr-one-to-nine": "DPRR, split 1:9",
-    "dprr-as-published": "DPRR, published split",
-    "local-lap": "LocalLap",
-    "rr": "RR",
-    "degrees": "released degrees alone",
-    "dprr-lengths": "lengths of DPRR's lists",
-    "non-private-part": "NonPriv-Part",
-    "non-private": "NonPriv-Full",
-    "true-degrees": "true degrees alone",
-    "sizes": "public sizes alone",
-}
-COLOURS = {
-    "dprr": "#00798c", "dprr-one-to-nine": "#8d6a9f", "dprr-as-published": "#c98bb9", "local-lap": "#edae49",
-    "rr": "#7a7a7a", "degrees": "#d1495b", "dprr-lengths": "#f0a3ac", "non-private-part": "#66a182",
-    "non-private": "#000000", "true-degrees": "#7b1e3a", "sizes": "#b8b8b8",
-}  # fmt: skip
+LABELS, COLOURS = row_names("dprr")
 
 
 class Settings(NamedTuple):

@@ -2,7 +2,7 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from experiments._common import check_words
 from experiments._runner import DEFAULT_OUT, UsageError
@@ -94,58 +94,3 @@ def variants_of(config: Config) -> list[Variant]:
             listed += [variant for variant in both if variant.classifier in config.classifiers]
     # The classifiers of one release side by side: it is drawn once.
     return sorted(listed, key=lambda v: (v.mechanism.removesuffix("-lengths"), v.public, v.epsilon))
-
-
-def _committed() -> tuple[Config, ...]:
-    splits: tuple[Mechanism, ...] = ("dprr", "dprr-one-to-nine", "dprr-as-published")
-    compared: tuple[Mechanism, ...] = ("dprr", "local-lap", "rr")
-    with_rr: tuple[Mechanism, ...] = (*MECHANISMS, "rr")
-    trained = Config(classifiers=("gin", "perceptron"))
-    forests = Config(classifiers=("forest",), public_shares=(0.0,))
-    few: dict[str, Any] = {"datasets": ("reddit_binary",), "graphs": 600, "rr_nodes": 1000}
-    deezer: dict[str, Any] = {"datasets": ("deezer_ego_nets",), "rr_nodes": 1000}
-    generated: dict[str, Any] = {"datasets": (COMMUNITIES,), "public_shares": (0.0,)}
-    budgets = (0.5, 1.0, 2.0, 4.0, 8.0)
-    replace = dataclasses.replace
-    return (
-        trained,
-        replace(trained, **deezer, mechanisms=with_rr),
-        replace(trained, **few, mechanisms=with_rr),
-        replace(trained, **few, mechanisms=with_rr, epsilons=(0.2,), public_shares=(0.0,)),
-        replace(trained, **few, epsilons=(1.0,), public_shares=(0.1, 0.5)),
-        replace(trained, **few, mechanisms=splits, epsilons=(0.1, 0.2, 0.5, 1.0), public_shares=(0.0,)),
-        replace(trained, **generated, epsilons=(2.0, 4.0), mechanisms=("dprr", "non-private")),
-        replace(trained, **generated, epsilons=budgets, mechanisms=("degrees", "dprr-lengths"), seeds=4),
-        replace(trained, **generated, mechanisms=("true-degrees", "sizes")),
-        forests,
-        replace(forests, **deezer, mechanisms=with_rr, epsilons=(1.0,)),
-        replace(forests, **few, seeds=8),
-        replace(forests, **few, mechanisms=("rr",)),
-        replace(forests, **few, epsilons=(1.0,), public_shares=(0.2,)),
-        replace(forests, **few, mechanisms=splits, epsilons=(1.0,)),
-        replace(forests, **generated, mechanisms=with_rr, epsilons=budgets, seeds=8),
-        Config(
-            parts=("degrees",), datasets=("reddit_binary", "deezer_ego_nets"), rr_nodes=1000, epsilons=(1.0,),
-            mechanisms=compared,
-        ),
-        Config(parts=("scaling",), mechanisms=compared),
-    )  # fmt: skip
-
-
-COMMITTED = _committed()
-"""The runs whose rows are committed."""
-
-_PAPER = Config(preset="paper", seeds=10, classifiers=("gin", "perceptron"))
-PAPER = (
-    dataclasses.replace(_PAPER, epsilons=(1.0,), public_shares=(0.0, 0.1, 0.2, 0.5)),
-    dataclasses.replace(_PAPER, epsilons=(0.2, 0.5, 1.0, 2.0), public_shares=(0.0,)),
-)
-"""Figures 4 and 5 as the paper has them: 500 epochs and ten splits."""
-
-SMOKE = (
-    Config(
-        parts=("accuracy", "degrees"), datasets=(COMMUNITIES,), graphs=60, epsilons=(1.0,), seeds=1,
-        public_shares=(0.0,), mechanisms=("dprr", "degrees", "local-lap", "non-private"), preset="smoke",
-    ),
-)  # fmt: skip
-"""A run of two minutes."""

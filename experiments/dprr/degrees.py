@@ -12,13 +12,15 @@ import pandas as pd
 from scipy import stats
 
 from experiments import _runner
-from experiments._report import legend_below, panels, publish, redraw, table
+from experiments._report import legend_below, panels, prose, publish, redraw, table
 from experiments._runner import Found, Results, UsageError, config_hash, console, run
 from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Variant, ledger, load, made_by, name_of
 from experiments.dprr.config import Config
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.graph import packing
+
+_TEXT = prose("dprr_degrees")
 
 NAME = "dprr_degrees"
 FIGURE = "dprr_figure7"
@@ -173,12 +175,9 @@ def statistics(users: Degrees, noisy: np.ndarray, made: Any) -> dict[str, float]
     found |= _shares(noisy, users.label)
     gap = noisy - users.true
     found |= {
-        "true mean degree": users.true.mean(),
-        "mean degree": noisy.mean(),
-        "bias": gap.mean(),
-        "mean absolute error": np.abs(gap).mean(),
-        "share that report nobody": (noisy == 0).mean(),
-    }
+        "true mean degree": users.true.mean(), "mean degree": noisy.mean(), "bias": gap.mean(),
+        "mean absolute error": np.abs(gap).mean(), "share that report nobody": (noisy == 0).mean(),
+    }  # fmt: skip
     if isinstance(made, edges.DPRR):
         found["expected bias of d*"] = np.asarray(made.degree_bias(users.true, users.others), np.float64).mean()
     found[_LAST] = stats.spearmanr(users.true, noisy).statistic
@@ -210,28 +209,15 @@ def as_markdown(frame: pd.DataFrame) -> str:
         clipped = value.get("expected bias of d*")
         lines.append(
             {
-                "data set": dataset,
-                "mechanism": LABELS[str(name)],
-                "epsilon": f"{epsilon:g}",
+                "data set": dataset, "mechanism": LABELS[str(name)], "epsilon": f"{epsilon:g}",
                 "true mean degree": f"{value['true mean degree']:.2f}",
-                "noisy mean degree": f"{value['mean degree']:.2f}",
-                "bias": f"{value['bias']:+.2f}",
+                "noisy mean degree": f"{value['mean degree']:.2f}", "bias": f"{value['bias']:+.2f}",
                 "expected bias of d*": "" if clipped is None else f"{clipped:+.2f}",
-                "mean absolute error": f"{value['mean absolute error']:.2f}",
-                "Spearman": f"{value[_LAST]:.3f}",
+                "mean absolute error": f"{value['mean absolute error']:.2f}", "Spearman": f"{value[_LAST]:.3f}",
             }
-        )
+        )  # fmt: skip
         notes.append(f"- {dataset}, {LABELS[str(name)]}, epsilon {epsilon:g}: {_seen(value)}.")
-    return f"{table(lines)}\n\n{_ABOUT}\n\n" + "\n".join(notes)
-
-
-_ABOUT = (
-    "The noisy degree d~ of a user is the number of neighbours they report; all are of one draw of the noise, over "
-    "all users. The paper calls DPRR's degrees almost unbiased. d* is the degree that its users compute their "
-    "sampling rate from: Laplace noise on d, clipped to [0, n - 1], which biases it by the expectation given, "
-    "averaged over users. The rate is concave in d*, so noise on d* also lowers d~: a small bias can be the sum of "
-    "two that cancel."
-)
+    return f"{table(lines)}\n\n{_TEXT.about}\n\n" + "\n".join(notes)
 
 
 def _seen(value: pd.Series) -> str:

@@ -15,6 +15,7 @@ from experiments._report import (
     level,
     markdown,
     panels,
+    prose,
     signed,
     table,
 )
@@ -32,6 +33,8 @@ from experiments.dprr.cells import (
     variant_of,
 )
 from ldp_jax.learning.metrics import ConfidenceInterval
+
+_TEXT = prose("dprr")
 
 SPLITS = ("dprr", "dprr-one-to-nine", "dprr-as-published")
 CLASSIFIERS = {False: "GIN; perceptron", True: "random forest"}
@@ -123,14 +126,11 @@ def lines(frame: pd.DataFrame, configs: Configs, reference: pd.DataFrame | None 
     made = []
     for group in dict.fromkeys(Group(*key[:-1]) for key in values):
         line = {
-            "data set": group.dataset,
-            "setting": setting(group.public),
-            "mechanism": LABELS[group.mechanism],
+            "data set": group.dataset, "setting": setting(group.public), "mechanism": LABELS[group.mechanism],
             "epsilon": "" if group.mechanism in WITHOUT_EPSILON else f"{group.epsilon:g}",
-            "classifier": training_of(configs[group.config]),
-            "accuracy (%)": interval(values[*group, "accuracy"]),
+            "classifier": training_of(configs[group.config]), "accuracy (%)": interval(values[*group, "accuracy"]),
             "AUC (%)": interval(values[*group, "auc"]),
-        }
+        }  # fmt: skip
         if reference is not None:
             line["committed AUC (%)"] = interval(committed.get((*group, "auc")))
         gain = signed(gains.get(group))
@@ -197,15 +197,12 @@ def verdict(frame: pd.DataFrame, configs: Configs) -> str:
         means, seeds = [gain.mean for gain in mine], {gain.n for gain in mine}
         rows.append(
             {
-                "DPRR's lists against released degrees": dataset,
-                "classifier": CLASSIFIERS[forest],
-                "settings": len(mine),
-                "clearly higher": up,
-                "clearly lower": down,
+                "DPRR's lists against released degrees": dataset, "classifier": CLASSIFIERS[forest],
+                "settings": len(mine), "clearly higher": up, "clearly lower": down,
                 "mean differences of AUC": f"{min(means):+.1f} to {max(means):+.1f}",
                 "seeds": " to ".join(str(n) for n in sorted({min(seeds), max(seeds)})),
             }
-        )
+        )  # fmt: skip
     return table(rows)
 
 
@@ -232,50 +229,18 @@ def hours(frame: pd.DataFrame) -> float:
     return float(frame[frame.metric == "auc"].seconds.sum()) / 3600
 
 
-NOTES = """\
-Means and 95 % intervals (Student) over seeds: each splits the graphs and draws the noise anew. epsilon is per
-bit of one neighbour list; per edge it is twice that for DPRR, RR and the degrees (both ends report it) and 1.1
-times for LocalLap. *AUC less degrees alone* is the difference to the released degrees of the same budget, for
-NonPriv-Full to the true degrees, on the seeds that both have: a forest's to a forest's, GIN's to a perceptron's
-of the same rule of stopping; bold, and *clearly* higher or lower, where its interval leaves 0 out.
-
-*GIN; perceptron*: trained by epochs, at most so many, stopped by patience, the epoch chosen by validation
-accuracy; GIN where graphs are released, a perceptron on the statistics where numbers are. *Random forest*:
-fixed settings, on statistics of the release alone: of lists, quantiles over users of the lists' lengths, of how
-many users name each, of how many do so in both directions and of the lengths of the listed users' lists, and
-counts of triangles; of degrees or lengths, their quantiles; and the public number of nodes always. *Released
-degrees alone*: the whole budget on the degree, no edge. *Lengths of DPRR's lists*: how many neighbours each
-user reported, from DPRR's own reports, no edge. *Published split*: its true epsilon per bit is in the CSV
-(`epsilon_proved`), above the one that it is named by where the degree's share is raised. *The paper*: what its
-text says in words, of trainings of up to 500 epochs; ours are shorter, which the table of all rows says.
-*communities* is generated (`datasets.synthetic_graphs`): graphs of communities against the same graphs with every
-degree kept and all else forgotten.
-
-A trained row repeats bit for bit on one machine, whatever is computed beside it. Another number of cores or
-another processor rounds otherwise, and training amplifies that: DPRR at epsilon 1 on 600 graphs, seed 0, has
-AUC 81.63 as committed, 81.22 on two cores of another machine and 81.17 on one core of it, with the same reports
-and the same accuracy. Forests have no such spread: only their input could differ."""
-
-
 def as_markdown(frame: pd.DataFrame, configs: Configs, reference: pd.DataFrame | None = None) -> str:
     """The tables of results."""
     tables = [summary(frame), worth_of_edges(frame, configs), verdict(frame, configs), claims(frame, configs)]
     took = f"All rows together took {hours(frame):.1f} hours."
-    parts = [*tables, NOTES, took, table(lines(frame, configs, reference))]
+    parts = [*tables, _TEXT.notes, took, table(lines(frame, configs, reference))]
     return "\n\n".join(part for part in parts if part)
-
-
-_LEAD = """\
-Every release is classified twice: by what is trained by epochs (GIN on graphs, as published; a perceptron where
-numbers are released) and by one random forest on statistics of the release. The forest tells what a release holds;
-GIN's rows compare classifiers too. `reddit_binary` is told apart by degrees, so that lists cost more than they
-bring there. Both classes of `communities` (generated) have one law of degrees: only edges tell them apart."""
 
 
 def digest(frame: pd.DataFrame, configs: Configs) -> str:
     """What the rows say in short."""
     forests = frame[frame.classifier == "forest"]
-    return "\n\n".join((_LEAD, summary(frame), worth_of_edges(forests, configs), verdict(frame, configs)))
+    return "\n\n".join((_TEXT.lead, summary(frame), worth_of_edges(forests, configs), verdict(frame, configs)))
 
 
 # --- Figures -----------------------------------------------------------------------------------------------------

@@ -13,9 +13,9 @@ from experiments.frontier import (
     joint_report,
     report,
 )
-from experiments.frontier.config import COMMITTED, SMOKE, Config
+from experiments.frontier.config import Config
 
-__all__ = ["COMMITTED", "SMOKE", "Config", "main", "write_report"]
+__all__ = ["Config", "main", "write_report"]
 
 
 def main(config: Config) -> None:

@@ -281,22 +281,15 @@ def _alike_too(name: str, run: Any) -> dict[str, Any]:
 
 METHODS: dict[str, dict[str, Callable[[Any, Any, float], Scored]]] = {
     LINK: {
-        "features, cosine": _cosine,
-        f"features{ALIKE}": _same_class,
-        **_alike_too(DEGREES, _degrees),
-        **_alike_too(COUNTS, _counts),
-        **_alike_too(f"{TRUE} degrees", _degrees),
-        **_alike_too(f"{TRUE} counts", _counts),
-        f"{TRUE}, common neighbours": _common,
+        "features, cosine": _cosine, f"features{ALIKE}": _same_class, **_alike_too(DEGREES, _degrees),
+        **_alike_too(COUNTS, _counts), **_alike_too(f"{TRUE} degrees", _degrees),
+        **_alike_too(f"{TRUE} counts", _counts), f"{TRUE}, common neighbours": _common,
     },
     GRAPH: {
-        "sizes alone": _sizes_alone,
-        DEGREES: _graph_degrees,
-        f"{COUNTS} by degree class": _graph_counts,
-        f"{TRUE} degrees": _graph_degrees,
-        f"{TRUE} counts by degree class": _graph_counts,
+        "sizes alone": _sizes_alone, DEGREES: _graph_degrees, f"{COUNTS} by degree class": _graph_counts,
+        f"{TRUE} degrees": _graph_degrees, f"{TRUE} counts by degree class": _graph_counts,
     },
-}
+}  # fmt: skip
 """By task and name: each a function of a key, a draw and epsilon."""
 
 

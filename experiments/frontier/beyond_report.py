@@ -5,30 +5,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from experiments._report import counted, interval, paired, publish, signed
+from experiments._report import counted, interval, paired, prose, publish, signed
 from experiments._report import table as as_table
 from experiments.frontier import beyond
 from experiments.frontier._points import pick
 from experiments.frontier.beyond import COUNTS, DEGREES, GRAPH, LINK, NAME
 from ldp_jax.learning.metrics import ConfidenceInterval
 
+_TEXT = prose("frontier_beyond")
+
 _PLACE = ["task", "dataset", "labels"]
-
-_PREFACE = """\
-Made by `python -m experiments report` from `frontier_beyond_accuracy.csv`. Every user's list is private, epsilon
-per bit of it. Intervals are 95 % (Student, over draws), differences paired by draw, bold where their interval
-leaves 0 out.
-
-* **link**: AUC of links that were taken out of all lists (a tenth, at most 5 000) against as many pairs without
-  a link. *Counts* (`ldp_jax.pipeline.links.link_scores`): each end's noisy count of the other's broadcast
-  class, over the size of that class. *Released degrees*: the product of both. *Same class*: times how much
-  likelier the two are of one class by public features and labels. Broadcast classes contain both, so all rows
-  of counts are compared with the better of the two rows of degrees, by the mean of these draws. *Best public*:
-  the best, by the mean of these draws, of the rows without a list.
-* **graph**: accuracy of a random forest on half of the graphs, from statistics of the released numbers. *Counts
-  by degree class*: half of epsilon on degrees, half on counts of neighbours by three classes of noisy degree;
-  released degrees have all of it. True counts use other levels (4 and 24 neighbours), so they do not bound the
-  noisy ones."""
 
 
 def write(out: Path) -> list[Path]:
@@ -36,7 +22,7 @@ def write(out: Path) -> list[Path]:
     frame = beyond.results_in(out).read()
     if frame.empty:
         return []
-    sections = ["# Counts beyond the classes of nodes", _PREFACE, verdict(frame)]
+    sections = ["# Counts beyond the classes of nodes", _TEXT.preface, verdict(frame)]
     for (task, dataset, labels), part in frame.groupby(_PLACE, sort=False):
         known = "" if task == GRAPH else f", {'half of the' if labels == 'half' else f'{labels} a class of'} labels"
         sections += [f"## {task}: {dataset}{known}", table(part)]

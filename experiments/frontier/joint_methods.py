@@ -84,18 +84,13 @@ PUBLIC, PUBLIC_ALONE = "public graph, reports", "public graph, no reports"
 TRUE_RECORD, TRUE_ALL = f"{TRUE}, record alone", f"{TRUE}, class scores"
 
 METHODS: dict[str, Method] = {
-    NOTHING: Method(10, _nothing),
-    PUBLIC_ALONE: Method(10, partial(_public_graph, CHOSEN)),
-    TRUE_RECORD: Method(20, partial(_true, TRUE_RECORD)),
-    TRUE_ALL: Method(20, partial(_true, TRUE_ALL)),
-    JOINT: Method(0, _joint),
-    RECORDS: Method(0, partial(_joint, shares=(1.0,))),
-    LISTS: Method(0, partial(_joint, shares=(0.0,))),
-    HALVES: Method(0, partial(_joint, shares=(0.5,))),
-    LABELS_TOO: Method(0, partial(_joint, labels=True)),
-    PLACEBO: Method(2, partial(_joint, placebo=True)),
+    NOTHING: Method(10, _nothing), PUBLIC_ALONE: Method(10, partial(_public_graph, CHOSEN)),
+    TRUE_RECORD: Method(20, partial(_true, TRUE_RECORD)), TRUE_ALL: Method(20, partial(_true, TRUE_ALL)),
+    JOINT: Method(0, _joint), RECORDS: Method(0, partial(_joint, shares=(1.0,))),
+    LISTS: Method(0, partial(_joint, shares=(0.0,))), HALVES: Method(0, partial(_joint, shares=(0.5,))),
+    LABELS_TOO: Method(0, partial(_joint, labels=True)), PLACEBO: Method(2, partial(_joint, placebo=True)),
     PUBLIC: Method(1, partial(_public_graph, LOCAL)),
-}
+}  # fmt: skip
 """By name; a name's number of noise is a part of its rows' keys."""
 
 WITHOUT_EPSILON = (NOTHING, PUBLIC_ALONE, TRUE_RECORD, TRUE_ALL)

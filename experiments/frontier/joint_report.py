@@ -12,6 +12,7 @@ from experiments._report import (
     log_ticks,
     paired,
     panels,
+    prose,
     publish,
     signed,
     significant,
@@ -41,6 +42,8 @@ from experiments.frontier.joint_methods import (
     TRUE_ALL,
 )
 from ldp_jax.learning.metrics import ConfidenceInterval
+
+_TEXT = prose("frontier_joint")
 
 OVER_NOTHING, OVER_RECORDS = "gain over nothing asked", "gain over record alone"
 SHARE, FORESEEN = "record's share of the total", "accuracy foreseen"
@@ -75,35 +78,12 @@ def write(out: Path) -> list[Path]:
         return []
     found = points(frame)
     sections = [
-        "# Records, friendships and labels private at once: what one total buys", _PREFACE, verdict(found),
+        "# Records, friendships and labels private at once: what one total buys", _TEXT.preface, verdict(found),
         f"![Accuracy against the total]({NAME}.png)", "## All graphs", summary(found),
     ]  # fmt: skip
     for (dataset, setting), part in found.groupby(PANEL, sort=False):
         sections += [f"## {dataset}, a panel of {panel_words(str(setting))}", _table(part)]
     return publish(out, {NAME: "\n\n".join(sections)}, {NAME: _figure(found)}, found)
-
-
-_PREFACE = """\
-Made by `python -m experiments report` from `frontier_joint_accuracy.csv`. The guarantees are in its manifest; a run
-of yours also writes `frontier_joint.csv`, every number, a row a draw. Nothing of the graph is public. A panel shows
-its records and labels. Everybody else may be asked for the class that their device predicts, and for counts of
-their friends by a broadcast class; the two together (the record with one bit of the list) cost the total. Intervals
-are 95 % (Student, over draws of the panel, noise and training). Differences are paired by draw, and bold where
-their interval leaves 0 out.
-
-* **joint** is `ldp_jax.predict_jointly`: the panel foretells how many classes each split of the total would find,
-  and the best split is taken. *Record's share*: the split, and in how many draws it was taken; *foreseen*: the
-  accuracy that the panel foretold before private users reported. *labels too*: half of the total goes into a label
-  of the panel, none of which is public; no bit of anybody's list costs more than the other half.
-* **placebo**: private users report on records and on lists of others, dealt out among them apart from each other;
-  the panel's lists are true. Where both are asked for, the server believes them as far as they agree, or as the
-  panel's labels bear out its lists; it takes records alone at their word.
-* **record alone**, **list alone**, **half each**: the same with one split.
-* **nothing asked**: the commonest class of the panel.
-* **public graph**: `ldp_jax.predict_from_reports` where friendships are public, with reports at the same epsilon a
-  record, and the row that the panel's log-loss prefers without any.
-* **non-private**: the devices' classes of true records; and class scores without noise on the true graph.
-* *Regained*: the share of the way from nothing asked to the latter."""
 
 
 def _interval(part: pd.DataFrame, mechanism: str, epsilon: float, metric: str) -> ConfidenceInterval | None:
@@ -223,16 +203,13 @@ def _table(part: pd.DataFrame) -> str:
         row = (str(mechanism), float(epsilon))
         rows.append(
             {
-                "row": row[0],
-                "total": f"{epsilon:g}" if 0 < epsilon < np.inf else "",
-                "draws": one.seed.nunique(),
+                "row": row[0], "total": f"{epsilon:g}" if 0 < epsilon < np.inf else "", "draws": one.seed.nunique(),
                 "accuracy (%)": _interval(part, *row, ACCURACY),
                 "less nothing asked": signed(_interval(part, *row, OVER_NOTHING)) if mechanism != NOTHING else "",
                 "less record alone": signed(_interval(part, *row, OVER_RECORDS)) if mechanism != RECORDS else "",
-                "record's share (draws)": _shares(part, *row),
-                "regained": _percent(regained(part, *row)),
+                "record's share (draws)": _shares(part, *row), "regained": _percent(regained(part, *row)),
             }
-        )
+        )  # fmt: skip
     return table(rows)
 
 

@@ -127,13 +127,10 @@ PLACEBO, UNGUARDED_PLACEBO = "piloted, placebo", "piloted, placebo, no guard"
 FEATURES, PLAIN, CEILING = "features", "plain counts", "non-private, counts"
 
 METHODS: dict[str, Method] = {
-    PILOTED: piloted,
-    "piloted, no guard": partial(piloted, guarded=False),
-    PLACEBO: _placebo,
-    UNGUARDED_PLACEBO: partial(_placebo, guarded=False),
-    **{name: partial(_baseline, name) for name in BASELINES},
+    PILOTED: piloted, "piloted, no guard": partial(piloted, guarded=False), PLACEBO: _placebo,
+    UNGUARDED_PLACEBO: partial(_placebo, guarded=False), **{name: partial(_baseline, name) for name in BASELINES},
     CEILING: true_counts,
-}
+}  # fmt: skip
 """In the order in which they were added: a name's place is a part of its rows' keys."""
 
 WITHOUT_EPSILON = tuple(name for name in METHODS if name.startswith(("features", "non-private")))

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments._report import by_seed, counted, legend_below, panels, publish, pyplot, signed, significant
+from experiments._report import by_seed, counted, legend_below, panels, prose, publish, pyplot, signed, significant
 from experiments._report import table as as_table
 from experiments.frontier import friendships
 from experiments.frontier._points import (
@@ -33,6 +33,8 @@ from experiments.frontier.methods import (
 )
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
+
+_TEXT = prose("frontier_edges")
 
 OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED = (
     f"gain over {other}" for other in ("features", "plain counts", "best published")
@@ -88,7 +90,7 @@ def write(out: Path) -> list[Path]:
     if frame.empty:
         return []
     found = points(frame)
-    sections = ["# Private friendships: what the message is worth", _PREFACE]
+    sections = ["# Private friendships: what the message is worth", _TEXT.preface]
     for (dataset, labels), part in found.groupby(SETTING, sort=False):
         known = "half of the labels" if labels == "half" else f"{labels} labels a class"
         sections += [f"## {dataset}, {known}", table(part)]
@@ -103,28 +105,6 @@ def write(out: Path) -> list[Path]:
 
 def _short_setting(labels: str) -> str:
     return labels if labels == "half" else f"{labels} a class"
-
-
-_PREFACE = """\
-Made by `python -m experiments report` from `frontier_edges_accuracy.csv`. The guarantees are in its manifest; a
-run of yours also writes `frontier_edges.csv`, every number in points, a row a draw. Features and some labels
-are public, every user's neighbour list is private; the task is to predict the classes of the other users.
-Intervals are 95 % (Student, over draws of labels, noise and training). Differences are paired by draw, and bold
-where their interval leaves 0 out. Rows of one graph and setting share their draws, so they are not independent.
-
-* **piloted** is `ldp_jax.predict_from_counts`. *Per relationship*: each pair has one owner; the row is compared
-  with rows of half its epsilon per list, since there both ends report. **placebo**: every user reports on
-  another's list.
-* **plain counts**: a logistic regression on the features and on noisy counts by broadcast class. **best
-  published**: the best, by the mean of these very draws, of features alone, noisy degrees, LPGNet moved to the
-  local model, Blink, and the lists of DPRR and randomised response. Some of these forms are not published:
-  PageRank in place of a GCN, and LPGNet's counts by public label.
-* **non-private, counts**: piloted counts without noise, by the same classifier. The figures show its gain as black
-  lines and ticks: the gain of piloted counts, and what the same draws (fewer where a table says so) gain more.
-  *non-private, gcn* and *ppr* are other classifiers on the true graph, and bound nothing.
-* The figure shows one variant each of LPGNet, Blink, DPRR and randomised response: the best by the mean of these
-  draws at each budget. The tables have all variants.
-* Every row makes its choices (ridges, layers, when to stop) on labels that are held out."""
 
 
 def table(part: pd.DataFrame) -> str:
@@ -197,16 +177,7 @@ def _misses(found: pd.DataFrame) -> dict[str, Any]:
 def _counted(found: pd.DataFrame) -> str:
     """How many gains have an interval beside 0, how many where all are asked together, and what is missed."""
     rows, up, down, up_all = _of_piloted(found)
-    return _COUNTED.format(rows=rows, up=up, down=down, up_all=up_all, **_misses(found))
-
-
-_COUNTED = """\
-There are {rows} gains of piloted counts over the features alone (graph, labels, epsilon per list). {up} have an
-interval above 0, {down} below; at the joint level (Bonferroni, 1 - 0.05 / {rows}) {up_all} are above. The
-better of features and plain counts, by the mean, is more than one point above piloted counts in {short} of
-{asked}{short_where}; {short_sure} of these differences have an interval that leaves 0 out. Placebos with the
-guard differ from the features by more than one point in {fooled} of {placebos}{fooled_where}; {fooled_sure} of
-all have an interval that leaves 0 out."""
+    return _TEXT.counted.format(rows=rows, up=up, down=down, up_all=up_all, **_misses(found))
 
 
 def _worst(each: dict[Any, ConfidenceInterval], setting: tuple[str, str]) -> str:
@@ -224,20 +195,16 @@ def _summary(found: pd.DataFrame) -> str:
         at = pick(found, dataset=line.dataset, labels=line.labels, epsilon=epsilon, unit=_LIST)
         rows.append(
             {
-                "graph, labels": ", ".join(setting),
-                "draws": line.mine.n,
-                "features": line.features,
+                "graph, labels": ", ".join(setting), "draws": line.mine.n, "features": line.features,
                 f"piloted, eps {epsilon:g}": interval_of(at, ACCURACY, mechanism=PILOTED),
-                "less features": signed(line.mine),
-                "less plain counts": signed(line.added),
-                "less best published": signed(line.over),
-                "published rows and features alone": line.among or "",
+                "less features": signed(line.mine), "less plain counts": signed(line.added),
+                "less best published": signed(line.over), "published rows and features alone": line.among or "",
                 "without noise, less piloted": _with_draws(line),
                 "worst less better of features and plain counts": _worst(short, setting),
                 "worst placebo less features": _worst(fakes, setting),
                 "placebo without guard": signed(interval_of(at, OVER_FEATURES, mechanism=UNGUARDED_PLACEBO)),
             }
-        )
+        )  # fmt: skip
     return as_table(rows)
 
 
@@ -428,13 +395,7 @@ def worth(lines: list[Line]) -> str:
     most = sum(simple > ours.mean / 2 for ours, simple in both if significant(ours) and ours.mean > 0)
     up, down, _ = counted(line.added for line in lines)
     sure, _, _ = counted(line.mine for line in lines)
-    return _WORTH.format(mine=mine, plain=plain, added=mine - plain, most=most, sure=sure, up=up, down=down)
-
-
-_WORTH = """\
-Plain noisy counts in a logistic regression have {plain:+.1f} of a mean gain of {mine:+.1f} points, and more
-than half of it in {most} of the {sure} settings that gain. Pilot, law and guard add {added:+.1f}: they are
-above plain counts in {up} settings, below in {down}."""
+    return _TEXT.worth.format(mine=mine, plain=plain, added=mine - plain, most=most, sure=sure, up=up, down=down)
 
 
 def _ceiling(lines: list[Line]) -> str:

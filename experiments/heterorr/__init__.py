@@ -2,21 +2,12 @@
 
 from pathlib import Path
 
+from experiments._common import run_part, write_part
 from experiments._runner import console
 from experiments.heterorr import accuracy, attacks, counts, inversion, mixing, report, shares
 from experiments.heterorr.config import Config
 
-__all__ = ["COMMITTED", "SMOKE", "Config", "main", "write_report"]
-
-COMMITTED = (Config(),)
-SMOKE = (
-    Config(
-        parts=("features", "edges", "both", "attacks", "inversion", "scores"), datasets=("debian",), seeds=1,
-        mechanisms=("featurerr", "edgerr", "binned-pairs"), epsilons=(1.0,), private_shares=(0.2,), preset="smoke",
-        attacked_nodes=100,
-    ),
-)  # fmt: skip
-"""The runs of each preset."""
+__all__ = ["Config", "main", "write_report"]
 
 _PARTS = {"scores": shares, "attacks": attacks, "counts": counts, "mixing": mixing, "inversion": inversion}
 
@@ -29,11 +20,12 @@ def main(config: Config) -> None:
     accuracy.main(config)
     for name, part in _PARTS.items():
         if name in config.parts:
-            part.main(config)
+            run_part(part, config)
     for path in write_report(config.out):
         console.print(f"written: {path}", soft_wrap=True, highlight=False)
 
 
 def write_report(out: Path) -> list[Path]:
     """Tables and figures from the rows of a folder."""
-    return [path for part in (report, *_PARTS.values()) for path in part.write(out)]
+    written = [path for part in (report, shares, attacks, counts, mixing) for path in write_part(part, out)]
+    return [*written, *inversion.write(out)]

@@ -117,17 +117,13 @@ def _notes(cell: Cell, chosen: Settings) -> dict[str, dict[str, Any]]:
     return said
 
 
-def compute(planned: dict[Cell, Settings], results: Results) -> None:
-    """Compute what is missing; a killed run goes on here."""
-
-    def one(cell: Cell, chosen: Settings) -> Found:
-        return cells.compute(cells.prepare(chosen, cell.seed), cell)
-
-    run_plan(planned, one, results, "rows", _notes)
+def compute(cell: Cell, chosen: Settings) -> Found:
+    """The rows of a cell."""
+    return cells.compute(cells.prepare(chosen, cell.seed), cell)
 
 
 def main(config: Config) -> None:
     """Run the levels that are asked for."""
     plans = [plan(config, cast(Level, level)) for level in LEVELS if level in config.parts]
     for planned in plans:  # all of them are made before the first row is
-        compute(planned, results_in(config.out))
+        run_plan(planned, compute, results_in(config.out), "rows", _notes)

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -11,22 +10,22 @@ import numpy as np
 import pandas as pd
 
 from experiments import _runner
-from experiments._common import run_plan
-from experiments._report import by_seed, curves, legend_below, level, paired, panels, publish, signed, table
+from experiments._report import by_seed, curves, legend_below, level, paired, panels, prose, signed, table
 from experiments._runner import Found, Results, asked, config_hash
 from experiments.heterorr import accuracy, cells, releases
 from experiments.heterorr.cells import NON_PRIVATE
 from experiments.heterorr.config import Config
-from experiments.heterorr.labels import COLOURS, LABELS, budget
 from experiments.heterorr.releases import PUBLIC_EDGES
-from experiments.heterorr.settings import EDGE_MECHANISMS, Settings
+from experiments.heterorr.settings import COLOURS, EDGE_MECHANISMS, LABELS, Settings, budget
 from ldp_jax import attacks
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.graph import graphs
 from ldp_jax.learning.metrics import mean_interval
 from ldp_jax.learning.models import NodeInputs
 
-NAME = "heterorr_attacks"
+_TEXT = prose("heterorr_attacks")
+
+NAME, CALLED = "heterorr_attacks", "attacks"
 EPSILONS = (0.1, 0.5, 1.0)
 LINKTELLER, BESIDE = "LinkTeller", "common neighbours"
 """The attack on a model; and the attacker of public knowledge that every other is compared with."""
@@ -90,8 +89,9 @@ def _asked(bench: cells.Bench, rho: float, attacked: int) -> tuple[Any, attacks.
     return public, every, attacks.balanced_pairs(pair_key, nodes, private, known=public)
 
 
-def attack(bench: cells.Bench, cell: Cell) -> Found:
+def compute(cell: Cell, chosen: Settings) -> Found:
     """The metrics of an attacker."""
+    bench = cells.prepare(chosen, cell.seed)
     public, every, balanced = _asked(bench, cell.rho, cell.attacked)
     n = bench.data.num_nodes
     if cell.attack == LINKTELLER:
@@ -113,39 +113,14 @@ def attack(bench: cells.Bench, cell: Cell) -> Found:
     return Found({name: round(float(value), 6) for name, value in zip(METRICS, values, strict=True)})
 
 
-def main(config: Config) -> None:
-    """Compute what is missing."""
-
-    def compute(cell: Cell, chosen: Settings) -> Found:
-        return attack(cells.prepare(chosen, cell.seed), cell)
-
-    run_plan(plan(config), compute, results_in(config.out), "attacks")
-
-
 # --- Report ----------------------------------------------------------------------------------------------------
 
 
-def write(out: Path) -> list[Path]:
+def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     """The table and its figure."""
-    frame = results_in(out).read()
-    if frame.empty:
-        return []
     tables = [_table(part, str(dataset)) for dataset, part in frame.groupby("dataset", sort=False)]
-    text = "\n\n".join(["# Attacks on private edges", _PREFACE, *tables])
-    return publish(out, {NAME: text}, {NAME: draw(frame)})
-
-
-_PREFACE = """\
-Made by `python -m experiments report` from `heterorr_attacks.csv`. A share rho of the edges, drawn at random, is
-private; an attacker knows the nodes, their features and the public edges, and asks a GCN that was trained on what
-was released. The target is every pair of the attacked nodes that is no public edge. AP, precision and TPR are at
-the true density; *balanced AUC* has as many pairs without an edge as with one, as attacks are published. Intervals
-are 95 % over seeds. **beyond public** is the AUC less that of the attacker who ranks pairs by their common public
-neighbours and asks no model, paired by seed; bold where the interval leaves 0 out.
-
-The paper prints a balanced AUC of 0.91 without protection, and 0.52 to 0.54
-under EdgeRR at these budgets (500 nodes of FLICKR-MIR). Here *public edges alone* is a model that has seen no
-private edge: a release whose AUC is not above its AUC gives nothing away that was not known."""
+    text = "\n\n".join(["# Attacks on private edges", _TEXT.preface, *tables])
+    return {NAME: text}, {NAME: draw(frame)}
 
 
 def _table(part: pd.DataFrame, dataset: str) -> str:

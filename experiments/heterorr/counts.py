@@ -1,33 +1,30 @@
 """How many private edges each release holds, on a graph without features: the first of PPI."""
 
 import dataclasses
+import itertools
 from functools import lru_cache, partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import pandas as pd
 
 from experiments import _runner
-from experiments._common import run_plan
-from experiments._report import publish, table
+from experiments._report import interval, prose, table
 from experiments._runner import Found, Results, config_hash
 from experiments.heterorr import mixing, releases
 from experiments.heterorr.cells import RELEASED, TRUE
 from experiments.heterorr.config import Config
-from experiments.heterorr.labels import LABELS, budget
 from experiments.heterorr.releases import EPSILON_0
-from experiments.heterorr.settings import EDGE_MECHANISMS
+from experiments.heterorr.settings import EDGE_MECHANISMS, LABELS, budget
 from ldp_jax import attacks
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.edges import curator
 from ldp_jax.graph import graphs
-from ldp_jax.learning.metrics import mean_interval
 
-NAME = "heterorr_counts"
+NAME, CALLED = "heterorr_counts", "releases"
 DATASET = "ppi_nofeat"
-EPSILONS = (0.1, 1.0, 4.0)
-SEEDS = 3
+EPSILONS, SEEDS = (0.1, 1.0, 4.0), 3
 AUC = "AUC of common neighbours"
 """Of the pairs that are no public edge, by their common neighbours in all that is released."""
 
@@ -50,24 +47,24 @@ def _split(seed: int, rho: float) -> curator.EdgeSplit:
     return curator.split_edges(jax.random.key(seed), graph, rho)
 
 
-def main(config: Config) -> None:
-    """Compute what is missing."""
+def plan(config: Config) -> dict[Cell, dict[str, Any]]:
+    """The cells, in the order of their computation."""
     sweeps, rho = 20 if config.smoke else 8000, config.private_shares[-1]
     made = {"sweeps": sweeps, "dataset": DATASET}
-    planned: dict[Cell, dict[str, Any]] = {}
     budgets = [(name, 0.0) for name in EPSILON_0] + [(name, eps) for eps in EPSILONS for name in EDGE_MECHANISMS]
-    for seed in range(min(SEEDS, config.seeds)):
-        for name, epsilon in budgets:
-            spent = releases.edge_mechanism(name, epsilon, sweeps).guarantee().epsilon if epsilon else 0.0
-            cell = Cell(
-                dataset=DATASET, task="counts", mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=spent,
-                unit=str(EDGE_CENTRAL), config=config_hash(made), rho=rho,
-            )  # fmt: skip
-            planned[cell] = made
-    run_plan(planned, _count, results_in(config.out), "releases")
+    planned: dict[Cell, dict[str, Any]] = {}
+    for seed, (name, epsilon) in itertools.product(range(min(SEEDS, config.seeds)), budgets):
+        spent = releases.edge_mechanism(name, epsilon, sweeps).guarantee().epsilon if epsilon else 0.0
+        cell = Cell(
+            dataset=DATASET, task="counts", mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=spent,
+            unit=str(EDGE_CENTRAL), config=config_hash(made), rho=rho,
+        )  # fmt: skip
+        planned[cell] = made
+    return planned
 
 
-def _count(cell: Cell, made: dict[str, Any]) -> Found:
+def compute(cell: Cell, made: dict[str, Any]) -> Found:
+    """Pairs that are released as private edges, the true ones among them, and an attack on these."""
     split, root = _split(cell.seed, cell.rho), jax.random.key(cell.seed)
     key, pairs_key = jax.random.fold_in(root, 1), jax.random.fold_in(root, 2)
     graph, _ = releases.released_edges(key, split, cell.mechanism, cell.epsilon, cell.rho, made["sweeps"])
@@ -78,30 +75,18 @@ def _count(cell: Cell, made: dict[str, Any]) -> Found:
     return Found({RELEASED: released, TRUE: true, AUC: round(float(found.auc.mean), 6)})
 
 
-def write(out: Path) -> list[Path]:
+def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     """The table."""
-    frame = results_in(out).read()
-    if frame.empty:
-        return []
-    rows = []
-    for (mechanism, epsilon), part in frame.groupby(["mechanism", "epsilon"], sort=False):
-        found = {metric: mean_interval(each.value) for metric, each in part.groupby("metric")}
-        rows.append(
-            {
-                "release": LABELS[str(mechanism)],
-                "eps": budget(str(mechanism), float(epsilon)),
-                "released as private edges": f"{found[RELEASED].mean:.0f}",
-                "true among them": f"{found[TRUE].mean:.0f}",
-                AUC: f"{found[AUC].mean:.3f} ± {found[AUC].half_width:.3f}",
-            }
-        )
+    means = frame.groupby(["mechanism", "epsilon", "metric"], sort=False).value
+    rows = [
+        {
+            "release": LABELS[name], "eps": budget(name, epsilon), "released as private edges": f"{released:.0f}",
+            "true among them": f"{true:.0f}", AUC: f"{auc.mean:.3f} ± {auc.half_width:.3f}",
+        }
+        for name, epsilon in dict.fromkeys(zip(frame.mechanism, frame.epsilon, strict=True))
+        for released, true in [[means.get_group((name, epsilon, metric)).mean() for metric in (RELEASED, TRUE)]]
+        if (auc := interval(means.get_group((name, epsilon, AUC))))
+    ]  # fmt: skip
     first = frame.iloc[0]
-    text = _PREFACE.format(dataset=first.dataset, rho=first.rho, seeds=frame.seed.nunique())
-    return publish(out, {NAME: f"# Private edges in a release\n\n{text}\n\n{table(rows)}"}, {})
-
-
-_PREFACE = """\
-Made by `python -m experiments report` from `heterorr_counts.csv`: the first graph of `{dataset}`, a share {rho:g}
-of its edges private, {seeds} seeds. The last column attacks private edges among as many other pairs, by the common
-neighbours that a pair has in all that is released, public edges included: the rows at epsilon 0 say how much of it
-is theirs."""
+    text = prose(NAME).preface.format(dataset=first.dataset, rho=first.rho, seeds=frame.seed.nunique())
+    return {NAME: f"# Private edges in a release\n\n{text}\n\n{table(rows)}"}, {}

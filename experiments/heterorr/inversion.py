@@ -6,6 +6,7 @@ on the same embeddings measures their use.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
@@ -18,7 +19,7 @@ import pandas as pd
 from sklearn.datasets import load_digits
 
 from experiments import _runner
-from experiments._common import run_plan
+from experiments._common import row_names
 from experiments._report import (
     Values,
     by_seed,
@@ -28,6 +29,7 @@ from experiments._report import (
     level,
     log_ticks,
     markdown,
+    prose,
     publish,
     pyplot,
     redraw,
@@ -42,7 +44,7 @@ from ldp_jax.core.mechanism import privatize
 from ldp_jax.learning import models, training
 from ldp_jax.learning.importance import Public, importance, sensitivity
 
-NAME = "heterorr_inversion"
+NAME, CALLED = "heterorr_inversion", "attacks"
 SHAPE = (8, 8)
 Embedding = Literal["pca-16", "pca-32", "mlp-32"]
 Name = Literal["non-private", "feature-rr", "feature-rr-uniform", "multibit", "public-mean"]
@@ -50,16 +52,11 @@ EMBEDDINGS: tuple[Embedding, ...] = get_args(Embedding)
 PROTECTED: tuple[Name, ...] = ("feature-rr", "feature-rr-uniform", "multibit")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 """Of a whole embedding. FeatureRR takes at most 20 a feature, so 20 / max(theta), which is about 250 here."""
-SEEDS = 5
-LABELS: dict[str, str] = {
-    "non-private": "no protection", "feature-rr": "FeatureRR", "feature-rr-uniform": "FeatureRR, equal budgets",
-    "multibit": "multi-bit", "public-mean": "public mean",
-}  # fmt: skip
+LABELS, COLOURS = row_names(NAME)
 TITLES: dict[str, str] = {
     "pca-16": "16 principal components", "pca-32": "32 principal components", "mlp-32": "32 hidden units",
     "none": "no embedding",
 }  # fmt: skip
-COLOURS = {"feature-rr": "#d1495b", "feature-rr-uniform": "#edae49", "multibit": "#00798c"}
 METRICS = {"mse": ("MSE (x 1000)", 1000.0), "ssim": ("SSIM (x 100)", 100.0), "accuracy": ("accuracy (%)", 100.0)}
 """How each is shown, and by what it is multiplied for that."""
 
@@ -140,52 +137,41 @@ class Release(NamedTuple):
 results_in = partial(Results, name=NAME, cell=Cell, also=ALSO)
 
 
-def plan(seeds: int, epsilons: Sequence[float], embeddings: Sequence[Embedding], settings: Settings) -> list[Cell]:
+def plan(config: Config) -> dict[Cell, Settings]:
+    """The committed rows, or few of them."""
+    if config.smoke:
+        return cells(1, (1.0,), ("pca-16",), QUICK)
+    return cells(config.seeds, EPSILONS, EMBEDDINGS, DEFAULT)
+
+
+def cells(
+    seeds: int, epsilons: Sequence[float], embeddings: Sequence[Embedding], settings: Settings
+) -> dict[Cell, Settings]:
     """All cells, seed by seed; public models are trained here, for the claims of the mechanisms.
 
     Raises:
       UsageError: for a budget that FeatureRR refuses: at most 20 a feature.
     """
-
-    def cell(seed: int, embedding: str, name: Name, epsilon: float, proved: float) -> Cell:
-        return Cell(
-            dataset="digits", task="inversion", mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=proved,
-            unit=str(RECORD), config=config_hash(settings), embedding=embedding,
-        )  # fmt: skip
-
-    cells = []
+    rows: list[tuple[int, str, Name, float, float]] = []
     for seed in range(seeds):
-        cells.append(cell(seed, "none", "public-mean", 0.0, 0.0))
+        rows.append((seed, "none", "public-mean", 0.0, 0.0))
         for embedding in embeddings:
-            cells.append(cell(seed, embedding, "non-private", np.inf, np.inf))
-            for epsilon in epsilons:
-                for name in PROTECTED:
-                    with asked(f"--epsilons {epsilon:g}"):
-                        made = make_mechanism(name, epsilon, embedding, seed, settings)
-                    cells.append(cell(seed, embedding, name, float(epsilon), made.guarantee().epsilon))
-    return cells
+            rows.append((seed, embedding, "non-private", np.inf, np.inf))
+            for epsilon, name in itertools.product(epsilons, PROTECTED):
+                with asked(f"--epsilons {epsilon:g}"):
+                    made = make_mechanism(name, epsilon, embedding, seed, settings)
+                rows.append((seed, embedding, name, float(epsilon), made.guarantee().epsilon))
+    shared = {"dataset": "digits", "task": "inversion", "unit": str(RECORD), "config": config_hash(settings)}
+    made = [
+        Cell(mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=proved, embedding=embedding, **shared)
+        for seed, embedding, name, epsilon, proved in rows
+    ]
+    return dict.fromkeys(made, settings)
 
 
-def run_all(
-    out: Path,
-    *,
-    seeds: int = SEEDS,
-    epsilons: Sequence[float] = EPSILONS,
-    embeddings: Sequence[Embedding] = EMBEDDINGS,
-    settings: Settings = DEFAULT,
-) -> None:
-    """Compute the rows that are missing in a folder."""
-    notes = {"data": {"digits": {"source": "scikit-learn's load_digits: 1 797 images of UCI's handwritten digits"}}}
-    planned = dict.fromkeys(plan(seeds, epsilons, embeddings, settings), settings)
-    run_plan(planned, score, results_in(out), "attacks", lambda *_: notes)
-
-
-def main(config: Config) -> None:
-    """Compute what is missing."""
-    if config.smoke:
-        run_all(config.out, seeds=1, epsilons=(1.0,), embeddings=("pca-16",), settings=QUICK)
-    else:
-        run_all(config.out, seeds=config.seeds)
+def notes(cell: Cell, settings: Settings) -> dict[str, Any]:
+    """For the manifest: the origin of the data."""
+    return {"data": {"digits": {"source": "scikit-learn's load_digits: 1 797 images of UCI's handwritten digits"}}}
 
 
 # --- Releases -----------------------------------------------------------------------------------------------------
@@ -340,7 +326,7 @@ def attack(name: Name, epsilon: float, embedding: str, seed: int, settings: Sett
     return invert(chosen, "attack", z.private, x[public:], public), chosen
 
 
-def score(cell: Cell, settings: Settings) -> Found:
+def compute(cell: Cell, settings: Settings) -> Found:
     """The attacker's errors, and the share of digits that a classifier tells by the same release."""
     _, digit, public = load(cell.seed, settings)
     name: Any = cell.mechanism
@@ -427,21 +413,12 @@ def as_markdown(rows: pd.DataFrame) -> str:
     )
     starts = [[TITLES[embedding], LABELS[name], *_start(lines, embedding, name)] for embedding, name in compared]
     by_accuracy = "accuracy there (%)", "accuracy one budget below (%)"
-    return "\n\n".join(
-        [
-            "From which budget on is the attack closer than the public mean, in squared error? The interval of the "
-            "difference is below 0 there and at every larger budget.",
-            markdown(["embedding", "mechanism", "from epsilon", *by_accuracy], starts),
-            "Pixels are in [0, 1]. Intervals are Student's, at 95 %, over seeds, each with a public split, noise "
-            "and training of its own; differences are paired by seed, and bold where their interval leaves 0 out. "
-            "Attackers who do no better on public images than their mean take the mean: a difference of 0. A "
-            "budget at which they find nothing is no proof that nobody can: that is what epsilon says. FeatureRR "
-            "has 4 bins.",
-            markdown(["embedding", "mechanism", "epsilon", *heads, *_BESIDE, "seeds"], table),
-            "FeatureRR less itself with equal budgets for all features: what the shares theta change.",
-            markdown(["embedding", "epsilon", *heads], gains),
-        ]
-    )
+    said = prose(NAME)
+    return "\n\n".join((
+        said.starts, markdown(["embedding", "mechanism", "from epsilon", *by_accuracy], starts),
+        said.rows, markdown(["embedding", "mechanism", "epsilon", *heads, *_BESIDE, "seeds"], table),
+        said.shares, markdown(["embedding", "epsilon", *heads], gains),
+    ))  # fmt: skip
 
 
 def _start(lines: dict[str, dict[Line, pd.Series]], embedding: str, name: str) -> list[str]:

@@ -1,10 +1,10 @@
 """How long chains of hierarchical random graphs take to forget where they began, on public edges."""
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Callable
 from functools import lru_cache, partial
-from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +13,8 @@ import pandas as pd
 from jaxtyping import Float
 
 from experiments import _runner
-from experiments._report import markdown, panels, publish
-from experiments._runner import Found, Results, UsageError, config_hash, run
+from experiments._report import panels, prose, table
+from experiments._runner import Found, Results, UsageError, config_hash
 from experiments.heterorr.config import Config
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
@@ -22,7 +22,7 @@ from ldp_jax.core.types import Array, PRNGKeys
 from ldp_jax.edges.curator import hrg
 from ldp_jax.graph import graphs
 
-NAME = "heterorr_mixing"
+NAME, CALLED = "heterorr_mixing", "chains"
 WEIGHTS = (0.05, 0.25, 1.0)
 CHAINS = 4
 BLOCKS, SWEEPS = 40, 200
@@ -62,9 +62,7 @@ def _named(block: int, mechanism: str) -> str:
     return f"log-likelihood after {block * MOVES[mechanism][0]} sweeps"
 
 
-def results_in(out: Path) -> Results:
-    """The rows of a folder."""
-    return Results(out, NAME, Cell)
+results_in = partial(Results, name=NAME, cell=Cell)
 
 
 @lru_cache(maxsize=1)
@@ -85,42 +83,39 @@ def connected(dataset: str) -> tuple[int, np.ndarray]:
     return len(nodes), places.reshape(-1, 2)
 
 
-def main(config: Config) -> None:
-    """Compute what is missing."""
-    blocks = 8 if config.smoke else BLOCKS
-    cells = [(name, dataset, weight) for name in MOVES for dataset in GRAPHS for weight in WEIGHTS]
+def plan(config: Config) -> dict[Cell, dict[str, int]]:
+    """Four chains of each graph, weight and kind of moves."""
     made = {name: _settings(name, config.smoke) for name in MOVES}
-    planned = [
+    cases = itertools.product(MOVES, GRAPHS, WEIGHTS, range(CHAINS))
+    return {
         Cell(
             dataset=dataset, task="mixing", mechanism=name, epsilon=0.0, seed=seed, epsilon_proved=math.inf,
             unit=str(EDGE_CENTRAL), config=config_hash(made[name]), weight=weight,
-        )
-        for name, dataset, weight in cells
-        if name not in CASES or (dataset, weight) in CASES[name] for seed in range(CHAINS)
-    ]  # fmt: skip
+        ): made[name]
+        for name, dataset, weight, seed in cases if name not in CASES or (dataset, weight) in CASES[name]
+    }  # fmt: skip
 
-    def compute(cell: Cell, say: Callable[[str], None]) -> Found:
-        n, pairs = connected(cell.dataset)
-        edges = hrg.Edges.of(pairs, np.zeros((0, 2), np.int64))
-        start, key = jax.random.split(jax.random.key(cell.seed))
-        scales, chosen = np.array([cell.weight, 0.0], np.float32), made[cell.mechanism]
-        found = {}
-        if cell.mechanism == TEMPERED:
-            states = jax.vmap(lambda key: hrg.init(key, n, edges))(jax.random.split(start, RUNGS))
-            weights = jnp.linspace(cell.weight, 0.0, RUNGS)
-            keys = jax.random.split(key, blocks * TURNS)
-            trace, swapped = tempered(keys, states, edges, weights, chosen["sweeps"] // TURNS)
-            values, later = np.asarray(trace)[TURNS - 1 :: TURNS], np.asarray(swapped)[len(keys) // 2 :]
-            found[EXCHANGES] = round(float(min(later[rung % 2 :: 2, rung].mean() for rung in range(RUNGS - 1))), 4)
-        else:
-            keys, state = jax.random.split(key, blocks), hrg.init(start, n, edges)
-            _, trace = hrg.trace(keys, state, edges, scales, chosen["sweeps"], chosen.get("regrafts", 0))
-            values = np.asarray(trace[:, 0])
-        # The names are those of whole runs, so that a smoke run has the cell's last metric too.
-        names = [_named(BLOCKS - blocks + 1 + block, cell.mechanism) for block in range(blocks)]
-        return Found(found | {name: round(float(value), 3) for name, value in zip(names, values, strict=True)})
 
-    run(planned, compute, results_in(config.out), settings=lambda cell: made[cell.mechanism], called="chains")
+def compute(cell: Cell, chosen: dict[str, int]) -> Found:
+    """The log-likelihood after each block of a chain."""
+    blocks, (n, pairs) = chosen["blocks"], connected(cell.dataset)
+    edges = hrg.Edges.of(pairs, np.zeros((0, 2), np.int64))
+    start, key = jax.random.split(jax.random.key(cell.seed))
+    found = {}
+    if cell.mechanism == TEMPERED:
+        states = jax.vmap(lambda key: hrg.init(key, n, edges))(jax.random.split(start, RUNGS))
+        keys = jax.random.split(key, blocks * TURNS)
+        weights = jnp.linspace(cell.weight, 0.0, RUNGS)
+        trace, swapped = tempered(keys, states, edges, weights, chosen["sweeps"] // TURNS)
+        values, later = np.asarray(trace)[TURNS - 1 :: TURNS], np.asarray(swapped)[len(keys) // 2 :]
+        found[EXCHANGES] = round(float(min(later[rung % 2 :: 2, rung].mean() for rung in range(RUNGS - 1))), 4)
+    else:
+        keys, state, scales = jax.random.split(key, blocks), hrg.init(start, n, edges), (cell.weight, 0.0)
+        moves = chosen["sweeps"], chosen.get("regrafts", 0)
+        values = np.asarray(hrg.trace(keys, state, edges, np.array(scales, np.float32), *moves)[1][:, 0])
+    # The names are those of whole runs, so that a smoke run has the cell's last metric too.
+    names = [_named(BLOCKS - blocks + 1 + block, cell.mechanism) for block in range(blocks)]
+    return Found(found | {name: round(float(value), 3) for name, value in zip(names, values, strict=True)})
 
 
 def _settings(mechanism: str, smoke: bool) -> dict[str, int]:
@@ -181,67 +176,45 @@ def traces(frame: pd.DataFrame) -> dict[tuple[str, float, str], pd.DataFrame]:
     }
 
 
-def write(out: Path) -> list[Path]:
+def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     """The table and its figure."""
-    frame = results_in(out).read()
-    if frame.empty:
-        return []
     found = traces(frame)
     names = list(dict.fromkeys(name for name, _, _ in found))
     seconds = frame.groupby(["dataset", "weight", "mechanism"]).seconds.median()
     exchanges = frame[frame.metric == EXCHANGES].groupby(["dataset", "weight", "mechanism"]).value.min()
     figure, axes = panels(len(names) * len(WEIGHTS), width=3.4, height=2.6, columns=len(WEIGHTS))
-    rows, reached = [], []
-    for axis, (dataset, weight) in zip(axes, ((n, w) for n in names for w in WEIGHTS), strict=True):
-        axis.set_title(f"{dataset}, w = {weight:g}", fontsize=8)
+    rows, reached, gain = [], [], []
+    for axis, (dataset, weight) in zip(axes, itertools.product(names, WEIGHTS), strict=True):
+        ends = {}
         for name in MOVES:
-            if (dataset, weight, name) not in found:
+            if (key := (dataset, weight, name)) not in found:
                 continue
-            chains = found[dataset, weight, name]
-            r_hat = hrg.r_hat(chains.iloc[len(chains) // 2 :].to_numpy().T)
+            chains = found[key]
+            r_hat, ends[name] = hrg.r_hat(chains.iloc[len(chains) // 2 :].to_numpy().T), chains.iloc[-1]
             if r_hat <= hrg.MIXED:
                 reached.append(f"{dataset} at w = {weight:g} by {name}")
             colour = f"C{list(MOVES).index(name)}"
             lines = axis.plot(np.arange(1, len(chains) + 1) / len(chains), chains, linewidth=0.9, color=colour)
             lines[0].set_label(f"{name}, R-hat {r_hat:.2f}")
-            ends = chains.iloc[-1]
-            rows.append([
-                dataset, f"{weight:g}", name, f"{seconds[dataset, weight, name]:.1f}", f"{r_hat:.3f}",
-                f"{ends.mean():.0f}", f"{ends.max() - ends.min():.0f}",
-                f"{exchanges[dataset, weight, name]:.2f}" if name == TEMPERED else "",
-            ])  # fmt: skip
-        axis.set_xlabel("share of the run")
-        axis.set_ylabel("log-likelihood")
+            rows.append({
+                "graph": dataset, "w": f"{weight:g}", "moves": name, "wall s a chain": f"{seconds[key]:.1f}",
+                "R-hat of the second half": f"{r_hat:.3f}",
+                "log-likelihood at the end": f"{ends[name].mean():.0f}",
+                "between chains, at most": f"{ends[name].max() - ends[name].min():.0f}",
+                "exchanges, at least": f"{exchanges[key]:.2f}" if name == TEMPERED else "",
+            })  # fmt: skip
+        if {"hrg", REGRAFTS} <= set(ends):
+            gain.append(ends[REGRAFTS].mean() - ends["hrg"].mean())
+        axis.set(xlabel="share of the run", ylabel="log-likelihood")
+        axis.set_title(f"{dataset}, w = {weight:g}", fontsize=8)
         axis.legend(fontsize=6)
     figure.tight_layout()
-    headers = [
-        "graph", "w", "moves", "wall s a chain", "R-hat of the second half", "log-likelihood at the end",
-        "between chains, at most", "exchanges, at least",
-    ]  # fmt: skip
-    gain = [
-        found[dataset, weight, REGRAFTS].iloc[-1].mean() - found[dataset, weight, "hrg"].iloc[-1].mean()
-        for dataset, weight, name in found if name == REGRAFTS and (dataset, weight, "hrg") in found
-    ]  # fmt: skip
+    said, sweeps = prose(NAME), BLOCKS * SWEEPS
     verdict = f"R-hat is at most {hrg.MIXED} in {len(reached)} of {len(rows)} rows: {', '.join(reached) or 'none'}."
     if gain:
-        verdict += (
-            f"\nWith as many moves, half of them regrafts, chains end at a log-likelihood that is "
-            f"{min(gain):.0f} to {max(gain):.0f} higher:\n`hrg` is still on its way after {BLOCKS * SWEEPS} sweeps."
-        )
-    text = f"# How chains forget where they began\n\n{_PREFACE}\n\n{verdict}\n\n{markdown(headers, rows)}"
-    return publish(out, {NAME: text}, {NAME: figure})
-
-
-_PREFACE = f"""\
-Made by `python -m experiments report` from `heterorr_mixing.csv`: {CHAINS} chains of {BLOCKS} blocks on all edges
-of a public graph, of `ppi_nofeat` its first. The law of a chain is the likelihood to the power w. Above an R-hat of
-{hrg.MIXED} the chains still show where they began: then what is released depends on that, and a guarantee *in the
-limit* is not about it.
-
-Moves: `hrg` makes {BLOCKS * SWEEPS} sweeps of exchanges between near subtrees (about 1 000 moves a node), which
-releases use. `{REGRAFTS}` makes half as many sweeps, and as many regrafts: a subtree moves to any
-place of the tree, by a Gibbs step that costs about as much as a sweep. `{TEMPERED}` runs {RUNGS} such
-chains at weights evenly from w to 0, each with a quarter of the sweeps of `hrg`; {TURNS} times a block neighbours
-exchange their states or not. The last column is the share of exchanges between the two weights that exchange least:
-at 0 a ladder has too few weights.
-Seconds are of machines with other work: compare numbers of moves."""
+        verdict += "\n" + said.gain.format(least=min(gain), most=max(gain), sweeps=sweeps)
+    counts = {"chains": CHAINS, "blocks": BLOCKS, "rungs": RUNGS, "turns": TURNS, "sweeps": sweeps}
+    preface = said.preface.format(mixed=hrg.MIXED, regrafts=REGRAFTS, tempered=TEMPERED, **counts)
+    return {NAME: f"# How chains forget where they began\n\n{preface}\n\n{verdict}\n\n{table(rows)}"}, {
+        NAME: figure
+    }

@@ -20,15 +20,17 @@ from experiments._report import (
     log_ticks,
     paired,
     panels,
-    publish,
+    prose,
     signed,
     table,
 )  # fmt: skip
 from experiments.heterorr import accuracy
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, RELEASED, TRUE
-from experiments.heterorr.labels import COLOURS, LABELS, budget
 from experiments.heterorr.releases import EPSILON_0, FEATURES, LINK_PREDICTION, PUBLIC_EDGES, STRUCTURE
+from experiments.heterorr.settings import COLOURS, LABELS, budget
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
+
+_TEXT = prose("heterorr")
 
 SCORES = ("accuracy", "micro-F1")
 CLAIMS = (
@@ -46,12 +48,13 @@ BELOW = ("lpgnn-labels", "edge-rand")
 """Rows far below all others: they leave the axes, which say so, that the others can be told apart."""
 
 
-def write(out: Path) -> list[Path]:
+results_in = accuracy.results_in
+
+
+def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     """heterorr.md and its figures."""
-    frame = _read(out)
-    if frame.empty:
-        return []
-    sections, figures = ["# HeteroRR: private features, private edges", _PREFACE, _claims(frame)], {}
+    frame = frame.fillna({"edges": ""})
+    sections, figures = ["# HeteroRR: private features, private edges", _TEXT.preface, _claims(frame)], {}
     for level_name, title, make, stem, draw in (
         ("features", "Private features (Figure 6)", _features, "heterorr_figure6", _figure_6),
         ("edges", "Private edges (Figure 7)", _edges, "heterorr_figure7", _figure_7),
@@ -66,38 +69,11 @@ def write(out: Path) -> list[Path]:
                 f"{of_set.seed.nunique()} seeds{f', rho {rhos}' if rhos else ''}; config `{of_set.config.iloc[0]}`."
             )
             sections += [f"## {title}: {dataset}", f"![{title}]({name}.png)", made, table(make(of_set))]
-    return publish(out, {accuracy.NAME: "\n\n".join(filter(None, sections))}, figures)
+    return {accuracy.NAME: "\n\n".join(filter(None, sections))}, figures
 
 
 def _read(out: Path) -> pd.DataFrame:
     return accuracy.results_in(out).read().fillna({"edges": ""})
-
-
-_PREFACE = """\
-Made by `python -m experiments report` from `heterorr.csv`; configurations and guarantees are in its manifest. A GCN
-of two layers (mean aggregation, 64 wide) classifies the nodes; half of them train it, a quarter each validates and
-tests. Intervals are 95 % (Student, over seeds); differences are paired by seed, bold where their interval leaves 0
-out. Labels are public but in the rows of LPGNN that say so. The paper's data are not public (FLICKR-MIR) or lack
-their features here (PPI): `facebook100_caltech36`, attributes and friendships of students, stands in for both.
-
-* **Features.** Every edge is public. A tenth of all users, drawn among the training nodes, have public records:
-  their principal components are the embedding (48 coordinates, the paper's is ResNet-50's), their largest values
-  its bounds, and a perceptron trained on them gives the importance of eq. 6; their masked gender the sensitivity of
-  eq. 5. All other records are private. Every row, private or not, propagates what it has by 0, 2, 4, 8 or 16 steps
-  of LPGNN's KProp, raw or standardised, whichever is best in validation.
-* **LPGNN, labels private too** has half of its budget for the features and half for the label of every private user
-  who trains or validates, forward correction and Drop; its structure-only twin spends the half of the labels.
-* **structure-only** is the same mechanism on one public record for all private users; **features-only** the same
-  release without any edge. **gain** is a row less its structure-only twin, **beyond public** a row less the better
-  of *public records alone* (private users have the mean record, epsilon 0) and label propagation.
-* **Edges.** Features are public; a share rho of the edges, at random, is private, and epsilon is per private edge
-  under a trusted curator. *public edges alone* uses none of them; *public link prediction* adds as many pairs as
-  there are private edges, best by common public neighbours; *public HRG* draws them from a dendrogram of the public
-  edges. These three are at epsilon 0. **released** and **true** count pairs released as private edges.
-* Three-outputs' mechanism is Duchi's at the budgets of a coordinate here, and so multi-bit's, where their numbers
-  are the same.
-* EdgeRR and PrivHRG have no epsilon here: their guarantee is that of a chain's law, and chains of 8 000 sweeps have
-  not reached it ([heterorr_mixing.md](heterorr_mixing.md)). All other epsilons are proved."""
 
 
 def _values(frame: pd.DataFrame) -> dict[tuple[Any, ...], pd.Series]:

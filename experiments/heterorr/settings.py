@@ -4,6 +4,7 @@ import dataclasses
 from typing import Literal
 
 from experiments import _common
+from experiments._common import row_names
 
 Level = Literal["features", "edges", "both"]
 
@@ -29,6 +30,21 @@ RHOS = (0.05, 0.1, 0.2)
 
 SENSITIVE: dict[str, tuple[int, ...]] = {"facebook100_caltech36": (3, 4)}
 """Columns of a data set's records that are masked for the sensitivity scores: the two of gender."""
+
+
+LABELS, COLOURS = row_names("heterorr")
+
+CHAINS = ("edgerr", "priv-hrg")
+"""Mechanisms whose epsilon is that of a chain's law, which the chain has not reached after 8 000 sweeps."""
+
+
+def budget(mechanism: str, epsilon: float) -> str:
+    """A budget in a table; of a chain that has not mixed, that no epsilon is claimed.
+
+    >>> budget("lap-graph", 1.0), budget("edgerr", 1.0)
+    ('1', 'none (asked: 1)')
+    """
+    return f"none (asked: {epsilon:g})" if mechanism in CHAINS else f"{epsilon:g}"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,20 +1,22 @@
 """Figure 3: importance and sensitivity of each coordinate of the public embedding, and its share of the budget."""
 
 import dataclasses
+import itertools
 import math
 from functools import partial
-from pathlib import Path
+from typing import Any
+
+import pandas as pd
 
 from experiments import _runner
-from experiments._common import run_plan
-from experiments._report import panels, publish
+from experiments._report import panels
 from experiments._runner import Found, Results, config_hash
 from experiments.heterorr import accuracy, cells
 from experiments.heterorr.config import Config
 from experiments.heterorr.settings import Settings
 from ldp_jax.accounting.guarantee import RECORD
 
-NAME = "heterorr_shares"
+NAME, CALLED = "heterorr_shares", "coordinates"
 METRICS = ("importance", "sensitivity", "share")
 
 
@@ -29,32 +31,29 @@ class Cell(_runner.Cell):
 results_in = partial(Results, name=NAME, cell=Cell)
 
 
-def main(config: Config) -> None:
-    """Compute what is missing."""
+def plan(config: Config) -> dict[Cell, Settings]:
+    """A cell a coordinate and seed."""
     planned = {}
     for dataset in config.datasets:
         data, chosen = accuracy.load(dataset), accuracy.resolved(config, dataset, "features")
-        for seed in range(config.seeds):
-            for coordinate in range(chosen.width):
-                cell = Cell(
-                    dataset=data.name, task="scores", mechanism="featurerr", epsilon=0.0, seed=seed,
-                    epsilon_proved=math.inf, unit=str(RECORD), config=config_hash(chosen), coordinate=coordinate,
-                )  # fmt: skip
-                planned[cell] = chosen
-    run_plan(planned, _scores, results_in(config.out), "coordinates")
+        for seed, coordinate in itertools.product(range(config.seeds), range(chosen.width)):
+            cell = Cell(
+                dataset=data.name, task="scores", mechanism="featurerr", epsilon=0.0, seed=seed,
+                epsilon_proved=math.inf, unit=str(RECORD), config=config_hash(chosen), coordinate=coordinate,
+            )  # fmt: skip
+            planned[cell] = chosen
+    return planned
 
 
-def _scores(cell: Cell, chosen: Settings) -> Found:
+def compute(cell: Cell, chosen: Settings) -> Found:
+    """Its importance, sensitivity and share."""
     known = cells.embedding(cells.prepare(chosen, cell.seed))
     values = (known.alpha, known.beta, known.theta)
     return Found({name: float(each[cell.coordinate]) for name, each in zip(METRICS, values, strict=True)})
 
 
-def write(out: Path) -> list[Path]:
+def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     """The figure; the rows are the table."""
-    frame = results_in(out).read()
-    if frame.empty:
-        return []
     names = list(dict.fromkeys(frame.dataset))
     figure, axes = panels(len(names), width=4.6, height=3.6)
     for axis, dataset in zip(axes, names, strict=True):
@@ -66,4 +65,4 @@ def write(out: Path) -> list[Path]:
         axis.set(xlabel="importance alpha", ylabel="sensitivity beta")
         axis.set_title(title, fontsize=8)
     figure.tight_layout()
-    return publish(out, {}, {"heterorr_figure3": figure})
+    return {}, {"heterorr_figure3": figure}

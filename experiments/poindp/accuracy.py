@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from experiments._common import FOUND, fingerprint, run_plan, source, usable
+from experiments._common import FOUND, fingerprint, source, usable
 from experiments._runner import Found, Results, UsageError, asked, config_hash
 from experiments.poindp import cells, releases
 from experiments.poindp import settings as rows_of
@@ -98,10 +98,6 @@ def notes(cell: Any, chosen: Settings) -> dict[str, dict[str, Any]]:
     return said
 
 
-def main(config: Config) -> None:
-    """Compute what is missing."""
-
-    def one(cell: Cell, chosen: Settings) -> Found:
-        return cells.compute(cells.prepare(chosen, cell.split, cell.seed), cell)
-
-    run_plan(plan(config), one, results_in(config.out), "rows", notes)
+def compute(cell: Cell, chosen: Settings) -> Found:
+    """The rows of a cell."""
+    return cells.compute(cells.prepare(chosen, cell.split, cell.seed), cell)

@@ -85,42 +85,7 @@ class Config:
 def settings(config: Config, dataset: str, data: str) -> Settings:
     """The settings of one data set, whose fingerprint is ``data``."""
     return Settings(
-        dataset=dataset,
-        data=data,
-        epochs=2 if config.smoke else 200,
-        patience=2 if config.smoke else 100,
-        embedding_epochs=1 if config.smoke else 50,
-        embedding_burn_in=0 if config.smoke else 10,
-        steps=(0, 1) if config.smoke else (0, 4, 16),
-        length=LENGTHS.get(dataset, 1.0),
-    )
-
-
-_FIRST_ATTACKED = (
-    "=gcn", "=gat", "=structure-only:gat", "=gcn+H", "=structure-only:gcn+H", "=published:vanpd",
-    "=published:lap", "=published:poindp", "hyperbolic",
-)  # fmt: skip
-
-COMMITTED = (
-    Config(parts=("table1", "table2", "figure3", "noise"), datasets=("cora",)),
-    Config(parts=("table1", "table2"), datasets=("citeseer", "amazon_photo")),
-    Config(parts=("table1", "table2"), datasets=("pubmed", "amazon_computers"), seeds=3),
-    Config(parts=("membership",), protocols=("TSTF",), mechanisms=_FIRST_ATTACKED),
-    Config(
-        parts=("membership",),
-        datasets=("cora", "amazon_photo", "pubmed"),
-        member_shares=(0.5, 0.1),
-        attacks=("trained", "LiRA online"),
-        mechanisms=("=gcn", "=structure-only:gcn", "published:", "hyperbolic"),
-    ),
-)
-"""The runs whose rows are committed."""
-
-SMOKE = (
-    Config(
-        parts=("table1", "noise", "membership"), datasets=("debian",), epsilons=(1.0,), seeds=1, splits=("random",),
-        mechanisms=("=gcn", "=structure-only:gcn", "=structure-only:stack", "published:poindp", "hyperbolic"),
-        models=3, protocols=("TSTF",), attacks=("trained", "LiRA online"), preset="smoke",
-    ),
-)  # fmt: skip
-"""A run of two minutes."""
+        dataset=dataset, data=data, epochs=2 if config.smoke else 200, patience=2 if config.smoke else 100,
+        embedding_epochs=1 if config.smoke else 50, embedding_burn_in=0 if config.smoke else 10,
+        steps=(0, 1) if config.smoke else (0, 4, 16), length=LENGTHS.get(dataset, 1.0),
+    )  # fmt: skip

@@ -4,21 +4,39 @@ import dataclasses
 import itertools
 import math
 from functools import lru_cache, partial
-from typing import Any, NamedTuple, cast
+from pathlib import Path
+from typing import Any, NamedTuple, cast, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import scipy.special
 
 from experiments import _runner
 from experiments._common import run_plan, standardized
+from experiments._report import (
+    Values,
+    by_seed,
+    contrast,
+    counted,
+    interval,
+    legend_below,
+    markdown,
+    panels,
+    prose,
+    publish,
+    significant,
+    table,
+)
 from experiments._runner import Found, Results, config_hash
 from experiments.poindp import accuracy, cells, networks, releases
 from experiments.poindp.config import ATTACKS, Config
-from experiments.poindp.settings import PUBLISHED, STRUCTURE, Settings
+from experiments.poindp.published import HYPERBOLICITY, TABLE_3
+from experiments.poindp.settings import PUBLISHED, STRUCTURE, Settings, label
 from ldp_jax import attacks, hyperbolic
 from ldp_jax.accounting.guarantee import RECORD
+from ldp_jax.attacks.shadows import MembershipProtocol
 from ldp_jax.learning import training
 from ldp_jax.learning.models import Model
 
@@ -184,3 +202,229 @@ def main(config: Config) -> None:
         return Found(judged(attacked(bench, row, cell.protocol, cell.attack), cell.seed))
 
     run_plan(plan(config), compute, results_in(config.out), "targets", accuracy.notes)
+
+
+_TEXT = prose("poindp_membership")
+
+TRAINED, LIRA = ATTACKS[0], "LiRA online"
+"""The paper's attack, and a stronger one."""
+_STRICT = ("TPR at 1 % FPR", "TPR at 0.1 % FPR")
+
+CLOSE = 2.0
+"""Points of mean absolute difference up to which a protocol is said to reproduce the paper."""
+
+
+def write(out: Path) -> list[Path]:
+    """poindp_membership.md and its figure; nothing where there are no rows."""
+    frame = read(out)
+    if frame.empty:
+        return []
+    attacked = frame[frame.attack != GRAPH]
+    figures = {} if attacked.empty else {NAME: _figure(attacked)}
+    return publish(out, {NAME: as_markdown(frame)}, figures)
+
+
+def read(out: Path) -> pd.DataFrame:
+    """The rows of a folder."""
+    return results_in(out).read().fillna({"protocol": ""})
+
+
+def as_markdown(frame: pd.DataFrame) -> str:
+    """The report: its tables, and a link to the figure."""
+    attacked = frame[frame.attack != GRAPH]
+    picture = f"![AUC of each attack]({NAME}.png)"
+    parts = ["# Membership inference on graph networks (Table 3)", _TEXT.about, picture]
+    if len(attacked):
+        parts += [*match(attacked), _TEXT.grid.format(unprotected=_above_gcn(attacked)), _grid(attacked)]
+    parts.append("## The graphs")
+    for dataset, part in frame[frame.attack == GRAPH].groupby("dataset", sort=False):
+        parts.append(f"{dataset}: {_of_graph(part, str(dataset))}")
+    for (dataset, share, protocol), asked in attacked.groupby(["dataset", "share", "protocol"], sort=False):
+        if asked.attack.nunique() > 2:  # else the grid says it all
+            parts += [
+                f"## {dataset}, {_of(share)} the nodes are members, {protocol}",
+                _attacks(asked, str(dataset)),
+            ]
+    return "\n\n".join(parts)
+
+
+def _of(share: float) -> str:
+    return {0.5: "half of", 0.1: "a tenth of"}.get(share, f"{share:g} of")
+
+
+def _areas(frame: pd.DataFrame) -> Values:
+    """Per cent AUC by target, of each data set, share, protocol, mechanism and attack."""
+    return by_seed(frame[frame.metric == "AUC"], ["dataset", "share", "protocol", "mechanism", "attack"])
+
+
+def _protocols(frame: pd.DataFrame) -> list[tuple[float, str]]:
+    """Share and protocol of the rows, largest share first."""
+    order = get_args(MembershipProtocol)
+    found = set(zip(frame.share, frame.protocol, strict=True))
+    return sorted(found, key=lambda pair: (-pair[0], order.index(pair[1])))
+
+
+def distances(frame: pd.DataFrame) -> pd.DataFrame:
+    """How far the paper's attack is from the printed AUCs: a row for each share and protocol.
+
+    Only rows count that were asked under every protocol, so that the means are of the same cells.
+    """
+    means = frame[(frame.attack == TRAINED) & (frame.metric == "AUC")]
+    wide = 100 * means.pivot_table(index=["dataset", "mechanism"], columns=["share", "protocol"], values="value")
+    printed = pd.Series({cell: auc for cell, (auc, _) in TABLE_3.items()}, name="printed")
+    both = wide.loc[wide.index.isin(list(TABLE_3))].dropna()
+    if both.empty:
+        return pd.DataFrame()
+    apart = both.sub(printed.loc[list(both.index)], axis=0).abs().mean()
+    return pd.DataFrame({"apart": apart, "cells": len(both)}).reset_index()
+
+
+class Closest(NamedTuple):
+    """The protocol whose AUCs are nearest to the printed ones, and how far it is on average, in points."""
+
+    protocol: str
+    share: float
+    apart: float
+
+    @classmethod
+    def of(cls, frame: pd.DataFrame) -> "Closest | None":
+        """Read off the rows; None where none can be compared."""
+        found = distances(frame)
+        if found.empty:
+            return None
+        best = found.sort_values("apart").iloc[0]
+        return cls(str(best.protocol), float(best.share), float(best.apart))
+
+    @property
+    def verdict(self) -> str:
+        """Whether the paper is reproduced."""
+        return "it reproduces the paper" if self.apart <= CLOSE else "none reproduces the paper"
+
+    def __str__(self) -> str:
+        return f"{self.protocol} with {_of(self.share)} the nodes as members"
+
+
+def match(frame: pd.DataFrame) -> list[str]:
+    """Which protocol is closest to the paper's numbers, as a section; none where none can be compared."""
+    best = Closest.of(frame)
+    if best is None:
+        return []
+    found = distances(frame).sort_values(["share", "protocol"], ascending=[False, False])
+    rows = [
+        {
+            "members": f"{_of(share)} the nodes",
+            "protocol": protocol,
+            "apart (points)": f"{apart:.1f}",
+            "cells": cells,
+        }
+        for share, protocol, apart, cells in zip(found.share, found.protocol, found.apart, found.cells, strict=True)
+    ]
+    closest = f"{best}, {best.apart:.1f} points apart"
+    return [_TEXT.match.format(table=table(rows), best=closest, verdict=best.verdict)]
+
+
+def _by_protocol(frame: pd.DataFrame, rows: Any, cell: Any) -> list[list[Any]]:
+    """The rows of a table with a column a protocol: first columns, and ``cell`` of the keys of a row."""
+    pairs, made = _protocols(frame), []
+    for dataset in dict.fromkeys(frame.dataset):
+        for name, attack, first in rows:
+            cells = [cell((dataset, *pair, name, attack)) for pair in pairs]
+            if any(cells):
+                printed = TABLE_3.get((dataset, name)) if attack == TRAINED else None
+                made.append([dataset, label(name), *first, None if printed is None else printed[0], *cells])
+    return made
+
+
+def _grid(frame: pd.DataFrame) -> str:
+    """A row for each network and attack, a column for each protocol."""
+    values = _areas(frame)
+
+    def cell(key: tuple[Any, ...]) -> str:
+        if key not in values:
+            return ""
+        *of, name, attack = key
+        text, gap = f"{values[key].mean():.1f}", contrast(values, key, (*of, STRUCTURE + name, attack))
+        return f"**{text}**" if gap is not None and gap.mean > 0 and significant(gap) else text
+
+    names = [prefix + name for name in MECHANISMS for prefix in ("", STRUCTURE)]
+    rows = [(name, attack, [attack]) for name in names for attack in (TRAINED, LIRA)]
+    return markdown(["data set", "row", "attack", "paper", *_heads(frame)], _by_protocol(frame, rows, cell))
+
+
+def _heads(frame: pd.DataFrame) -> list[str]:
+    return [f"{protocol}, {share:g}" for share, protocol in _protocols(frame)]
+
+
+def _above_gcn(frame: pd.DataFrame) -> str:
+    """How often LaP's networks give more away than unprotected ones, and whether records are why."""
+    lap, gcn = f"{PUBLISHED}lap", "gcn"
+    values = _areas(frame)
+    gaps = []
+    for key in values:
+        if key[3:] == (lap, LIRA):
+            both = [contrast(values, key, (*key[:3], other, LIRA)) for other in (gcn, STRUCTURE + lap)]
+            gaps += [both] if None not in both else []
+    if not gaps:
+        return ""
+    above, by_records = (counted(each)[0] for each in zip(*gaps, strict=True))
+    return (
+        f"LiRA finds more in {label(lap)}\nthan in the unprotected {label(gcn)} in {above} of {len(gaps)} settings,"
+        f"\nand more than in its structure-only twin in {by_records}: a network remembers noise as well as records."
+    )
+
+
+def _of_graph(frame: pd.DataFrame, dataset: str) -> str:
+    """How much of a tree the graph is."""
+    deltas = frame.set_index("metric").value
+    mean, most = (deltas[name] for name in DELTAS)
+    words = f"Gromov's four-point delta, sampled: mean {mean:.2f}, maximum {most:g}"
+    printed = HYPERBOLICITY.get(dataset)
+    return f"{words}; the paper prints {printed}." if printed is not None else f"{words}."
+
+
+def _attacks(frame: pd.DataFrame, dataset: str) -> str:
+    rows = []
+    for (name, epsilon, attack), part in frame.groupby(["mechanism", "epsilon", "attack"], sort=False):
+        found = {str(metric): interval(100 * each.value.dropna()) for metric, each in part.groupby("metric")}
+        area, proved = found["AUC"], part.iloc[0].epsilon_proved
+        printed = TABLE_3.get((dataset, str(name)), ("", "")) if attack == TRAINED else ("", "")
+        rows.append(
+            {
+                "row": label(str(name)), "eps": f"{epsilon:g}",
+                "proved": "none" if math.isinf(proved) else f"{proved:.3g}", "attack": attack,
+                "paper AUC": printed[0], "paper precision": printed[1], "AUC": area,
+                "worth": "" if area is None else f"{max(area.mean, 100 - area.mean):.1f}",
+                **{metric: found.get(metric) for metric in ("precision", *_STRICT)},
+            }
+        )  # fmt: skip
+    return table(rows)
+
+
+def _figure(frame: pd.DataFrame) -> Any:
+    """AUC by share and protocol: a panel for each data set and attack, filled for rows, hollow for twins."""
+    datasets, pairs, values = list(dict.fromkeys(frame.dataset)), _protocols(frame), _areas(frame)
+    names = [name for name in MECHANISMS if (frame.mechanism == name).any()]
+    figure, axes = panels(2 * len(datasets), width=3.6, height=0.8 + 0.42 * len(names), columns=len(datasets))
+    for place, axis in enumerate(axes):
+        dataset, attack = datasets[place % len(datasets)], (TRAINED, LIRA)[place // len(datasets)]
+        for turn, pair in enumerate(pairs):
+            shift = 0.12 * (turn - (len(pairs) - 1) / 2)
+            for prefix, filled in ((STRUCTURE, "none"), ("", "full")):
+                keys = [(dataset, *pair, prefix + name, attack) for name in names]
+                points = [(values[key].mean(), at + shift) for at, key in enumerate(keys) if key in values]
+                axis.plot(
+                    *np.reshape(points, (-1, 2)).T, marker="o", markersize=4, linestyle="none", fillstyle=filled,
+                    color=f"C{turn}", label=f"{pair[1]}, {pair[0]:g} members" if filled == "full" else None,
+                )  # fmt: skip
+        if attack == TRAINED:
+            printed = {at: TABLE_3[dataset, name][0] for at, name in enumerate(names) if (dataset, name) in TABLE_3}
+            axis.plot(list(printed.values()), list(printed), "kx", markersize=6, label="the paper's")
+        axis.axvline(50, color="0.6", linewidth=0.8, zorder=0)
+        axis.set_yticks(range(len(names)), [label(name) for name in names] if place % len(datasets) == 0 else [])
+        axis.set(ylim=(len(names) - 0.5, -0.5), xlim=(35, 101), xlabel="AUC (%); 50 is guessing")
+        axis.set_title(f"{dataset}, {attack}", fontsize=9)
+    best = Closest.of(frame)
+    closest = "" if best is None else f"Closest to the paper: {best}, {best.apart:.1f} points apart\n"
+    figure.suptitle(f"{closest}filled: rows; hollow: their structure-only twins", fontsize=9)
+    legend_below(figure, axes[0], 4)
+    return figure

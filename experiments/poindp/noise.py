@@ -3,22 +3,24 @@
 import dataclasses
 import math
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 
 from experiments import _runner
-from experiments._common import run_plan
+from experiments._report import legend_below, panels, prose, table
 from experiments._runner import Found, Results, config_hash
 from experiments.poindp import accuracy, cells, networks
 from experiments.poindp.config import Config
-from experiments.poindp.settings import PRINTED, PUBLISHED, Settings
+from experiments.poindp.settings import COLOURS, PRINTED, PUBLISHED, Settings, label
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.learning.models import poindp
 
-NAME = "poindp_noise"
+NAME, CALLED = "poindp_noise", "nodes"
 METRICS = ("x", "y", "noise")
 MECHANISMS = (*(f"{PUBLISHED}{name}" for name in ("poindp", "vanpd", "lap", "rddp", "atdp")), f"{PRINTED}poindp")
 NODES = 400
@@ -34,6 +36,7 @@ class Cell(_runner.Cell):
 
 
 results_in = partial(Results, name=NAME, cell=Cell)
+notes = accuracy.notes
 
 
 @lru_cache(maxsize=8)
@@ -81,14 +84,137 @@ def plan(config: Config) -> dict[Cell, Settings]:
     }  # fmt: skip
 
 
-def main(config: Config) -> None:
-    """Compute what is missing."""
+def compute(cell: Cell, chosen: Settings) -> Found:
+    """Its place and the size of its noise."""
+    bench = cells.prepare(chosen, "random", cell.seed)
+    size = noise_of(bench, cell.mechanism, cell.epsilon)[cell.node]
+    x, y = bench.world.places[cell.node]
+    values = (float(x), float(y), float(size) if math.isfinite(size) else math.nan)
+    return Found({name: round(value, 6) for name, value in zip(METRICS, values, strict=True)})
 
-    def compute(cell: Cell, chosen: Settings) -> Found:
-        bench = cells.prepare(chosen, "random", cell.seed)
-        size = noise_of(bench, cell.mechanism, cell.epsilon)[cell.node]
-        x, y = bench.world.places[cell.node]
-        values = (float(x), float(y), float(size) if math.isfinite(size) else math.nan)
-        return Found({name: round(value, 6) for name, value in zip(METRICS, values, strict=True)})
 
-    run_plan(plan(config), compute, results_in(config.out), "nodes", accuracy.notes)
+_TEXT = prose("poindp_noise")
+
+DISKS = {
+    "poindp_figure5": (f"{PUBLISHED}vanpd", f"{PUBLISHED}poindp", f"{PRINTED}poindp"),
+    "poindp_figure6": (f"{PUBLISHED}lap", f"{PUBLISHED}rddp", f"{PUBLISHED}atdp"),
+}
+"""The rows of each picture of the disk: the paper's two, and of ours one."""
+
+
+def sections(out: Path) -> list[str]:
+    """The part of the report; empty where there are no rows."""
+    frame = results_in(out).read()
+    if frame.empty:
+        return []
+    nodes = _nodes(frame)
+    about = _TEXT.about.format(
+        nodes=max(map(len, nodes.values())), dataset=frame.dataset.iloc[0], epsilon=frame.epsilon.iloc[0],
+        chance=_chance(nodes),
+    )  # fmt: skip
+    shares = {"10 % below": 0.1, "median": 0.5, "90 % below": 0.9}
+    rows = [
+        {
+            "row": label(name),
+            **{words: f"{part.noise.quantile(share):.2f}" for words, share in shares.items()},
+            "correlation with the radius": f"{_with_radius(part):+.2f}",
+        }
+        for name, part in nodes.items()
+    ]
+    pictures = [f"![Figure {stem[-1]}]({stem}.png)" for stem in ("poindp_figure4", *DISKS)]
+    return ["## Figures 4 to 6: noise on nodes, as published", about, table(rows), *pictures]
+
+
+def figures(out: Path) -> dict[str, Any]:
+    """The pictures by their stems; empty where there are no rows."""
+    frame = results_in(out).read()
+    if frame.empty:
+        return {}
+    nodes = _nodes(frame)
+    title = f"{frame.dataset.iloc[0]}, epsilon {frame.epsilon.iloc[0]:g}"
+    return {
+        "poindp_figure4": _cumulative(nodes, title),
+        **{stem: _disks(nodes, names, title) for stem, names in DISKS.items()},
+    }
+
+
+Nodes = dict[str, pd.DataFrame]
+"""The nodes of each mechanism: place, distance from the centre, and noise."""
+
+
+def _nodes(frame: pd.DataFrame) -> Nodes:
+    wide = frame.pivot_table(index=["mechanism", "node"], columns="metric", values="value")
+    wide["distance"] = 2 * np.arctanh(np.minimum(np.hypot(wide.x, wide.y), 1 - 1e-6))
+    parts = {name: part.droplevel(0) for name, part in wide.groupby(level=0)}
+    return {name: parts[name] for name in MECHANISMS if name in parts}
+
+
+def _cumulative(nodes: Nodes, title: str) -> Any:
+    figure, (axis,) = panels(1, width=5.0, height=3.6)
+    for name, part in nodes.items():
+        size = np.sort(part.noise)
+        axis.step(
+            size, np.arange(1, len(size) + 1) / len(size), where="post", label=label(name), color=COLOURS[name],
+            linestyle="--" if name.startswith(PRINTED) else "-",
+        )  # fmt: skip
+    axis.set(xlabel="mean absolute noise of a node", ylabel="share of nodes below", xscale="log")
+    axis.set_title(title, fontsize=9)
+    legend_below(figure, axis, 3)
+    return figure
+
+
+def _disks(nodes: Nodes, names: tuple[str, ...], title: str) -> Any:
+    """The disk above, and below it the same with true distances from the centre; one colour scale."""
+    from matplotlib.colors import LogNorm
+    from matplotlib.patches import Circle
+
+    drawn = [name for name in names if name in nodes]
+    figure, axes = panels(2 * len(names), width=3.2, height=2.8, columns=len(names))
+    figure.subplots_adjust(left=0.01, right=0.92, bottom=0.01, top=0.86, wspace=0.03, hspace=0.03)
+    for axis in axes:
+        axis.set_axis_off()
+    if not drawn:
+        return figure
+    colours = LogNorm(*np.nanquantile(np.concatenate([nodes[name].noise for name in drawn]), [0.02, 0.98]))
+    for name in drawn:
+        place, part = names.index(name), nodes[name].dropna().sort_values("noise")  # the darkest last: on top
+        stretch = part.distance / np.maximum(np.hypot(part.x, part.y), 1e-9)
+        rim = math.ceil(part.distance.max())
+        above, below = axes[place], axes[place + len(names)]
+        for axis, scale, rings in ((above, 1.0, (1.0,)), (below, stretch, range(2, rim + 1, 2))):
+            axis.set_aspect("equal")
+            for ring in rings:
+                axis.add_patch(Circle((0, 0), ring, fill=False, color="0.8", linewidth=0.6, zorder=1))
+                if axis is below:
+                    axis.text(
+                        0, -ring, f"{ring}", fontsize=6, color="0.3", ha="center", va="center", zorder=3,
+                        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6, "alpha": 0.85},
+                    )  # fmt: skip
+            dots = axis.scatter(
+                part.x * scale, part.y * scale, c=part.noise, cmap="viridis_r", norm=colours, s=7, linewidths=0,
+                zorder=2,
+            )  # fmt: skip
+            most = 1.04 * max(rings)
+            axis.set_xlim(-most, most)
+            axis.set_ylim(-most, most)
+        above.set_title(f"{label(name)}: correlation with the radius {_with_radius(part):+.2f}", fontsize=8)
+    figure.colorbar(dots, ax=axes, shrink=0.6, aspect=35, fraction=0.03, extend="both", pad=0.01)
+    figure.suptitle(f"{_fading(nodes, drawn)}\n{title}; above the disk, below hyperbolic distances", fontsize=9)
+    return figure
+
+
+def _chance(nodes: Nodes) -> float:
+    """95 % of correlations are within this of 0, of noise that knows no hierarchy."""
+    return 1.96 / math.sqrt(max(map(len, nodes.values())) - 1)
+
+
+def _with_radius(part: pd.DataFrame) -> float:
+    """Spearman's correlation of a node's noise with its distance from the centre."""
+    part = part.dropna()
+    return float(part.noise.rank().corr(part.distance.rank()))
+
+
+def _fading(nodes: Nodes, names: list[str]) -> str:
+    """In which networks noise fades with the radius, as the paper reads its figures."""
+    fading = [label(name) for name in names if _with_radius(nodes[name]) < -_chance(nodes)]
+    return f"Mean absolute noise fades with the radius in {', '.join(fading) or 'no network'}, of {len(names)}"

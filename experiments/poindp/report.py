@@ -18,17 +18,19 @@ from experiments._report import (
     legend_below,
     one_scale,
     panels,
+    prose,
     publish,
     signed,
     table,
 )
-from experiments.poindp import accuracy, attack_report, gap_report, membership, noise_report
+from experiments.poindp import accuracy, gaps, membership, noise
 from experiments.poindp import settings as rows_of
 from experiments.poindp.cells import METRICS
-from experiments.poindp.labels import COLOURS, LABELS, label
 from experiments.poindp.published import TABLE_1, TABLE_2
-from experiments.poindp.settings import FEATURES, PRINTED, PUBLIC, PUBLISHED, STRUCTURE
+from experiments.poindp.settings import COLOURS, FEATURES, LABELS, PRINTED, PUBLIC, PUBLISHED, STRUCTURE, label
 from ldp_jax.learning.metrics import ConfidenceInterval
+
+_TEXT = prose("poindp")
 
 WEIGHTED, MACRO, MICRO = METRICS
 _FIGURE_3_NAME = "poindp_figure3"
@@ -40,45 +42,16 @@ def write(out: Path) -> list[Path]:
     figures = {} if levels.empty else {_FIGURE_3_NAME: _figure_3(levels)}
     text = as_markdown(out)
     pages = {accuracy.NAME: text.removesuffix("\n")} if text else {}
-    return [*publish(out, pages, figures | noise_report.figures(out)), *attack_report.write(out)]
+    return [*publish(out, pages, figures | noise.figures(out)), *membership.write(out)]
 
 
 def as_markdown(out: Path) -> str:
     """poindp.md of the rows of a folder; empty where there are none."""
-    sections = [*_accuracy(accuracy.results_in(out).read()), *gap_report.section(out), *noise_report.sections(out)]
+    sections = [*_accuracy(accuracy.results_in(out).read()), *gaps.section(out), *noise.sections(out)]
     return "\n\n".join(["# PoinDP: hierarchy-aware noise for graph networks", *sections]) + "\n" if sections else ""
 
 
 # --- Accuracy ----------------------------------------------------------------------------------------------------
-
-_PREFACE = """\
-Made by `python -m experiments report` from `poindp.csv`; configurations and guarantees are in its manifest.
-Networks of two layers, 16 wide, at most 200 epochs, the best of them by validation; ours are means over splits,
-keys and trainings with 95 % intervals (Student, over seeds), differences paired by seed, bold where their interval
-leaves 0 out. The graph, and with it the Poincaré embedding that the hierarchy is, and the labels are public
-throughout. Each record is scaled to length 1, and for networks on Amazon's records themselves to 5 (the authors
-take these as they are, some 15 long).
-
-* **paper** is what the paper prints. What it calls micro-F1 is compared with macro-F1: the authors' code computes
-  that. Of one class a node micro-F1 is the accuracy.
-* **As published**: noise in every epoch and in every answer, by the authors' code; *eq. 12* by the paper's formula.
-  Nothing is proved of either, so **proved** says none; were each application private at its nominal epsilon, 200
-  epochs and one answer would compose to 201 times that. VANPD puts Laplace noise of scale 1/eps on the outputs of a
-  GCN, which have no bound. LaP puts it on features, once: of rows that sum to 1 that is a true local mechanism, at
-  twice its nominal epsilon. RdDP is PoinDP with noise of random strength, AtDP with strength by attention. What
-  scales the released noise never gets a gradient in that code, and gets none here.
-* **Sound**: every user reports their own record once, at the nominal epsilon and delta 1e-5: 16 random projections
-  of their features, as a tangent vector at the origin of the ball of length at most 1, by one of the two Gaussian
-  mechanisms; or all features by Laplace noise, delta 0. *By level*: users of the inner third of the public
-  hierarchy have all of epsilon, of the middle third half, of the outer third a quarter. PoinDP's network without
-  noise is trained on the reports, those of the Gaussian mechanisms propagated by 0, 4 or 16 steps and standardised,
-  whichever is best in validation. Nothing is spent afterwards, however often the network is trained or asked.
-* **structure-only** is the same mechanism and network on one public record, 0, for all; **gain** is a row less that
-  twin: what the private records add to the public graph in the hands of that network. **features-only** is a
-  perceptron on the same reports, without any edge.
-* **graph and labels alone** is the strongest that we have without any record or network: label propagation, a
-  field, or a stack of both with regressions on spectral coordinates, whichever has the least log-loss on the
-  training nodes, out of fold. **over public** is a row less that one."""
 
 
 def _values(frame: pd.DataFrame) -> dict[tuple[Any, ...], pd.Series]:
@@ -99,7 +72,7 @@ def _proved(frame: pd.DataFrame, name: str, epsilon: float) -> str:
 def _accuracy(frame: pd.DataFrame) -> list[str]:
     if frame.empty:
         return []
-    sections = [_PREFACE]
+    sections = [_TEXT.preface]
     budgets = [eps for eps in frame.epsilon.unique() if 0 < eps < np.inf] or [np.inf]
     tables = (("Table 1", "random", max(budgets), _table_1), ("Table 1", "public", max(budgets), _table_1),
               ("Table 2", "random", min(budgets), _table_2))  # fmt: skip
@@ -111,7 +84,7 @@ def _accuracy(frame: pd.DataFrame) -> list[str]:
     levels = _levels(frame)
     if not levels.empty:
         title = "## Figure 3: training nodes from parts of the hierarchy"
-        sections += [title, _FIGURE_3, f"![Figure 3]({_FIGURE_3_NAME}.png)", _table_of_figure_3(levels)]
+        sections += [title, _TEXT.figure_3, f"![Figure 3]({_FIGURE_3_NAME}.png)", _table_of_figure_3(levels)]
     return sections
 
 
@@ -135,20 +108,15 @@ def _table_1(frame: pd.DataFrame, dataset: str, epsilon: float) -> list[dict[str
             over = contrast(values, key, (PUBLIC, 0.0, WEIGHTED)) if name != PUBLIC else None
             rows.append(
                 {
-                    "row": label(name),
-                    "privacy": privacy,
-                    "proved eps, delta": _proved(frame, name, eps),
-                    "paper W-F1": printed[0],
-                    "paper M-F1": printed[1],
-                    "W-F1": interval(values[key]),
+                    "row": label(name), "privacy": privacy, "proved eps, delta": _proved(frame, name, eps),
+                    "paper W-F1": printed[0], "paper M-F1": printed[1], "W-F1": interval(values[key]),
                     "macro-F1": interval(values.get((name, eps, MACRO))),
                     "micro-F1": interval(values.get((name, eps, MICRO))),
                     "structure-only W-F1": interval(values.get(_twin(key))),
                     "features-only W-F1": interval(values.get(_twin(key, FEATURES))),
-                    "gain": signed(contrast(values, key, _twin(key))),
-                    "over public": signed(over),
+                    "gain": signed(contrast(values, key, _twin(key))), "over public": signed(over),
                 }
-            )
+            )  # fmt: skip
     return rows
 
 
@@ -161,24 +129,15 @@ def _table_2(frame: pd.DataFrame, dataset: str, epsilon: float) -> list[dict[str
         less = contrast(values, key, (whole, epsilon, WEIGHTED)) if name != whole else None
         rows.append(
             {
-                "row": label(name),
-                "proved eps, delta": _proved(frame, name, epsilon),
-                "paper W-F1": TABLE_2.get((dataset, name), ""),
-                "W-F1": interval(values[key]),
-                "less the whole": signed(less),
-                "structure-only W-F1": interval(values.get(_twin(key))),
+                "row": label(name), "proved eps, delta": _proved(frame, name, epsilon),
+                "paper W-F1": TABLE_2.get((dataset, name), ""), "W-F1": interval(values[key]),
+                "less the whole": signed(less), "structure-only W-F1": interval(values.get(_twin(key))),
                 "gain": signed(contrast(values, key, _twin(key))),
             }
-        )
+        )  # fmt: skip
     complete = any(name in rows_of.ABLATED[1:4] for name, eps, _ in values if eps == epsilon)
     return rows if complete else []
 
-
-_FIGURE_3 = """\
-*inner*: 30 % of the third of the nodes that is nearest to the centre of the disk trains, the top of the hierarchy
-in the paper's words; *outer*: of the third farthest from it, the top in the authors' code, which takes the largest
-norms. What is the top by one reading is the bottom by the other. A tenth of all other nodes validates, the rest are
-the test."""
 
 _READINGS = {"random": "random", "inner": "inner, the text's top", "outer": "outer, the code's top"}
 _SHOWN = (f"{PUBLISHED}poindp", f"{PRINTED}poindp", "radial")
@@ -205,16 +164,13 @@ def _figure_3(frame: pd.DataFrame) -> Any:
 def _table_of_figure_3(frame: pd.DataFrame) -> str:
     return table(
         {
-            "training nodes": split,
-            "row": label(name),
-            "eps": f"{epsilon:g}",
-            "W-F1": interval(series),
+            "training nodes": split, "row": label(name), "eps": f"{epsilon:g}", "W-F1": interval(series),
             "structure-only W-F1": interval(_by_epsilon(frame, split, STRUCTURE + name).get(epsilon)),
         }
         for split in _READINGS
         for name in _SHOWN
         for epsilon, series in _by_epsilon(frame, split, name).items()
-    )
+    )  # fmt: skip
 
 
 # --- Findings ----------------------------------------------------------------------------------------------------
@@ -222,14 +178,14 @@ def _table_of_figure_3(frame: pd.DataFrame) -> str:
 
 def digest(out: Path) -> str:
     """What the rows of a folder say in short."""
-    frame, attacked = accuracy.results_in(out).read(), attack_report.read(out)
+    frame, attacked = accuracy.results_in(out).read(), membership.read(out)
     gains = list(filter(None, gains_of_sound_rows(frame)))
     up, down, _ = counted(gains)
     words = (
         f"Of {len(gains)} sound rows (mechanism, budget, data set and split) the gain over the same mechanism on "
         f"one public record has an interval above 0 in {up}, below in {down}; rows of a split are not independent."
     )
-    match = attack_report.match(attacked[attacked.attack != membership.GRAPH])
+    match = membership.match(attacked[attacked.attack != membership.GRAPH])
     return "\n\n".join([words, *match]).replace("## ", "### ") if gains else ""
 
 

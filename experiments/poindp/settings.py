@@ -3,6 +3,7 @@
 import dataclasses
 
 from experiments import _common
+from experiments._common import row_names
 
 PROJECTED = "projected"
 NON_PRIVATE = ("gcn", "gat", "hgcn", "hyperimba", "poindp", PROJECTED, "mlp")
@@ -55,6 +56,37 @@ their values sum to 1; in 200 epochs of Adam short records are not learned from.
 
 EPSILONS = (0.01, 0.05, 0.1, 0.5, 1.0)
 """Of Figure 3."""
+
+
+_NETWORKS, _ = row_names("poindp")
+
+COLOURS = {
+    f"{PUBLISHED}poindp": "#d1495b",
+    f"{PRINTED}poindp": "#e8a0a9",
+    f"{PUBLISHED}vanpd": "#7a7a7a",
+    f"{PUBLISHED}lap": "#00798c",
+    f"{PUBLISHED}rddp": "#edae49",
+    f"{PUBLISHED}atdp": "#8d6b94",
+    "radial": "#4f9d69",
+    f"{STRUCTURE}radial": "#a9cdb5",
+}
+
+
+def label(name: str) -> str:
+    """A row's name in words."""
+    if name == PUBLIC:
+        return "graph and labels alone"
+    for prefix, words in ((STRUCTURE, "structure-only "), (FEATURES, "features-only ")):
+        if name.startswith(prefix):
+            return words + label(name.removeprefix(prefix))
+    if name.startswith(PRINTED):
+        return f"{label(name.removeprefix(PRINTED))}, eq. 12"
+    name = name.removeprefix(PUBLISHED)
+    first, _, rest = name.partition(" ")
+    return f"{_NETWORKS.get(first, first)} {rest}".strip()
+
+
+LABELS = {name: label(name) for name in COLOURS}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

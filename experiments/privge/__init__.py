@@ -5,11 +5,7 @@ from experiments.privge import accuracy, report
 from experiments.privge.config import Config
 from experiments.privge.published import printed
 
-__all__ = ["COMMITTED", "PAPER", "SMOKE", "Config", "main", "printed", "write_report"]
-
-COMMITTED, PAPER = (Config(),), (Config(preset="paper"),)
-SMOKE = (Config(preset="smoke", datasets=("debian",), mechanisms=("laplace", "hds"), seeds=1),)
-"""The runs of each preset."""
+__all__ = ["Config", "main", "printed", "write_report"]
 
 
 def main(config: Config) -> None:

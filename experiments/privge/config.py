@@ -83,18 +83,10 @@ def settings(config: Config, task: Task, dataset: str, todo: Plan) -> Settings:
     chosen = published.HYPERPARAMETERS.get(dataset, published.DEFAULT)
     node = task == "node"
     return Settings(
-        dataset=dataset,
-        data=fingerprint(cells.load(dataset)),
-        task=task,
-        alpha=chosen.alpha if node else chosen.link_alpha,
-        r=chosen.r if node else chosen.link_r,
-        tol=todo.tol,
-        head="mlp" if node else "logistic",
-        layers=chosen.layers,
-        hidden=chosen.hidden,
-        dropout=chosen.dropout if node else 0.0,
-        learning_rate=published.LEARNING_RATE,
+        dataset=dataset, data=fingerprint(cells.load(dataset)), task=task,
+        alpha=chosen.alpha if node else chosen.link_alpha, r=chosen.r if node else chosen.link_r, tol=todo.tol,
+        head="mlp" if node else "logistic", layers=chosen.layers, hidden=chosen.hidden,
+        dropout=chosen.dropout if node else 0.0, learning_rate=published.LEARNING_RATE,
         weight_decay=chosen.weight_decay if node else 0.0,
-        batch_size=chosen.batch_size if node else published.LINK_BATCH,
-        epochs=todo.epochs,
-    )
+        batch_size=chosen.batch_size if node else published.LINK_BATCH, epochs=todo.epochs,
+    )  # fmt: skip

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from experiments._report import curves, legend_below, log_ticks, panels, publish, signed, table
+from experiments._report import curves, legend_below, log_ticks, panels, prose, publish, signed, table
 from experiments._runner import REFERENCE
 from experiments.privge import accuracy, cells, summary
 from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE
@@ -20,6 +20,8 @@ from experiments.privge.summary import COLOURS, LABELS, Line, Reference, Summary
 from ldp_jax import features
 from ldp_jax.core import mechanism
 from ldp_jax.learning import bounds
+
+_TEXT = prose("privge")
 
 Configs = Mapping[str, Mapping[str, Any]]
 """The settings of each ``config``, as the manifest has them."""
@@ -51,8 +53,8 @@ def write(out: Path) -> list[Path]:
     if folder.frame.empty:
         return []
     sections = [
-        "# Results", _PREFACE, "## Figure 1: worst-case error of one number", "![Figure 1](figure1.png)", _FIGURE_1,
-        "## What the private features add", _VERDICT, table(_verdict(folder)),
+        "# Results", _TEXT.preface, "## Figure 1: worst-case error of one number", "![Figure 1](figure1.png)",
+        _TEXT.figure_1, "## What the private features add", _TEXT.verdict, table(_verdict(folder)),
     ]  # fmt: skip
     figures = {"figure1": figure_1()}
     for task, title, stem in (
@@ -87,7 +89,9 @@ def published_ks(frame: pd.DataFrame) -> dict[str, int]:
 def digest(out: Path) -> str:
     """What the rows of a folder say in short."""
     folder = Folder.read(out)
-    return "" if folder.frame.empty else "\n\n".join((_VERDICT, table(_verdict(folder)), _best_rows(folder.all)))
+    return (
+        "" if folder.frame.empty else "\n\n".join((_TEXT.verdict, table(_verdict(folder)), _best_rows(folder.all)))
+    )
 
 
 def _best_rows(summaries: Sequence[Summary]) -> str:
@@ -108,43 +112,6 @@ def _best_rows(summaries: Sequence[Summary]) -> str:
         )
     return table(rows)
 
-
-_PREFACE = """\
-Made by `python -m experiments report` from `privge.csv`; versions, configurations and guarantees are in
-`privge.manifest.json`. Intervals are 95 % (Student, over seeds); gains are paired by split and seed. A gain in
-bold has an interval that leaves 0 out.
-
-* **Every row**, private, structure-only or non-private, is trained twice on each seed, with the same keys: on its
-  raw embedding and on its standardised one (every column to mean 0 and standard deviation 1). The table shows the
-  one whose mean validation score over the seeds is higher, the raw one on ties; nothing else decides. It is one
-  choice for all seeds, because the validation examples of one are too few to tell the two apart. **embedding** says
-  which, for the row and, after the comma, for its structure-only row (a star: there was one alone). The CSV has
-  both.
-* **structure-only** is the same mechanism, budget, k and training, on one public record for all users, with
-  noise of its own. What it reaches is the public graph's (and the labels'), not the private features'.
-* **gain** is a mechanism less its own structure-only row; **over best** is a row less the best structure-only
-  row of its data set and task, whichever mechanism, budget and k that is (rows of the k sweep too, where they have
-  as many seeds as the others). The best of many rows is lucky as well as good: *over best* errs in the public
-  graph's favour, *gain* in nobody's.
-* **label prop.** propagates the training labels instead of features; its alpha and r are the best of 45 pairs on
-  the validation nodes. **link indices** stand in its place for links: the best in validation of common neighbours,
-  resource allocation and preferential attachment on the training graph.
-* Training stops after as many epochs without a better validation score as the line above each table says, the same
-  for all its rows; the best epoch is kept.
-* `epsilon_proved` is about the features of one user and of one row alone: rows of one seed share their noise, so
-  that they can be compared, and publishing two of them would spend more than their sum.
-* Labels and edges are not protected, in any row.
-* All mechanisms share the hyper-parameters that are published for HDS; those of the others are unpublished.
-* The private rows perturb features in [-1, 1], as in the papers; the non-private row propagates the features
-  relative to the public default record (an absent word stays 0).
-* *paper* is LDP-GE's figure where a number is printed; an empty cell is a figure that exists as a picture
-  only."""
-
-_FIGURE_1 = """\
-Left, the worst-case variance of the estimate over x in [-1, 1], as LDP-GE's Figure 1. Right, the worst-case mean
-squared error. The square wave's raw report is biased: its small variance at small budgets is that of a report
-which hardly depends on x, and its squared error there is above 1, which the constant 0 reaches without any data.
-Debiased, its variance is like the others'."""
 
 _FIGURE_K = "Solid: HDS with k sampled coordinates. Dotted: its structure-only twin. Bars are 95 % intervals."
 
@@ -173,15 +140,12 @@ def _table(one: Summary, configs: Configs, committed: Reference | None = None) -
             {
                 "mechanism": LABELS.get(line.mechanism, line.mechanism),
                 "eps": "" if line.mechanism in GRAPH_ALONE.values() else f"{line.epsilon:g}",
-                "k": None if line.twin is None else line.k,
-                "paper": None if printed is None else f"{printed:.1f}",
-                **ours,
-                "structure-only": line.twin,
+                "k": None if line.twin is None else line.k, "paper": None if printed is None else f"{printed:.1f}",
+                **ours, "structure-only": line.twin,
                 "gain": signed(line.gain) if line.repeats is None else f"repeats eps {line.repeats:g}",
-                "over best": signed(line.over_best),
-                "embedding": embedding.replace("standardized", "std."),
+                "over best": signed(line.over_best), "embedding": embedding.replace("standardized", "std."),
             }
-        )
+        )  # fmt: skip
     best = "" if one.best is None else f" Best structure-only row: {summary.name_of(one.best)}, {one.best_value}."
     made = f"{one.metric} in %, {one.seeds} seeds; {_described(configs[one.config])}; config `{one.config}`.{best}"
     return f"### {one.dataset}, {one.task} task\n\n{made}\n\n{table(rows)}"
@@ -198,26 +162,14 @@ def _verdict(folder: Folder) -> list[dict[str, Any]]:
         most = max(lines, key=lambda line: line.gain.mean if line.gain else -math.inf)
         rows.append(
             {
-                "data set, task": f"{one.dataset}, {one.task}",
-                "private rows": len(lines),
-                "not told apart": len(lines) - up - down,
-                "above": up,
-                "below": down,
+                "data set, task": f"{one.dataset}, {one.task}", "private rows": len(lines),
+                "not told apart": len(lines) - up - down, "above": up, "below": down,
                 "mean gain": signed(one.mean_gain, 2),
                 "largest gain": f"{LABELS[most.mechanism]} at eps {most.epsilon:g}: {signed(most.gain)}",
                 "above the best structure-only row": over,
             }
-        )
+        )  # fmt: skip
     return rows
-
-
-_VERDICT = """\
-For each table: how many private rows (mechanism and budget) have a gain over their own structure-only
-row whose 95 % interval holds 0 (*not told apart*), is above it, or is below it. A row that repeats another budget's
-within 0.05 points in every seed is one release, and counts once. Rows of a table share splits, keys and baselines,
-so they are no independent trials: *mean gain* is the mean over the rows of each seed, with an interval over seeds,
-one number a table. Not told apart means that these runs show no use of the private features;
-how large a gain they leave possible is what the intervals below say."""
 
 
 # --- Beside the paper ---------------------------------------------------------------------------------------------
@@ -253,17 +205,12 @@ def _above(summaries: Sequence[Summary], raw: Sequence[Summary]) -> str:
             non_private = one.find(NON_PRIVATE, math.inf)
             rows.append(
                 {
-                    "data set, task": f"{one.dataset}, {one.task}",
-                    "eps": f"{line.epsilon:g}",
-                    "embedding": chosen,
-                    "paper: HDS less non-private": f"{paper:+.1f}",
-                    "ours": signed(line.over_non_private),
-                    "HDS less structure-only": signed(line.gain),
-                    "HDS": line.value,
-                    "structure-only": line.twin,
+                    "data set, task": f"{one.dataset}, {one.task}", "eps": f"{line.epsilon:g}", "embedding": chosen,
+                    "paper: HDS less non-private": f"{paper:+.1f}", "ours": signed(line.over_non_private),
+                    "HDS less structure-only": signed(line.gain), "HDS": line.value, "structure-only": line.twin,
                     "non-private": non_private.value if non_private else "",
                 }
-            )
+            )  # fmt: skip
     rows.sort(key=lambda row: [str(cell) for cell in row.values()])
     return f"### Where the paper has HDS above its non-private row\n\n{table(rows)}" if rows else ""
 
@@ -289,16 +236,11 @@ def _far(summaries: Sequence[Summary], raw: Sequence[Summary]) -> str:
             if far:
                 rows.append(
                     {
-                        "data set": one.dataset,
-                        "mechanism": LABELS[line.mechanism],
-                        "eps": f"{line.epsilon:g}",
-                        "paper": f"{theirs:.1f}",
-                        "ours": line.value,
-                        "difference": f"{gap:+.1f}",
-                        "ours, raw": on_raw,
-                        "structure-only": line.twin,
+                        "data set": one.dataset, "mechanism": LABELS[line.mechanism], "eps": f"{line.epsilon:g}",
+                        "paper": f"{theirs:.1f}", "ours": line.value, "difference": f"{gap:+.1f}",
+                        "ours, raw": on_raw, "structure-only": line.twin,
                     }
-                )
+                )  # fmt: skip
     if not rows:
         return ""
     heads = ("rows with a printed number", "of them far", "far on the raw embedding")

@@ -7,20 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from experiments._common import row_names
 from experiments._report import METRIC_LABELS, contrast, counted, curves, interval, level
 from experiments.privge.cells import EMBEDDINGS, GRAPH_ALONE, NON_PRIVATE, STRUCTURE
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
-LABELS = {
-    "laplace": "Laplace",
-    "piecewise": "Piecewise",
-    "multibit": "Multi-bit",
-    "hds": "HDS",
-    "non-private": "non-private",
-    "label-propagation": "label prop.",
-    "link-indices": "link indices",
-}
-COLOURS = {"laplace": "#7a7a7a", "piecewise": "#d1495b", "multibit": "#edae49", "hds": "#00798c"}
+LABELS, COLOURS = row_names("privge")
 Key = tuple[str, float, int]
 """Mechanism, epsilon, k."""
 

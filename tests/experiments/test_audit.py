@@ -1,7 +1,6 @@
 """The audit: it covers everything that is exported, fails when a claim fails, and goes on where it was killed."""
 
 import math
-import shutil
 
 import jax
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 
 from experiments import audit, variance
 from experiments._published import PrintedHyperbolicGaussian
-from experiments._runner import REFERENCE
 from ldp_jax import edges, features, hyperbolic, verification
 from ldp_jax.verification.cases import CASES
 from tests import broken
@@ -225,14 +223,3 @@ def test_a_delta_is_asked_of_the_law_and_a_printed_one_is_seen_not_to_hold():
         assert measured["fit"] <= 1
         assert measured["distinct"] <= 1
         assert "drawn_loss" not in measured
-
-
-def test_committed_rows_are_cells_that_are_done(tmp_path):
-    """By what was asked: what was found of their epsilon is no part of it."""
-    shutil.copy(REFERENCE / "audit.csv", tmp_path)
-    results = audit.results_in(tmp_path)
-    results.look()
-    frame = results.read()
-    rows = frame[["mechanism", "epsilon", "seed", "unit", "config"]].drop_duplicates().to_dict("records")
-    assert all(audit.Cell(**row) in results for row in rows)
-    assert audit.Cell(**{**rows[0], "config": "other"}) not in results

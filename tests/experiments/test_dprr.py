@@ -1,8 +1,6 @@
 """The graph experiment: every cell, rows that say what is spent, and a second run that computes nothing."""
 
 import dataclasses
-import re
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -12,16 +10,15 @@ import pandas as pd
 import pytest
 
 from experiments import _runner, dprr
+from experiments._registry import runs
 from experiments.dprr import accuracy
 from experiments.dprr import cells as dprr_cells
-from experiments.dprr import config as words
 from experiments.dprr import report as dprr_report
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.graph.packing import GraphSet
+from tests.experiments import contract
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
-FINDINGS = Path(_runner.__file__).parent / "results/findings.md"
 
 
 def small_set(count=40):
@@ -89,18 +86,12 @@ def test_rows_say_what_is_released_to_whom_and_how_it_is_trained(config, monkeyp
 
 
 @pytest.mark.slow
-def test_it_runs_and_does_not_run_again(config, monkeypatch):
+def test_it_keeps_the_contract(config):
     """A network on graphs, a perceptron on numbers and forests on both, trained; no checkpoint is left."""
     config = dataclasses.replace(config, mechanisms=("dprr", "degrees"), public_shares=(0.2,))
     dprr.main(config)
-    rows = pd.read_csv(config.out / "dprr.csv")
-    assert set(zip(rows.mechanism, rows.classifier, strict=True)) == {
-        ("dprr", "gin"), ("dprr", "forest"), ("degrees", "perceptron"), ("degrees", "forest"),
-    }  # fmt: skip
-    assert rows.value.between(0, 1).all()
+    contract.check(dprr, config, [accuracy.results_in(config.out)])
     assert not list((config.out / "checkpoints").iterdir())
-    monkeypatch.setattr(dprr_cells, "run", lambda *_: pytest.fail("trained again"))
-    dprr.main(config)
 
 
 def test_every_classifier_sees_the_same_reports():
@@ -173,63 +164,6 @@ def scored(mechanism, epsilon, alpha, values, metric="auc", first=0, config=None
     return [{**base, "seed": seed, "value": value} for seed, value in enumerate(values, first)]
 
 
-def on_both(*rows):
-    """The same values of both metrics."""
-    return [row for metric in ("auc", "accuracy") for each in rows for row in scored(*each, metric)]
-
-
-def test_lists_are_compared_with_degrees_seed_by_seed():
-    """The splits differ by far more than the two rows do: paired, the difference is seen."""
-    frame = pd.DataFrame(
-        on_both(
-            ("dprr", 1.0, 0.0, [0.60, 0.80, 0.70]),
-            ("degrees", 1.0, 0.0, [0.62, 0.82, 0.721]),
-            ("dprr", 2.0, 0.0, [0.60, 0.80, 0.70]),
-            ("degrees", 2.0, 0.0, [0.55, 0.90, 0.70]),
-            ("non-private", 0.0, 0.0, [0.9, 0.9, 0.9]),
-            ("true-degrees", 0.0, 0.0, [0.8, 0.81, 0.82]),
-        )
-    )
-    gains = {key[2:4]: gain.mean for key, gain in dprr_report.paired(frame, CONFIGS).items()}
-    assert gains == pytest.approx(
-        {("dprr", 1.0): -2.0333, ("dprr", 2.0): -1.6667, ("non-private", 0.0): 9}, abs=1e-3
-    )
-    assert "| made | GIN; perceptron | 2 | 0 | 1 | -2.0 to -1.7 | 3 |" in dprr_report.verdict(frame, CONFIGS)
-    assert "| DPRR | 70.0 ± 24.8 |" in dprr_report.summary(frame)
-    assert "| NonPriv-Full | 90.0 ± 0.0 |" in dprr_report.summary(frame)
-    worth = dprr_report.worth_of_edges(frame, CONFIGS).splitlines()
-    assert worth[-2].startswith("| made | DPRR less released degrees | GIN; perceptron | **-2.0 ±")
-    assert worth[-1] == "| made | NonPriv-Full less true degrees | GIN; perceptron |  |  | **+9.0 ± 2.5** |"
-    lengths = scored("forest:dprr", 1.0, 0.0, [0.6, 0.7]) + scored("forest:dprr-lengths", 1.0, 0.0, [0.5, 0.6])
-    worth = dprr_report.worth_of_edges(pd.DataFrame(lengths), CONFIGS)
-    assert "| made | DPRR less lengths of its lists | random forest | **+10.0 ±" in worth
-    # Committed rows of the same settings stand beside, and no others.
-    lines = dprr_report.lines(frame, CONFIGS, frame[frame.mechanism == "dprr"].assign(value=0.25))
-    assert list(lines[0].values())[:5] == ["made", "graph", "DPRR", "1", "GIN, <= 60 epochs, patience 20"]
-    assert [line["AUC less degrees alone"][:8] for line in lines[:2]] == ["**-2.0 ±", "-1.7 ± 1"]
-    assert (lines[-1]["mechanism"], lines[-1]["epsilon"]) == ("true degrees alone", "")
-    for line in lines:
-        assert str(line["committed AUC (%)"]) == ("25.0 ± 0.0" if line["mechanism"] == "DPRR" else "None")
-
-
-def test_what_the_paper_says_stands_beside_our_differences():
-    """Of the setting that it speaks of alone: epsilon 1 and 20 % public users, by the network."""
-    rows = []
-    for metric, shift in (("accuracy", 0.0), ("auc", 0.1)):
-        rows += scored("dprr", 1.0, 0.2, [0.6 + shift, 0.7 + shift], metric)
-        rows += scored("dprr", 1.0, 0.0, [0.1, 0.1], metric) + scored("forest:dprr", 1.0, 0.2, [0.2, 0.2], metric)
-        rows += scored("non-private", 0.0, 0.0, [0.9, 1.0], metric)
-        rows += scored("local-lap", 1.0, 0.2, [0.5, 0.6], metric)
-        rows += scored("non-private-part", 0.0, 0.2, [0.6, 0.7], metric)
-        rows += scored("local-lap", 1.0, 0.0, [0.9, 0.9], metric)
-    lines = dprr_report.claims(pd.DataFrame(rows), CONFIGS).splitlines()[2:]
-    assert [line.split(" | ")[1:] for line in lines] == [
-        ["DPRR less NonPriv-Full", "not below -10 or so", "**-30.0 ± 0.0**", "**-20.0 ± 0.0** |"],
-        ["DPRR less LocalLap", "significantly above 0", "**+10.0 ± 0.0**", "**+20.0 ± 0.0** |"],
-        ["DPRR less NonPriv-Part", "significantly above 0", "+0.0 ± 0.0", "**+10.0 ± 0.0** |"],
-    ]
-
-
 def test_pairs_are_of_one_seed_one_classifier_and_one_training():
     """By position, the second seed of a row would meet the first of a row that lacks seed 0."""
     rows = scored("forest:dprr", 1.0, 0.0, [0.80, 0.90], first=1)
@@ -242,31 +176,6 @@ def test_pairs_are_of_one_seed_one_classifier_and_one_training():
         ("forest", "forest"): (2, pytest.approx(20.0)),
         ("gin", "gin"): (2, pytest.approx(22.5)),
     }
-
-
-def test_figures_need_rows_to_draw():
-    rows, drawn = [], set()
-    for more, name in (
-        ([("dprr", 1.0, 0.0, [0.6, 0.7]), ("dprr", 1.0, 0.2, [0.7, 0.8])], "dprr_figure4"),
-        ([("dprr", 0.5, 0.0, [0.5, 0.6])], "dprr_figure5"),
-        ([("dprr-one-to-nine", epsilon, 0.0, [0.5, 0.6]) for epsilon in (0.5, 1.0)], "dprr_figure6"),
-        ([("forest:dprr", epsilon, 0.0, [0.5, 0.6]) for epsilon in (0.5, 1.0)], "dprr_forest"),
-    ):
-        rows, drawn = rows + on_both(*more), drawn | {name}
-        assert set(dprr_report.figures(pd.DataFrame(rows), CONFIGS)) == drawn
-
-
-def test_panels_have_one_scale_and_say_what_they_found():
-    rows = []
-    for dataset, high in (("made", 0.9), ("other", 0.6)):
-        for epsilon, less in ((1.0, 0.1), (2.0, -0.1)):
-            lists = ("dprr", epsilon, 0.0, [high - less, high - less - 0.1])
-            both = on_both(lists, ("degrees", epsilon, 0.0, [high, high - 0.1]))
-            rows += [{**row, "dataset": dataset} for row in both]
-    axes = dprr_report.figures(pd.DataFrame(rows), CONFIGS)["dprr_figure5"].axes
-    assert len({axis.get_ylim() for axis in axes}) == 1
-    for axis in axes:
-        assert "of 2 settings DPRR above degrees alone in 1, below in 1" in axis.get_title()
 
 
 @pytest.mark.parametrize(
@@ -284,58 +193,14 @@ def test_the_ledger_says_what_is_true(mechanism):
 COMMITTED = accuracy.results_in(_runner.REFERENCE)
 
 
-def test_the_committed_notes_are_what_the_code_says_of_each_row():
-    """By graphs, public users, mechanism and budget; none is left of another key."""
-    manifest, frame = COMMITTED.describe(), COMMITTED.read()
-    wanted = {}
-    for row in frame.drop_duplicates(["dataset", "public", "mechanism", "epsilon"]).to_dict("records"):
-        # What depends on the largest graph, the published split, is checked by the CSV's own column.
-        (name, note), *_ = dprr_cells.guarantee_note(row, 1000).items()
-        wanted[name] = note
-        if np.isfinite(row["epsilon_proved"]) and row["epsilon_proved"]:
-            printed = re.search(r"epsilon (\S+) per neighbour-list", manifest["guarantees"][name])
-            assert float(printed[1]) == pytest.approx(row["epsilon_proved"], rel=1e-5)
-    assert set(manifest["guarantees"]) == set(wanted)
-    same = {name for name in wanted if "dprr-as-published" not in name}
-    assert all(manifest["guarantees"][name] == wanted[name] for name in same)
-    assert set(frame.config) <= set(manifest["configs"])
-
-
-def test_committed_rows_are_trained_under_one_rule():
-    """The perceptron's budget is the graph network's, and each mechanism has a forest."""
-    configs, frame = COMMITTED.describe()["configs"], COMMITTED.read()
-    rules = {(c["epochs"], c["patience"]) for c in (configs[name] for name in frame.config) if "trees" not in c}
-    assert rules == {(60, 20)}
-    plain = frame[(frame.public == 0) & (frame.epsilon.isin([0, 1]))]
-    for _, part in plain.groupby("dataset"):
-        forest = part.classifier == "forest"
-        assert set(part.mechanism[~forest]) - set(dprr_report.SPLITS[1:]) <= set(part.mechanism[forest])
-
-
-def test_the_committed_rows_are_those_of_the_committed_runs(monkeypatch):
+def test_the_committed_rows_are_those_of_the_committed_runs(monkeypatch, tmp_path):
     """Cell by cell, but for the published split, whose true epsilon depends on the largest graph."""
     star = GraphSet.from_edges([1, 0], [0, 1], np.zeros(1000, int), [0])  # budgets are split by the largest graph
     monkeypatch.setattr(dprr_cells, "load", lambda *_: star)
-    planned = [accuracy.plan(config) for config in words.COMMITTED if config.parts == ("accuracy",)]
+    planned = [
+        accuracy.plan(config) for config in runs("dprr", "committed", tmp_path) if config.parts == ("accuracy",)
+    ]
     columns = [column for column in COMMITTED.key if column not in ("metric", "epsilon_proved")]
     wanted = {tuple(getattr(cell, column) for column in columns) for plan in planned for cell in plan}
     rows = COMMITTED.read()[columns].itertuples(index=False, name=None)
     assert set(rows) == wanted
-
-
-def test_the_help_says_how_long_the_committed_rows_took():
-    said = float(re.search(r"sum to about ([0-9.]+) hours", dprr.Config.__doc__)[1])
-    assert said == pytest.approx(dprr_report.hours(COMMITTED.read()), abs=0.05)
-
-
-def test_the_findings_show_the_committed_tables():
-    frame, configs = COMMITTED.read(), COMMITTED.describe()["configs"]
-    section = FINDINGS.read_text().split("## Noisy neighbour lists of graphs (DPRR)\n")[1].split("\n## ")[0]
-    forests = frame[frame.classifier == "forest"]
-    for table in (
-        dprr_report.summary(frame),
-        dprr_report.worth_of_edges(forests, configs),
-        dprr_report.verdict(frame, configs),
-    ):
-        assert table in section
-    assert (COMMITTED.csv.parent / "dprr.md").read_text() == dprr_report.as_markdown(frame, configs) + "\n"

@@ -23,6 +23,7 @@ from experiments.frontier.methods import (
     WITHOUT_EPSILON,
 )
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from tests.experiments import contract
 from tests.experiments.rows import made
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -57,26 +58,8 @@ def test_each_row_is_there_once_under_what_it_costs(ran):
     assert any("epsilon 2 per relationship" in promise for promise in manifest["guarantees"].values())
 
 
-def test_a_run_that_is_repeated_computes_nothing(ran, monkeypatch):
-    before = friendships.results_in(ran.out).csv.read_bytes()
-    monkeypatch.setattr(friendships, "answer", None)
-    frontier.main(ran)
-    assert friendships.results_in(ran.out).csv.read_bytes() == before
-
-
-def test_the_tidy_table_has_accuracy_and_gains_in_points_a_row_a_draw(ran):
-    found = pd.read_csv(ran.out / "frontier_edges.csv")
-    assert set(found.metric) == set(report.METRICS) - {"gain over best published"}
-    assert not found.duplicated([*report._KEY, "seed", "metric"]).any()
-    at = found.set_index(["mechanism", "unit", "epsilon", "metric", "seed"]).value
-    for seed in (0, 1):
-        mine = at[PILOTED, LIST, 2.0, "accuracy", seed]
-        assert mine - at[FEATURES, LIST, 0.0, "accuracy", seed] == pytest.approx(
-            at[PILOTED, LIST, 2.0, "gain over features", seed], abs=1e-3
-        )
-    text = (ran.out / "frontier_edges.md").read_text()
-    assert "piloted, per relationship" in text
-    assert (ran.out / "frontier_edges.png").stat().st_size > 10_000
+def test_it_keeps_the_contract(ran):
+    contract.check(frontier, ran, [friendships.results_in(ran.out)])
 
 
 def lists(rows, unit=LIST):
@@ -102,44 +85,6 @@ def test_gains_are_paired_by_draw_and_the_best_published_is_the_best_by_mean():
     assert "gain over best published" not in set(alone.metric)  # where none was run, features are not called that
     # Per relationship at 2 it is held against lists at 1, whose two ends cost 2.
     assert [at[PILOTED, PAIR, "gain over plain counts", seed] for seed in (0, 1, 2)] == [5, 5, 5]
-
-
-def settings(count):
-    """Points of settings whose gains rise with their number, each with fewer rows than the one before."""
-    rows = []
-    for place in range(count):
-        part = [(FEATURES, 0.0, [50, 52]), (CEILING, math.inf, {1: 80})]
-        part += [("non-private, ppr", math.inf, [99, 99])]  # of another classifier: no ceiling
-        part += [(PILOTED, epsilon, [48 + place, 51 + place]) for epsilon in (1.0, 2.0)]
-        part += [(PLAIN, 1.0, [55, 57])] if place % 2 else []
-        part += [(PUBLISHED_METHODS[1], 1.0, [54, 56])] if place % 3 else []
-        rows.append(lists(part).assign(dataset=f"g{place:02}"))
-    return report.points(pd.concat(rows[::-1]))
-
-
-def test_pictures_show_all_settings():
-    found = settings(10)
-    lines = report.gains(found)
-    assert [line.dataset for line in lines] == [f"g{place:02}" for place in range(10)]  # whatever came first
-    assert [line.mine.mean for line in lines] == [place - 1.5 for place in range(10)]
-    assert [line.cost.mean for line in lines] == [29.0 - place for place in range(10)]  # of the draw that both have
-    assert {line.ceiling for line in lines} == {27.5}
-    assert [line.plain is None for line in lines] == [True, False] * 5
-    assert [(line.published, line.among) for line in lines[:2]] == [(None, 0), (pytest.approx(4.0), 2)]
-    assert report._gains_figure(found).axes[0].get_title("right").endswith("in 2 of 10 settings, lose in 0")
-    gained, against = report._gains_figure(found).axes[0], report._figure(found)
-    names = [f"g{place:02}, half" for place in range(10)]
-    assert [tick.get_text() for tick in gained.get_yticklabels()] == names
-    shown = [axis for axis in against.axes if axis.get_visible()]
-    assert [axis.get_title() for axis in shown] == names[::-1]
-    assert len({axis.get_ylim() for axis in shown[:8]}) == 1  # a row has one scale
-
-
-def test_what_counting_is_worth_is_told_from_what_is_added():
-    lines = report.gains(settings(10))
-    words = " ".join(report.worth(lines).split())
-    assert "have +5.0 of a mean gain of +3.5 points" in words  # of the five that have plain counts
-    assert "add -1.5" in words
 
 
 def test_the_ceiling_is_the_same_classifier_on_counts_without_noise(monkeypatch):

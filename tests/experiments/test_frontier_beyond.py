@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from experiments import frontier
-from experiments.frontier import beyond, beyond_report
-from experiments.frontier.beyond import ALIKE, COUNTS, DEGREES, GRAPH, LINK, METHODS
+from experiments.frontier import beyond
+from experiments.frontier.beyond import COUNTS, DEGREES, GRAPH, LINK, METHODS
 from experiments.frontier.config import Config
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.graph import graphs
-from tests.experiments.rows import made
+from tests.experiments import contract
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -28,7 +28,7 @@ def ran(graph_file, tmp_path_factory):
     return config
 
 
-def test_each_row_is_there_once_under_what_it_costs(ran, monkeypatch):
+def test_each_row_is_there_once_under_what_it_costs(ran):
     rows = beyond.results_in(ran.out).read()
     private = [name for name in METHODS[LINK] if name.startswith((DEGREES, COUNTS))]
     assert len(rows) == 2 * (len(METHODS[LINK]) + len(private))
@@ -42,9 +42,7 @@ def test_each_row_is_there_once_under_what_it_costs(ran, monkeypatch):
     for seed in (0, 1):
         assert at[COUNTS, 20.0, seed] == pytest.approx(at["non-private counts", math.inf, seed], abs=0.02)
         assert at[COUNTS, 20.0, seed] > at[DEGREES, 20.0, seed]  # friends are alike here
-    assert "of 4 rows of counts" in (ran.out / "frontier_beyond.md").read_text()
-    monkeypatch.setattr(beyond, "answer", None)  # a run that is repeated computes nothing
-    frontier.main(ran)
+    contract.check(frontier, ran, [beyond.results_in(ran.out)])
 
 
 def test_links_that_are_asked_for_are_in_no_list_and_other_pairs_are_no_links(graph_file):
@@ -99,22 +97,3 @@ def test_who_befriends_hubs_tells_graphs_apart_that_have_the_same_degrees(monkey
     assert found.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(20.0, rel=1e-9)
     assert asked(DEGREES, 3.0).guarantee[NEIGHBOUR_LIST].epsilon == 3.0
     assert asked("sizes alone", 0.0).guarantee[NEIGHBOUR_LIST].epsilon == 0.0
-
-
-def test_counts_are_held_against_the_better_row_of_degrees_and_of_what_is_public():
-    frame = made(
-        [
-            (DEGREES, 1.0, (60, 61, 62)), (f"{DEGREES}{ALIKE}", 1.0, (80, 81, 82)),
-            (COUNTS, 1.0, (70, 71, 72)), (f"{COUNTS}{ALIKE}", 1.0, (78, 79, 80)),
-            ("features, cosine", 0.0, (74, 75, 76)), (f"features{ALIKE}", 0.0, (60, 61, 70)),
-        ],
-        task=LINK,
-        labels="half",
-    )  # fmt: skip
-    text = beyond_report.table(frame)
-    assert f"| {COUNTS} | 1 | 3 | 71.0 ± 2.5 | **-10.0 ± 0.0** | **-4.0 ± 0.0** |" in text
-    assert f"| {COUNTS}{ALIKE} | 1 | 3 | 79.0 ± 2.5 | **-2.0 ± 0.0** | **+4.0 ± 0.0** |" in text
-    assert beyond_report.verdict(frame) == (
-        "Link: of 2 rows of counts 0 are above released degrees, 2 below; 1 are above the best of what is public, "
-        "1 below."
-    )

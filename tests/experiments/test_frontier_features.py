@@ -49,6 +49,7 @@ from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.pipeline import JointPrivacy, Rehearsal, predict_jointly
 from ldp_jax.pipeline.budget_split import Split, SplitForecast
 from ldp_jax.pipeline.rows import feature_rows
+from tests.experiments import contract
 from tests.experiments.rows import of_panel
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -98,23 +99,8 @@ def test_what_the_panel_chose_is_one_of_the_rows(ran):
             assert rows.value[f"{STRUCTURE}, {named}", seed] == rows.value[CHOSEN, seed]
 
 
-def test_a_run_that_is_repeated_computes_nothing(ran, monkeypatch):
-    before = features.results_in(ran.out).csv.read_bytes()
-    monkeypatch.setattr(features, "draw", None)
-    frontier.main(ran)
-    assert features.results_in(ran.out).csv.read_bytes() == before
-
-
-def test_the_report_is_of_the_rows(ran):
-    found = pd.read_csv(ran.out / "frontier_features.csv")
-    assert set(found.metric) == set(features_report.METRICS[:4])  # fidelity is PrivGE's, which did not run
-    assert not found.duplicated([*features_report._KEY, "seed", "metric"]).any()
-    at = found.set_index(["mechanism", "epsilon", "metric", "seed"]).value
-    for seed in (0, 1):
-        gain = at[LOCAL, 2.0, "accuracy", seed] - at[CHOSEN, 0.0, "accuracy", seed]
-        assert gain == pytest.approx(at[LOCAL, 2.0, "gain over chosen structure-only", seed], abs=1e-3)
-    assert PLACEBO in (ran.out / "frontier_features.md").read_text()
-    assert (ran.out / "frontier_features.png").stat().st_size > 10_000
+def test_it_keeps_the_contract(ran):
+    contract.check(frontier, ran, [features.results_in(ran.out)])
     assert "There are 1 gains of local prediction" in features_report.digest(ran.out)
 
 

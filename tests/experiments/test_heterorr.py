@@ -5,14 +5,12 @@ import dataclasses
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 import pytest
 import scipy.sparse
 
 from experiments import heterorr
-from experiments._runner import REFERENCE
-from experiments.heterorr import accuracy, attacks, cells, counts, mixing, releases, report, shares
-from experiments.heterorr.cells import Cell
+from experiments._common import run_part, run_plan
+from experiments.heterorr import accuracy, attacks, cells, counts, mixing, releases, shares
 from experiments.heterorr.config import Config
 from experiments.heterorr.releases import EPSILON_0, FEATURES, STRUCTURE
 from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, PRIVATE_LABELS
@@ -20,6 +18,7 @@ from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, RECORD
 from ldp_jax.edges.curator import promised
 from ldp_jax.graph import graphs
+from tests.experiments import contract
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 FEW = ("featurerr", "lpgnn")
@@ -71,13 +70,11 @@ def test_rows_stand_beside_what_is_public_and_say_what_is_proved(ran):
     assert rows[rows.metric == "accuracy"].chosen.str.len().gt(0).all()
 
 
-def test_a_second_run_computes_nothing(ran, monkeypatch):
-    monkeypatch.setattr(cells, "compute", lambda *_: pytest.fail("computed a row that was there"))
-    monkeypatch.setattr(attacks, "attack", lambda *_: pytest.fail("computed an attack that was there"))
-    heterorr.main(ran)
+def test_it_keeps_the_contract(ran):
+    contract.check(heterorr, ran, [part.results_in(ran.out) for part in (accuracy, attacks)])
 
 
-def test_manifest_and_report_hold_every_release(ran):
+def test_the_manifest_holds_every_release(ran):
     said = accuracy.results_in(ran.out).describe()["guarantees"]
     assert "epsilon inf per edge-central" in said["edges: edgerr, epsilon 1"]
     assert "NOT protected: labels, features, public edges" in said["edges: binned-pairs, epsilon 1"]
@@ -85,11 +82,6 @@ def test_manifest_and_report_hold_every_release(ran):
     both = said["features: lpgnn-labels, epsilon 1"]
     assert both.startswith("protected: features, labels; NOT protected: public")
     assert said["features: structure-only:lpgnn-labels, epsilon 1"].startswith("protected: labels; NOT protected")
-    text = (ran.out / "heterorr.md").read_text()
-    for name in ("public edges alone", "public HRG at eps 0", "public records alone", "FeatureRR + EdgeRR"):
-        assert f"| {name} |" in text
-    for figure in ("figure3", "figure6", "figure7", "figure10", "attacks"):
-        assert (ran.out / f"heterorr_{figure}.png").stat().st_size > 10_000
 
 
 def with_other_private_records(bench):
@@ -187,13 +179,6 @@ def test_layouts_of_graphs_share_few_shapes(bench):
     assert (len(seen.graph.senders), cells.layout(seen.graph).num_nodes) == (0, 120)  # features alone: no edge
 
 
-def test_best_public_is_the_best_mean_at_epsilon_0():
-    seeds = pd.Series([1.0, 2.0])
-    rows = (("a", 0.0, 0.0), ("b", 0.0, 1.0), ("c", 1.0, 5.0))
-    values = {(name, epsilon, 0.0, ""): seeds + more for name, epsilon, more in rows}
-    assert report.best_public(values) is values["b", 0.0, 0.0, ""]
-
-
 def test_attacks_stand_beside_attackers_without_a_model_and_scores_are_shares(ran):
     rows = attacks.results_in(ran.out).read()
     assert set(rows.attack) == {attacks.LINKTELLER, *attacks.KNOWN}
@@ -214,7 +199,7 @@ def test_releases_are_counted_and_attacked_beside_epsilon_0(monkeypatch, tmp_pat
     edges = graphs.to_edges(made.graph)
     monkeypatch.setattr(mixing, "connected", lambda _: (60, edges))
     counts._split.cache_clear()
-    counts.main(Config(preset="smoke", seeds=1, out=tmp_path))
+    run_part(counts, Config(preset="smoke", seeds=1, out=tmp_path))
     counts._split.cache_clear()
     rows = counts.results_in(tmp_path).read().set_index(["mechanism", "epsilon", "metric"]).value
     assert rows["public-edges", 0.0, cells.RELEASED] == 0
@@ -222,21 +207,8 @@ def test_releases_are_counted_and_attacked_beside_epsilon_0(monkeypatch, tmp_pat
     assert rows["edge-rand", 4.0, cells.TRUE] > 0.8 * private  # each is kept with probability 0.98
     for name in EDGE_MECHANISMS:
         assert rows[name, 4.0, cells.TRUE] <= min(private, rows[name, 4.0, cells.RELEASED])
-    (path,) = counts.write(tmp_path)
-    assert "| public HRG at eps 0 | 0 |" in path.read_text()
-
-
-def test_mixing_counts_sweeps_and_names_graphs():
-    frame = pd.DataFrame(
-        [
-            ("g", 0.25, "hrg", seed, f"log-likelihood after {sweeps} sweeps", float(seed + sweeps))
-            for seed in range(2) for sweeps in (1000, 200)
-        ],
-        columns=["dataset", "weight", "mechanism", "seed", "metric", "value"],
-    )  # fmt: skip
-    (chains,) = mixing.traces(frame).values()
-    assert chains.index.tolist() == [200, 1000]
-    assert chains[1].tolist() == [201.0, 1001.0]
+    pages, _ = counts.pages(counts.results_in(tmp_path).read())
+    assert "| public HRG at eps 0 | 0 |" in pages[counts.NAME]
 
 
 def test_labels_train_micro_f1(tmp_path):
@@ -253,24 +225,6 @@ def test_labels_train_micro_f1(tmp_path):
     )  # fmt: skip
     planned = {cell.mechanism: (cell, chosen) for cell, chosen in accuracy.plan(config, "features").items()}
     assert not {"label-propagation", PRIVATE_LABELS} & set(planned)
-    accuracy.compute(dict([planned["non-private"]]), accuracy.results_in(tmp_path))
+    run_plan(dict([planned["non-private"]]), accuracy.compute, accuracy.results_in(tmp_path), "rows")
     rows = accuracy.results_in(tmp_path).read()
     assert set(zip(rows.task, rows.metric, strict=True)) == {("labels", "micro-F1")}
-
-
-def test_committed_rows_are_whole():
-    """Every mechanism at every budget, five seeds."""
-    rows = accuracy.results_in(REFERENCE).read().fillna({"edges": ""})
-    planned = {cell for level in accuracy.LEVELS for cell in accuracy.variants(Config(), level, False)}
-    assert planned <= set(zip(rows.mechanism, rows.epsilon, rows.rho, rows.edges, rows.epsilon_edges, strict=True))
-    assert rows.groupby(["level", "mechanism", "epsilon", "rho", "edges"]).seed.nunique().min() >= 5
-
-
-def test_a_cell_is_named_by_what_it_releases():
-    cell = Cell(
-        dataset="d", task="node", mechanism="featurerr", epsilon=1.0, seed=3, epsilon_proved=1.0, unit="u",
-        config="c", level="both", rho=0.2, edges="edgerr", epsilon_edges=1.0,
-    )  # fmt: skip
-    assert str(cell) == "d both featurerr + edgerr eps 1 seed 3"
-    assert cell.of_edges == ("edgerr", 1.0)
-    assert dataclasses.replace(cell, level="edges", mechanism="lap-graph").of_edges == ("lap-graph", 1.0)

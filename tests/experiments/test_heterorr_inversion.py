@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import sklearn.decomposition
 
+from experiments._common import run_plan
 from experiments._runner import COLUMNS, UsageError
 from experiments.heterorr import inversion
 from experiments.heterorr.inversion import Settings
@@ -71,7 +72,8 @@ def test_what_is_released_has_the_mechanisms_law(name):
 
 def test_rows_tables_and_figure(tmp_path, monkeypatch):
     def run():
-        inversion.run_all(tmp_path, seeds=2, epsilons=EPSILONS, embeddings=(PCA,), settings=SMALL)
+        planned, results = inversion.cells(2, EPSILONS, (PCA,), SMALL), inversion.results_in(tmp_path)
+        run_plan(planned, inversion.compute, results, "attacks", inversion.notes)
         path, picture = inversion.write(tmp_path)
         assert picture.stat().st_size > 10_000
         return path.read_text()
@@ -110,7 +112,7 @@ def test_rows_tables_and_figure(tmp_path, monkeypatch):
     shown = [x for x in text.splitlines() if x.startswith("| 16 principal components | FeatureRR | 200 |")]
     assert f"{gap.mean():+.1f} ± {half:.1f}" in shown[-1]  # before it, where the attack starts
     assert shown[-1].endswith("| 2 |")
-    monkeypatch.setattr(inversion, "score", None)
+    monkeypatch.setattr(inversion, "compute", None)
     monkeypatch.setattr(inversion, "plot", lambda *_: pytest.fail("drew the images of the same rows again"))
     assert run() == text
 
@@ -143,4 +145,4 @@ def test_where_the_attack_starts(gaps, start):
 
 def test_budgets_that_no_table_takes_are_refused():
     with pytest.raises(UsageError, match=r"--epsilons 1000: .*20"):
-        inversion.plan(1, (1000.0,), (PCA,), SMALL)
+        inversion.cells(1, (1000.0,), (PCA,), SMALL)

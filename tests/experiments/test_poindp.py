@@ -7,22 +7,19 @@ from types import SimpleNamespace
 
 import jax
 import numpy as np
-import pandas as pd
 import pytest
 
 from experiments import poindp
+from experiments._registry import runs
 from experiments._runner import REFERENCE
 from experiments.poindp import (
     accuracy,
-    attack_report,
     cells,
     gaps,
     membership,
     networks,
     noise,
-    published,
     releases,
-    report,
 )
 from experiments.poindp.config import Config
 from experiments.poindp.settings import (
@@ -38,6 +35,7 @@ from experiments.poindp.settings import (
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.attacks import Shadows
 from ldp_jax.learning.models import NodeInputs
+from tests.experiments import contract
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 FEW = ("published:vanpd", "hyperbolic", PUBLIC)
@@ -99,25 +97,8 @@ def test_rows_stand_beside_their_twins_and_say_what_is_proved(ran):
     assert "NOT protected: labels, edges" in said["hyperbolic, epsilon 1"]
 
 
-def test_a_second_run_computes_nothing(ran, monkeypatch):
-    for module, name in ((cells, "compute"), (noise, "noise_of"), (membership, "attacked")):
-        monkeypatch.setattr(module, name, lambda *_: pytest.fail("computed a row that was there"))
-    poindp.main(ran)
-
-
-def test_reports_hold_tables_and_figures(ran):
-    text = (ran.out / "poindp.md").read_text()
-    assert "| graph and labels alone | no record | 0 |" in text
-    assert "| VANPD | as published | none |" in text
-    assert "| HyperbolicGaussian | sound | 1, 1e-05 |" in text
-    attacks = membership.results_in(ran.out).read()
-    assert set(attacks.attack) == {*QUICK, membership.GRAPH}
-    assert attacks[attacks.metric == "AUC"].value.between(0, 1).all()
-    assert "four-point delta" in (ran.out / "poindp_membership.md").read_text()
-    for figure in ("figure4", "figure5", "membership"):
-        assert (ran.out / f"poindp_{figure}.png").stat().st_size > 10_000
-    assert "| VANPD | " in text.split("## Figures 4 to 6")[1]
-    assert "Of 1 sound rows" in report.digest(ran.out)
+def test_it_keeps_the_contract(ran):
+    contract.check(poindp, ran, [part.results_in(ran.out) for part in (accuracy, membership, noise)])
     sizes = noise.results_in(ran.out).read()
     assert (sizes[sizes.metric == "noise"].value > 0).all()
 
@@ -162,19 +143,6 @@ def test_twins_know_no_private_record_and_rows_do(bench, rows, name):
         assert (one[1] != other[1]).any()
     if rows is membership.records:  # the noise of two of them is on records
         assert (one[0].std() > 0) == (name in ("published:lap", "hyperbolic"))
-
-
-def test_a_protocol_that_answers_as_printed_is_found_closest():
-    rows = [
-        {"dataset": of, "mechanism": name, "attack": "trained", "metric": "AUC", "seed": 0, "share": share,
-         "protocol": protocol, "value": auc / 100 if (share, protocol) == (0.1, "TSTS") else 0.5}
-        for (of, name), (auc, _) in published.TABLE_3.items()
-        for share in (0.5, 0.1)
-        for protocol in ("TSTF", "TSTS", "0-hop")
-    ]  # fmt: skip
-    found = attack_report.distances(pd.DataFrame(rows)).set_index(["share", "protocol"])
-    assert found.apart.idxmin() == (0.1, "TSTS")
-    assert found.apart.min() < 1e-9 < 8 < found.apart.drop((0.1, "TSTS")).min()
 
 
 def test_a_change_is_what_its_name_says(bench):
@@ -289,19 +257,13 @@ def test_the_committed_rows_are_those_of_the_committed_runs(part, monkeypatch):
     monkeypatch.setattr(cells, "load", some_data)
     monkeypatch.setattr(accuracy, "fingerprint", lambda data: known[data.name])
     tables = {"table1", "table2", "figure3"}
-    runs = [
+    asked = [
         config
-        for config in poindp.COMMITTED
+        for config in runs("poindp", "committed", REFERENCE)
         if (tables & set(config.parts) if part is accuracy else part.NAME.split("_")[1] in config.parts)
     ]
-    wanted = {dataclasses.replace(cell, epsilon_proved=0.0) for config in runs for cell in part.plan(config)}
+    wanted = {dataclasses.replace(cell, epsilon_proved=0.0) for config in asked for cell in part.plan(config)}
     rows = results.read().fillna({"protocol": ""}).assign(epsilon_proved=0.0)
     fields = list(results.key[:-1])
     found = {tuple(row) for row in rows[fields].itertuples(index=False, name=None)}
     assert found == {dataclasses.astuple(cell) for cell in wanted}
-
-
-def test_tables_are_those_of_the_committed_rows():
-    assert (REFERENCE / "poindp.md").read_text() == report.as_markdown(REFERENCE)
-    for picture in report.as_markdown(REFERENCE).split("](")[1:]:
-        assert (REFERENCE / picture.split(")")[0]).exists()

@@ -1,6 +1,7 @@
 """PrivGE: tidy rows, resume, pairing, and that structure-only rows know nothing private."""
 
 import dataclasses
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -12,13 +13,13 @@ import scipy.sparse
 from experiments import _report, _runner, demo, privge, report
 from experiments._common import FOUND
 from experiments.privge import accuracy, cells, summary
-from experiments.privge import report as privge_report
 from experiments.privge.config import plan, settings
 from experiments.privge.settings import COMMITTED
 from ldp_jax import datasets, features, pipeline
 from ldp_jax.datasets._registry import REGISTRY
 from ldp_jax.graph import propagation
 from ldp_jax.learning import metrics, training
+from tests.experiments import contract
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
@@ -63,32 +64,11 @@ def test_one_training_program_serves_seeds_epsilons_and_mechanisms(ran):
     assert ran[2] == 2  # one a task
 
 
-def test_a_second_run_computes_nothing_and_a_killed_one_goes_on(ran, monkeypatch, tmp_path):
-    config, rows, _ = ran
-    monkeypatch.setattr(cells, "compute", lambda *_: pytest.fail("computed a row that was there"))
-    privge.main(config)
-    monkeypatch.undo()
-    # As a kill leaves it: the rows of the finished cells alone.
-    lost = (rows.mechanism == "hds") & (rows.epsilon == 1.0) & (rows.seed == 1)
-    lost |= (rows.mechanism == "non-private") & (rows.seed == 0) & (rows.preprocessing == "raw")
-    rows[~lost].to_csv(tmp_path / "privge.csv", index=False)
-    computed = []
-    compute = cells.compute
-    monkeypatch.setattr(cells, "compute", lambda bench, cell: computed.append(cell) or compute(bench, cell))
-    privge.main(dataclasses.replace(config, out=tmp_path))
-    assert {(cell.mechanism, cell.epsilon, cell.seed, cell.preprocessing) for cell in computed} == {
-        ("hds", 1.0, 1, "raw"),
-        ("hds", 1.0, 1, "standardized"),
-        ("non-private", float("inf"), 0, "raw"),
-    }
-    assert len(computed) == 6  # of both tasks
-    again = pd.read_csv(tmp_path / "privge.csv")
-    keys, found = KEY, ["value", *FOUND]
-    pd.testing.assert_frame_equal(  # the seed alone, exactly as beside the other one
-        again.sort_values(keys).reset_index(drop=True)[[*keys, *found]],
-        rows.sort_values(keys).reset_index(drop=True)[[*keys, *found]],
-        check_exact=True,
-    )
+def test_it_keeps_the_contract(ran, tmp_path):
+    """On a copy: what other tests read stays whole."""
+    config = dataclasses.replace(ran[0], out=tmp_path / "copy")
+    shutil.copytree(ran[0].out, config.out)
+    contract.check(privge, config, [accuracy.results_in(config.out)])
 
 
 def test_structure_only_rows_do_not_depend_on_the_private_features(ran, graph_file, tmp_path):
@@ -179,22 +159,6 @@ def test_a_release_that_repeats_counts_once_and_a_table_is_one_trial():
     assert one.mean_gain.mean == pytest.approx((1 + 3 + 4 + 5) / 4)
 
 
-@pytest.mark.parametrize(("ours", "said"), [((0.97, 0.98), "**-1.0 ± 0.0**"), ((0.98, 0.97), "**+1.0 ± 0.0**")])
-def test_the_claim_above_non_private_and_rows_far_from_the_paper_are_read_from_rows(ours, said):
-    """PrivGE prints HDS 96.7, non-private 95.6 and Laplace 81.9 on Facebook's links."""
-    hds, non_private = (dict.fromkeys(range(3), value) for value in ours)
-    rows = [("hds", 1.0, 1, hds), ("structure-only:hds", 1.0, 1, hds), ("non-private", np.inf, 0, non_private)]
-    rows += [(name, 1.0, 9, hds) for name in ("laplace", "structure-only:laplace")]
-    frame = tidy(rows).assign(dataset="facebook_pages", task="link", metric="auc")
-    one = summary.summarise(frame)
-    line = f"| facebook_pages, link | 1 | by validation | +1.1 | {said} | +0.0 ± 0.0 |"
-    assert line in privge_report._above(one, one)
-    far = privge_report._far(one, one)
-    assert "| HDS | 1 | 0 | 0 |" in far
-    assert "| Laplace | 1 | 1 | 1 |" in far
-    assert f"| facebook_pages | Laplace | 1 | 81.9 | {100 * ours[0]:.1f} ± 0.0 |" in far
-
-
 def variants(raw, standardized):
     """Rows of one cell on both embeddings: (value, validation) of each seed."""
     rows = []
@@ -232,25 +196,6 @@ def test_a_row_of_a_run_under_way_or_without_an_embedding_is_shown_as_it_is():
     kept, which = summary.chosen(rows)
     assert (which, len(kept)) == ("raw*", 1)
     assert summary.chosen(rows.assign(preprocessing=cells.NO_EMBEDDING))[1] == ""
-
-
-def test_tables_say_which_embedding_validation_chose():
-    first, second = ([(0.7, 0.7), (0.7, 0.8)], [(0.8, 0.9), (0.8, 0.9)])
-    frames = []
-    for name, (raw, standardized) in (("hds", (first, second)), ("structure-only:hds", (second, first))):
-        frame = tidy([(name, 1.0, 5, {0: 0.0})]).drop(columns=["seed", "value"])
-        frames.append(variants(raw, standardized).merge(frame, how="cross"))
-    (one,) = summary.summarise(pd.concat(frames))
-    (line,) = one.lines
-    assert (line.embedding, line.twin_embedding) == ("standardized", "raw")
-    assert line.value.mean == pytest.approx(80.0)
-    assert line.gain is not None
-    assert line.gain.mean == pytest.approx(0.0)
-    assert "standardized" not in privge_report._table(one, {one.config: CONFIG})
-    assert "| std., raw |" in privge_report._table(one, {one.config: CONFIG})
-
-
-CONFIG = {"epochs": 1, "patience": 1, "batch_size": 1, "head": "logistic", "task": "link", "alpha": 0.1, "r": 0.5}
 
 
 @pytest.mark.slow
@@ -427,22 +372,6 @@ def test_the_table_is_rendered_between_its_markers(ran, tmp_path):
     readme.write_text("mine\n")
     with pytest.raises(_runner.UsageError, match="no section"):
         report.main(report.Config(out=config.out, readme=readme))
-
-
-def test_committed_rows_of_the_same_settings_stand_beside_ones_own(ran, capsys):
-    """Rows of other settings do not."""
-    config, rows, _ = ran
-    own = summary.summarise(rows)[0]
-    changed = rows.assign(value=0.125)
-    changed.loc[changed.mechanism == "hds", "config"] = "other"
-    configs = {own.config: CONFIG}
-    text = privge_report._table(own, configs, summary.reference(changed))
-    header, _, *lines = [line.split(" | ") for line in text.splitlines() if line.startswith("|")]
-    beside = {line[0]: line[header.index("committed")] for line in lines}
-    assert (beside["| Laplace"], beside["| HDS"]) == ("12.5 ± 0.0", "")
-    assert "| ours | structure-only |" in privge_report._table(own, configs)
-    privge.main(config)
-    assert "| yours | committed |" in capsys.readouterr().out
 
 
 def test_every_embedding_of_the_plan_fits_into_the_memory_that_is_allowed():

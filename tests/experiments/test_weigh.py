@@ -94,13 +94,6 @@ def test_counts_of_a_planted_tree(tree):
     assert set(found) <= set(weigh.AIMS)
 
 
-def test_code_is_neither_blank_comment_nor_docstring():
-    kinds = weigh.line_kinds(RULES)
-    assert kinds["docstring"] == {1, 2, 21}
-    assert kinds["code"] == {5, 7, 8, 9, 10, 11, 13, 14, 16, 17, 20, 24}
-    assert kinds["Any"] == {5, 20}
-
-
 def test_underscore_imports_are_those_of_another_package():
     found = weigh.underscore_imports(ast.parse(RULES), Path("ldp_jax/features/rules.py"))
     assert found == ["ldp_jax._hidden", "ldp_jax._hidden.shown", "ldp_jax.edges._private"]
@@ -109,11 +102,6 @@ def test_underscore_imports_are_those_of_another_package():
     )
     found = weigh.underscore_imports(inside, Path("ldp_jax/features/rules.py"))
     assert sorted(found) == ["ldp_jax._root", "ldp_jax.edges._far"]
-
-
-def test_large_functions_are_long_or_wide():
-    found = weigh.large_functions(ast.parse(LARGE), weigh.line_kinds(LARGE)["code"])
-    assert found == ["long", "nine"]
 
 
 def test_exported_names_are_literal():
@@ -134,9 +122,3 @@ def test_the_command_writes_what_it_prints(tree, tmp_path, capsys, monkeypatch):
     }
     assert "| README | 9 | lines | 220 | yes |" in (tmp_path / "out/weight.md").read_text()
     assert "underscore imports across packages" in capsys.readouterr().out
-
-
-def test_a_command_that_fails_is_told(capsys):
-    found = weigh.time_command("demo", "no_such_module")
-    assert set(found) == {"demo", "demo, CPU"}
-    assert "demo: exit code 1" in capsys.readouterr().out

@@ -15,24 +15,12 @@ from experiments.frontier.baselines._released import Released
 __all__ = ["BASELINES", "Released"]
 
 BASELINES: dict[str, Callable[[Any, Any, Any, Any, float, int], Released]] = {
-    "features": simple.logistic,
-    "features, perceptron": simple.perceptron,
-    "plain counts": simple.plain_counts,
-    "noisy degree": simple.noisy_degree,
-    "lpgnet, 1 round": lpgnet.one_round,
-    "lpgnet, 2 rounds": lpgnet.two_rounds,
-    "dprr, gcn": lists.dprr_gcn,
-    "dprr, ppr": lists.dprr_ppr,
-    "rr, gcn": lists.rr_gcn,
-    "rr, ppr": lists.rr_ppr,
-    "blink hard, gcn": blink.hard_gcn,
-    "blink soft, gcn": blink.soft_gcn,
-    "blink hybrid, gcn": blink.hybrid_gcn,
-    "blink soft, ppr": blink.soft_ppr,
-    "blink hybrid, ppr": blink.hybrid_ppr,
-    "non-private, gcn": simple.true_gcn,
-    "non-private, ppr": simple.true_ppr,
-    "lpgnet by label, 1 round": lpgnet.one_round_by_label,
+    "features": simple.logistic, "features, perceptron": simple.perceptron, "plain counts": simple.plain_counts,
+    "noisy degree": simple.noisy_degree, "lpgnet, 1 round": lpgnet.one_round, "lpgnet, 2 rounds": lpgnet.two_rounds,
+    "dprr, gcn": lists.dprr_gcn, "dprr, ppr": lists.dprr_ppr, "rr, gcn": lists.rr_gcn, "rr, ppr": lists.rr_ppr,
+    "blink hard, gcn": blink.hard_gcn, "blink soft, gcn": blink.soft_gcn, "blink hybrid, gcn": blink.hybrid_gcn,
+    "blink soft, ppr": blink.soft_ppr, "blink hybrid, ppr": blink.hybrid_ppr, "non-private, gcn": simple.true_gcn,
+    "non-private, ppr": simple.true_ppr, "lpgnet by label, 1 round": lpgnet.one_round_by_label,
     "lpgnet by label, 2 rounds": lpgnet.two_rounds_by_label,
-}
+}  # fmt: skip
 """In the order in which they were added: a name's place is a part of its rows' keys."""

@@ -1,0 +1,40 @@
+"""What holds of every experiment: tidy rows, runs that go on, and a report of the rows."""
+
+import pandas as pd
+import pytest
+
+from experiments import _runner
+from experiments._runner import COLUMNS, config_hash
+
+
+def check(module, config, results):
+    """Of a run of ``module`` by ``config`` whose rows are ``results``: a list of parts, each in a file."""
+    for part in results:
+        frame, manifest = part.read(), part.describe()
+        assert tuple(frame.columns) == part.columns
+        assert part.columns[: len(COLUMNS)] == COLUMNS
+        assert len(frame)
+        assert not frame.duplicated(list(part.key)).any()
+        assert {config_hash(made) for made in manifest["configs"].values()} >= set(frame.config)
+        public = frame.mechanism.str.startswith("structure-only") & ~frame.mechanism.str.contains("labels")
+        assert (frame.epsilon_proved[public | (frame.epsilon == 0)] == 0).all()
+        assert manifest["environments"]
+    goes_on_and_computes_nothing_twice(module, config, results)
+    written = module.write_report(config.out)
+    assert written
+    for path in written:
+        assert path.stat().st_size > (10_000 if path.suffix == ".png" else 0)
+
+
+def goes_on_and_computes_nothing_twice(module, config, results):
+    """A second run adds no row; one that was killed, here of its last cells, computes these to the same values."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_runner.Results, "append", lambda *_, **__: pytest.fail("computed a row that was there"))
+        module.main(config)
+    part = results[0]
+    whole, before = part.csv.read_bytes(), part.read()
+    last = before.drop_duplicates(list(part.key[:-1])).index[-1]
+    part.csv.write_bytes(b"\n".join(whole.split(b"\n")[: last + 1]) + b"\ntorn,")
+    module.main(config)
+    columns = [name for name in part.columns if name != "seconds"]
+    pd.testing.assert_frame_equal(part.read()[columns], before[columns])
