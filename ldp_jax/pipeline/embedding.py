@@ -348,7 +348,12 @@ def _limits(bounds: Bounds, dim: int, x: UserRecords) -> tuple[Any, Any]:
     validate.in_range(-1e9, 1e9, bounds=np.array([lower, upper]))
     if not np.all(np.less(lower, upper)):
         raise ValueError(f"bounds must be (lower, upper) with lower < upper, got {bounds}{_read(lower, upper)}")
-    if by_hand and dim == 2 and lower[0] < lower[1] != upper[0] < upper[1]:
+    if (
+        by_hand
+        and dim == 2
+        and np.diff([lower, upper]).min() > 0
+        and not np.array_equal(np.transpose(bounds), bounds)
+    ):
         raise ValueError(f"bounds must be arrays lower and upper, got {bounds}{_read(lower, upper)}")
     return lower, upper
 
