@@ -345,15 +345,11 @@ def _limits(bounds: Bounds, dim: int, x: UserRecords) -> tuple[Any, Any]:
         kind = getattr(x, "dtype", np.dtype(float))
         kind = kind if kind.kind == "f" else np.dtype(np.float32)
         lower, upper = (np.broadcast_to(np.asarray(each, kind), (dim,)) for each in (lower, upper))
-    validate.in_range(-1e9, 1e9, bounds=np.array([lower, upper]))
+    both = np.array([lower, upper])
+    validate.in_range(-1e9, 1e9, bounds=both)
     if not np.all(np.less(lower, upper)):
         raise ValueError(f"bounds must be (lower, upper) with lower < upper, got {bounds}{_read(lower, upper)}")
-    if (
-        by_hand
-        and dim == 2
-        and np.diff([lower, upper]).min() > 0
-        and not np.array_equal(np.transpose(bounds), bounds)
-    ):
+    if by_hand and both.shape == (2, 2) and (both[:, 0] < both[:, 1]).all() and both[0, 1] != both[1, 0]:
         raise ValueError(f"bounds must be arrays lower and upper, got {bounds}{_read(lower, upper)}")
     return lower, upper
 
