@@ -88,8 +88,9 @@ EXPERIMENTS: dict[str, Experiment] = {
         {
             "frontier_edges_accuracy": "frontier.friendships", "frontier_features_accuracy": "frontier.features",
             "frontier_joint_accuracy": "frontier.joint", "frontier_beyond_accuracy": "frontier.beyond",
+            "frontier_poisoning_harm": "frontier.poisoning",
         },
-        ("frontier_features.md", "frontier_edges.md", "frontier_joint.md", "frontier_beyond.md"),
+        tuple(f"frontier_{part}.md" for part in ("features", "edges", "joint", "beyond", "poisoning")),
     ),
     "audit": Experiment(
         "Every mechanism, asked whether its epsilon holds, and published forms that do not keep theirs.",

@@ -27,7 +27,7 @@ ALLOWED = {
     "hyperbolic": PROTOCOL,
     "verification": PROTOCOL | {"graph", "features", "edges", "hyperbolic"},
     "learning": {"core", "graph", "features", "hyperbolic"},
-    "attacks": {"core", "graph", "learning"},
+    "attacks": {"core", "core.spaces", "core.mechanism", "graph", "learning"},
     "pipeline": PROTOCOL | {"graph", "features", "edges", "learning"},
     "deployment": BASE,
     "datasets": {"core", "graph"},

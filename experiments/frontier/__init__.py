@@ -11,6 +11,8 @@ from experiments.frontier import (
     friendships,
     joint,
     joint_report,
+    poisoning,
+    poisoning_report,
     report,
 )
 from experiments.frontier.config import Config
@@ -21,7 +23,7 @@ __all__ = ["Config", "main", "write_report"]
 def main(config: Config) -> None:
     """Compute what is missing, then the tables and figures."""
     config.check()
-    parts = {"edges": friendships, "features": features, "joint": joint, "beyond": beyond}
+    parts = {"edges": friendships, "features": features, "joint": joint, "beyond": beyond, "poisoning": poisoning}
     for name in config.parts:
         parts[name].main(config)
     for path in write_report(config.out):
@@ -30,4 +32,5 @@ def main(config: Config) -> None:
 
 def write_report(out: Path) -> list[Path]:
     """Tables and figures from the rows of a folder."""
-    return [*report.write(out), *features_report.write(out), *joint_report.write(out), *beyond_report.write(out)]
+    reports = (report, features_report, joint_report, beyond_report, poisoning_report)
+    return [path for each in reports for path in each.write(out)]

@@ -10,8 +10,10 @@ from experiments.frontier.features_methods import METHODS as FEATURES_METHODS
 from experiments.frontier.joint_methods import METHODS as JOINT_METHODS
 from experiments.frontier.methods import METHODS, Unit
 
-Part = Literal["edges", "features", "joint", "beyond"]
-KNOWN = {"edges": METHODS, "features": FEATURES_METHODS, "joint": JOINT_METHODS}
+Part = Literal["edges", "features", "joint", "beyond", "poisoning"]
+POISONED = ("counts", "panel", "embedding", "degree", "lists")
+"""The reports that liars send in part poisoning."""
+KNOWN = {"edges": METHODS, "features": FEATURES_METHODS, "joint": JOINT_METHODS, "poisoning": POISONED}
 """The rows of each part that can be chosen from."""
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 MOST_EPSILON = 20.0
@@ -27,11 +29,13 @@ class Config:
 
     parts: tuple[Part, ...] = ("edges",)
     """edges: private friendships, public features; features: private features, public friendships and a panel;
-    joint: both private, beside a panel; beyond: links, and classes of graphs, from counts"""
+    joint: both private, beside a panel; beyond: links, and classes of graphs, from counts;
+    poisoning: users who lie"""
     datasets: tuple[str, ...] = ("debian",)
     """graphs with features and classes: names, or paths of .npz files"""
     mechanisms: tuple[str, ...] = ()
-    """which rows, by default all of the part; what gains are over is always among them"""
+    """which rows, by default all of the part; what gains are over is always among them;
+    of poisoning the reports that liars send"""
     epsilons: tuple[float, ...] = EPSILONS
     """of edges, per bit of a list or per relationship; of features, per record; of joint, a user's total"""
     seeds: int = 10

@@ -30,6 +30,9 @@ _TITLES = {
     "tpr": "TPR at 1 % FPR",
     "mse": "MSE",
     "ssim": "SSIM",
+    "honest": "without liars",
+    "poisoned": "with liars",
+    "harm": "harm",
 }
 _METRICS = tuple(_TITLES)[:5]
 
@@ -260,6 +263,40 @@ class Reconstruction(Difference):
 
     def __str__(self) -> str:
         return f"{self.name}: {_shown(self.metrics)}; {len(self.x)} records"
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Poisoning(Difference):
+    """What liars do to the honest. Prints as one line; ``a.minus(b)`` compares two.
+
+    Attributes:
+      name: of the attack.
+      metrics: ``honest`` and ``poisoned``, the mean over honest users without liars and with them, and ``harm``,
+        the former less the latter, paired by user: with Student's interval.
+      liars: how many.
+    """
+
+    liars: int
+    _samples: np.ndarray  # float64 [n], of each user's harm, NaN of liars
+
+    @classmethod
+    def of(cls, name: str, before: np.ndarray, after: np.ndarray, liars: int) -> "Poisoning":
+        """From a value a user without liars and with them, NaN of liars."""
+        means = {"honest": before, "poisoned": after, "harm": before - after}
+        return cls(name, {metric: _known_mean(values) for metric, values in means.items()}, liars, before - after)
+
+    def minus(self, other: "Poisoning") -> Difference:
+        """How much more harm this does than ``other``, to users who are honest in both."""
+        if self._samples.shape != other._samples.shape:
+            raise ValueError(f"{other.name} must be of the users of {self.name}, got others")
+        return Difference(f"{self.name} minus {other.name}", {"harm": _known_mean(self._samples - other._samples)})
+
+    def __str__(self) -> str:
+        return f"{self.name}: {_shown(self.metrics)}; {self.liars} of {len(self._samples)} lie"
+
+
+def _known_mean(values: np.ndarray) -> ConfidenceInterval:
+    return mean_interval(values[~np.isnan(values)])
 
 
 def _number(value: ConfidenceInterval, sign: str = "", digits: int = 3) -> str:

@@ -1,0 +1,355 @@
+"""Who lies: what a share of users who report to harm does to everybody else, and what defences cost.
+
+Liars lie about records (input) or send any value of the codomain (output); the other users and their noise are the
+same in all rows of a draw. Beside each budget the same liars stand where nothing is private.
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from experiments import _runner
+from experiments._common import fingerprint
+from experiments._runner import Found, Results, config_hash
+from experiments.frontier import features, friendships
+from experiments.frontier.baselines._released import nothing_kept, of_lists, spent
+from experiments.frontier.config import Config
+from experiments.frontier.features_methods import MOST_NUMBERS, SHOWN
+from experiments.frontier.friendships import ACCURACY, Settings
+from ldp_jax import attacks, edges
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, PipelineGuarantee
+from ldp_jax.features import MultiPiecewise, PersonalAlphabets, Sampled
+from ldp_jax.graph.propagation import operator, ppr
+from ldp_jax.learning.metrics import fidelity
+from ldp_jax.pipeline.local_prediction import Broadcast, local_prediction
+from ldp_jax.pipeline.message import ClassReports
+from ldp_jax.pipeline.piloted import CountRound, PublicFacts, piloted_counts
+
+NAME = "frontier_poisoning"
+ERROR, CORRELATION = "relative error", "correlation"
+NONE, RANDOM, WORST, FRIENDS, CLASSES, RESPONSE = "none", "random", "worst", "friends", "classes", "response"
+INPUT = (FRIENDS, CLASSES)
+"""Lies that go through the honest mechanism."""
+SHARE, SHARES = 0.05, (0.01, 0.05, 0.1, 0.2)
+AS_IT_IS, UNGUARDED, TRIMMED, CHECKED = "as it is", "no guard", "trimmed", "both ends"
+EXACT = 20.0
+"""The epsilon of reports without privacy: their law's noise is 0 but once in 2e8."""
+ALPHA = 0.1
+"""Of embeddings."""
+MOST_USERS = 3000
+"""Of randomised response: a larger graph has no rows of lists, of which half of all pairs are reported."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Cell(_runner.Cell):
+    """What one kind of lie does in one draw; ``mechanism`` is the defence."""
+
+    setting: str
+    """what is public: of a panel its size, else labels; as in the other parts"""
+    lie: str
+    share: float
+    """of the users who are asked"""
+
+    @property
+    def last_metric(self) -> str:
+        """Of the honest users."""
+        return TASKS[self.task].metric
+
+    @property
+    def promise(self) -> str:
+        """The honest users' guarantee, by its name in the manifest."""
+        return f"{self.task}, epsilon {self.epsilon:g}"
+
+    @property
+    def asked(self) -> attacks.CountLie:
+        """The lie, in the words of the attacks."""
+        return cast("attacks.CountLie", self.lie)
+
+    def __str__(self) -> str:
+        who = f"{self.share:.0%} lie ({self.lie})"
+        return f"{self.dataset} {self.task}, {self.mechanism}, eps {self.epsilon:g}, {who}, draw {self.seed}"
+
+
+def results_in(out: Path) -> Results:
+    """The rows of a folder."""
+    return Results(out, f"{NAME}_harm", Cell)
+
+
+class Keys(NamedTuple):
+    """Of one draw: the same for all lies, shares, budgets and defences."""
+
+    noise: Any
+    liars: Any
+    lie: Any
+
+
+def keys_of(settings: Settings, seed: int) -> Keys:
+    """Of a draw."""
+    return Keys(*jax.random.split(jax.random.fold_in(jax.random.key(settings.base_seed + 4), seed), 3))
+
+
+Answer = tuple[dict[str, float], PipelineGuarantee]
+
+
+# --- What is poisoned ------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=1)
+def population(dataset: str) -> edges.Population:
+    """The users of a graph."""
+    return edges.Population.of(friendships.load(dataset).graph)
+
+
+def _noise(cell: Cell, groups: int, users: int) -> edges.NeighbourCounts:
+    """Nobody has more friends than there are users."""
+    return edges.NeighbourCounts(min(cell.epsilon, EXACT), groups, most=users - 1)
+
+
+def _fakes(users: edges.Population) -> int:
+    """False friends of a liar: twice as many as true ones in the mean."""
+    return round(2 * len(users.senders) / len(users.group))
+
+
+def _counted(cell: Cell, users: int) -> PipelineGuarantee:
+    """Of a report of counts."""
+    return nothing_kept() if math.isinf(cell.epsilon) else of_lists(_noise(cell, 1, users))
+
+
+def _of_counts(cell: Cell, settings: Settings, keys: Keys) -> Answer:
+    """Piloted counts: accuracy of the honest whose class is asked for."""
+    asked, y = friendships.draw(settings, cell.setting, cell.seed)
+    users, n = population(settings.dataset), len(y)
+    liars = attacks.choose_liars(keys.liars, n, cell.share)
+    log_q = np.zeros((n, asked.classes)) if asked.q is None else np.asarray(asked.q.log_q)
+    known = np.where(asked.labels[:, None] >= 0, np.eye(asked.classes)[asked.labels], np.exp(log_q))
+
+    def noisy_counts(key: Any, asked_by: CountRound) -> edges.NoisyCounts:
+        noise, groups = _noise(cell, asked_by.num_groups, n), np.asarray(asked_by.groups)
+        noise_key, lie_key = jax.random.split(key)
+        true, who = edges.count_neighbours(users, groups, asked_by.num_groups), asked_by.reporters
+        reports = np.asarray(noise.add_noise(noise_key, true))
+        if cell.lie != NONE:
+            aimed = attacks.opposed_groups(known, groups, asked_by.num_groups)
+            reports = attacks.lying_counts(
+                lie_key, noise, true, reports, liars, cell.asked, aimed, fakes=_fakes(users)
+            )
+        if cell.mechanism == TRIMMED:
+            sizes, who = np.bincount(groups[groups >= 0], minlength=asked_by.num_groups), who.copy()
+            who[who] = attacks.believable_counts(reports[who], noise.epsilon, sizes)
+        promised = PipelineGuarantee.of([noise.guarantee()], protected=("edges",), unprotected=("who reports",))
+        return edges.NoisyCounts(np.where(who[:, None], reports, 0), who, promised)
+
+    public = PublicFacts(asked.rows, asked.labels, asked.classes, asked.q)
+    epsilon = min(cell.epsilon, EXACT)
+    found = piloted_counts(keys.noise, noisy_counts, public, epsilon, guarded=cell.mechanism != UNGUARDED)
+    honest = (y >= 0) & ~liars
+    right = float((found.classes == y)[honest].mean())
+    return {ACCURACY: right}, _counted(cell, n)
+
+
+def _of_panel(cell: Cell, settings: Settings, keys: Keys) -> Answer:
+    """Local prediction: accuracy of the honest private users."""
+    asked = features.draw(settings, cell.setting, cell.seed)
+    private = asked.labels < 0
+    liars = attacks.choose_liars(keys.liars, len(private), cell.share, private)
+    alphabets = PersonalAlphabets.of(min(cell.epsilon, EXACT), np.exp(np.asarray(asked.facts.structure.log_q)))
+
+    def collect(key: Any, public: Broadcast) -> ClassReports:
+        scores = np.array(public.classifier.scores(asked.rows))
+        scores[public.panel] = np.asarray(public.classifier.panel_scores)
+        if cell.lie == CLASSES:
+            scores = np.where(liars[:, None], -scores, scores)
+        reports = alphabets.privatize(key, alphabets.best(scores))
+        if cell.lie in (RANDOM, WORST, RESPONSE):
+            reports = attacks.lying_places(keys.lie, alphabets.sizes, reports, liars, cell.asked)
+        return ClassReports(alphabets.log_likelihoods(reports), alphabets.mask)
+
+    found = local_prediction(keys.noise, collect, asked.facts, guarded=cell.mechanism != UNGUARDED)
+    right = (found.classes == asked.data.y)[private & ~liars]
+    unprotected = ("edges", "the panel's records", "the panel's labels")
+    promised = PipelineGuarantee.of([alphabets.guarantee()], protected=("features",), unprotected=unprotected)
+    return {ACCURACY: float(right.mean())}, SHOWN if math.isinf(cell.epsilon) else promised
+
+
+@lru_cache(maxsize=1)
+def _embedded(dataset: str) -> tuple[Any, Any, Any]:
+    """Records in [-1, 1], the graph's operator, and the true embedding."""
+    data = friendships.load(dataset)
+    x, op = jnp.asarray(data.scaled_rows(0, data.num_nodes)), operator(data.graph)
+    return x, op, ppr(op, x, ALPHA, 0.5)
+
+
+@jax.jit
+def _estimates(mechanism: Sampled, reports: Any) -> Any:
+    return jax.vmap(mechanism.estimate)(reports)
+
+
+def _of_embedding(cell: Cell, settings: Settings, keys: Keys) -> Answer:
+    """PrivGE's embedding of piecewise reports: how far that of the honest is from the true one."""
+    x, op, true = _embedded(settings.dataset)
+    liars = attacks.choose_liars(keys.liars, len(x), cell.share)
+    one_way = jnp.ones_like(x)  # liars agree on a direction
+    if math.isinf(cell.epsilon):
+        lies = {NONE: x, RANDOM: jax.random.uniform(keys.lie, x.shape, minval=-1, maxval=1), WORST: one_way,
+                CLASSES: -x}[cell.lie]  # fmt: skip
+        sent, promised = jnp.where(liars[:, None], lies, x), SHOWN
+    else:
+        made = MultiPiecewise(cell.epsilon, x.shape[1])
+        reports = _reported(made, keys.noise, x)
+        if cell.lie == CLASSES:
+            reports = attacks.false_records(keys.lie, made, reports, liars, -x)
+        elif cell.lie != NONE:
+            reports = attacks.lying_reports(keys.lie, made, reports, liars, cast("attacks.Lie", cell.lie), one_way)
+        sent = _estimates(made, reports)
+        promised = PipelineGuarantee.of([made.guarantee()], protected=("features",), unprotected=("edges",))
+    z, wanted = (each[~liars] for each in (ppr(op, sent, ALPHA, 0.5), true))
+    error = float(jnp.linalg.norm(z - wanted) / jnp.linalg.norm(wanted))
+    return {CORRELATION: float(fidelity(z, wanted).correlation), ERROR: error}, promised
+
+
+@jax.jit
+def _reported(mechanism: Sampled, key: Any, x: Any) -> Any:
+    return jax.vmap(mechanism.privatize)(jax.random.split(key, len(x)), x)
+
+
+def _of_degree(cell: Cell, settings: Settings, keys: Keys) -> Answer:
+    """The mean degree, from everybody's noisy one."""
+    users = population(settings.dataset)
+    n, true = len(users.group), users.degree[:, None]
+    noise, liars = _noise(cell, 1, n), attacks.choose_liars(keys.liars, n, cell.share)
+    reports, nowhere = np.asarray(noise.add_noise(keys.noise, true)), np.zeros(n, int)
+    if cell.lie != NONE:
+        reports = attacks.lying_counts(
+            keys.lie, noise, true, reports, liars, cell.asked, nowhere, fakes=_fakes(users)
+        )
+    if cell.mechanism == TRIMMED:
+        reports = reports[attacks.believable_counts(reports, noise.epsilon, np.array([n - 1]))]
+    error = abs(float(reports.mean()) / float(true.mean()) - 1)
+    return {ERROR: error}, _counted(cell, n)
+
+
+@lru_cache(maxsize=1)
+def _released(settings: Settings, seed: int, epsilon: float) -> tuple[np.ndarray, PipelineGuarantee]:
+    """Pairs as honest users report them, or as they are."""
+    users = population(settings.dataset)
+    if math.isinf(epsilon):
+        return np.stack([users.receivers, users.senders], 1), nothing_kept()
+    graph, noise = friendships.load(settings.dataset).graph, edges.RandomizedResponse(epsilon)
+    made = edges.privatize_graph(keys_of(settings, seed).noise, graph, noise)
+    return np.stack([np.asarray(made.graph.receivers), np.asarray(made.graph.senders)], 1), spent(made.guarantee)
+
+
+def _of_lists(cell: Cell, settings: Settings, keys: Keys) -> Answer:
+    """Every honest user's degree, from lists that both ends report by randomised response."""
+    users, flip = (
+        population(settings.dataset),
+        0.0 if math.isinf(cell.epsilon) else 1 / (1 + math.exp(cell.epsilon)),
+    )
+    n, (pairs, promised) = len(users.group), _released(settings, cell.seed, cell.epsilon)
+    liars = attacks.choose_liars(keys.liars, n, cell.share)
+    if cell.lie != NONE:
+        rate = {RANDOM: 0.5, WORST: 1.0, FRIENDS: _fakes(users) / n}[cell.lie]
+        claimed = np.asarray(jax.random.uniform(keys.lie, (int(liars.sum()), n))) < rate
+        who, whom = np.nonzero(claimed)
+        who = np.flatnonzero(liars)[who]
+        claims = np.stack([who, whom], 1)[who != whom]
+        if cell.lie == RANDOM:
+            pairs = pairs[~liars[pairs[:, 0]]]
+        key = jax.random.fold_in(keys.lie, 1)
+        pairs = attacks.lying_lists(key, pairs, claims, n, keep=1 - flip if cell.lie == FRIENDS else 1.0)
+    found = attacks.degrees_by_both_ends(pairs, n, flip, checked=cell.mechanism == CHECKED)
+    off = (found - users.degree)[~liars]
+    return {ERROR: float(np.sqrt((off**2).mean()) / users.degree.mean())}, promised
+
+
+# --- What is asked ---------------------------------------------------------------------------------------------
+
+
+class Task(NamedTuple):
+    """Reports that liars send."""
+
+    answer: Callable[[Cell, Settings, Keys], Answer]
+    metric: str
+    unit: Any
+    lies: tuple[str, ...]
+    defences: tuple[str, ...] = ()
+    quick: bool = False
+    """whether all lies are asked at all budgets and with all defences"""
+
+
+TASKS = {
+    "counts": Task(
+        _of_counts, ACCURACY, NEIGHBOUR_LIST, (RANDOM, WORST, FRIENDS, CLASSES, RESPONSE), (UNGUARDED, TRIMMED)
+    ),
+    "panel": Task(_of_panel, ACCURACY, RECORD, (RANDOM, WORST, CLASSES, RESPONSE), (UNGUARDED,)),
+    "embedding": Task(_of_embedding, ERROR, RECORD, (RANDOM, WORST, CLASSES), quick=True),
+    "degree": Task(_of_degree, ERROR, NEIGHBOUR_LIST, (RANDOM, WORST, FRIENDS), (TRIMMED,), quick=True),
+    "lists": Task(_of_lists, ERROR, NEIGHBOUR_LIST, (RANDOM, WORST, FRIENDS), (CHECKED,), quick=True),
+}
+"""By name, those of :data:`experiments.frontier.config.POISONED`."""
+
+
+def variants(task: Task, epsilons: tuple[float, ...]) -> Iterator[tuple[str, float, str, float]]:
+    """Defence, epsilon, lie and share; of tasks that take long not all together, but at 1, or the least budget."""
+    shown = 1.0 if 1.0 in epsilons else min(epsilons)
+    for epsilon in (*epsilons, math.inf):
+        for defence in (AS_IT_IS, *task.defences):
+            if not task.quick and defence != AS_IT_IS and epsilon != shown:
+                continue
+            whole = task.quick or epsilon in (shown, math.inf)
+            yield defence, epsilon, NONE, 0.0
+            for lie in task.lies if whole else (WORST, RESPONSE):
+                plain = task.quick or defence == AS_IT_IS
+                shares = SHARES if whole and plain and lie == WORST else (SHARE,)
+                yield from ((defence, epsilon, lie, share) for share in shares)
+
+
+def plan(config: Config) -> dict[Cell, Settings]:
+    """The cells, draw after draw."""
+    planned: dict[Cell, Settings] = {}
+    for dataset in config.datasets:
+        data = friendships.load(dataset)
+        small = {
+            "embedding": data.num_nodes * max(data.num_features, 1) <= MOST_NUMBERS,
+            "lists": data.num_nodes <= MOST_USERS,
+        }
+        for name in config.mechanisms or TASKS:
+            if not small.get(name, True) or (not data.num_features and name in ("panel", "embedding")):
+                continue
+            panel, task = name == "panel", TASKS[name]
+            logs = dataset in friendships.COUNTS
+            settings = Settings(dataset, fingerprint(data), logs, *((features.BASE_SEED,) if panel else ()))
+            fixed = {"dataset": data.name, "task": name, "config": config_hash(settings), "unit": str(task.unit)}
+            for setting in config.panels if panel else config.labels[:1] if task.quick else config.labels:
+                friendships.check_count("--panels" if panel else "--labels", setting, data)
+                for seed in range(config.seeds):
+                    for defence, epsilon, lie, share in variants(task, config.epsilons):
+                        cell = Cell(
+                            mechanism=defence, epsilon=epsilon, epsilon_proved=epsilon, seed=seed, setting=setting,
+                            lie=lie, share=share, **fixed,
+                        )  # fmt: skip
+                        planned[cell] = settings
+    return planned
+
+
+def answer(cell: Cell, settings: Settings) -> Answer:
+    """What liars leave of a task in one draw."""
+    return TASKS[cell.task].answer(cell, settings, keys_of(settings, cell.seed))
+
+
+def main(config: Config) -> None:
+    """Compute what is missing; a killed run goes on here."""
+
+    def one(cell: Cell, settings: Settings) -> tuple[Found, PipelineGuarantee, float]:
+        values, guarantee = answer(cell, settings)
+        rounded = {metric: round(value, 6) for metric, value in values.items()}
+        return Found(rounded), guarantee, guarantee[TASKS[cell.task].unit].epsilon
+
+    friendships.compute(plan(config), results_in(config.out), one, lambda cell: None)

@@ -1,0 +1,299 @@
+r"""Poisoning: users who report to harm, what they do to the honest, and defences.
+
+*Input* poisoning sends a false record through the honest mechanism; *output* poisoning sends any value of the
+codomain. A mechanism that hides a record must stretch its estimates, and a liar's report is stretched as much
+(:func:`leverage`): local privacy makes manipulation worse as epsilon falls. Every function here replaces the
+reports of the liars alone, so that the honest noise is the same with and without them.
+
+Reference: Cheu, Smith & Ullman, Manipulation attacks in local differential privacy (IEEE S&P 2021).
+"""
+
+from typing import Literal, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from numpy.typing import ArrayLike
+
+from ldp_jax.attacks._result import Poisoning
+from ldp_jax.core import validate
+from ldp_jax.core.mechanism import HasCoordinates, Mechanism
+from ldp_jax.core.spaces import Finite, Interval, Product, Reports, Subset
+from ldp_jax.core.types import Array, PRNGKey, Report, Values
+
+Lie = Literal["random", "worst"]
+"""A report that no record made: uniform on the codomain, or the one whose estimate is furthest."""
+
+CountLie = Literal["random", "worst", "friends", "classes", "response"]
+"""``friends`` and ``classes`` are false records; a ``response`` is no noisy report, and has a true one's size."""
+
+
+def choose_liars(
+    key: PRNGKey, n: int, share: float, among: Bool[np.ndarray, " n"] | None = None
+) -> Bool[np.ndarray, " n"]:
+    """Who lies: ``share`` of the users ``among`` n, rounded. Of one key the liars of less are among those of more.
+
+    >>> few, more = (choose_liars(jax.random.key(0), 40, share) for share in (0.05, 0.5))
+    >>> int(few.sum()), int(more.sum()), bool(more[few].all())
+    (2, 20, True)
+    """
+    validate.threefry(key)
+    validate.in_range(0.0, 1.0, share=share)
+    asked = np.arange(n) if among is None else np.flatnonzero(among)
+    order = np.asarray(jax.random.permutation(key, len(asked)))
+    chosen = np.zeros(n, bool)
+    chosen[asked[order[: round(share * len(asked))]]] = True
+    return chosen
+
+
+# --- Numbers, vectors and classes --------------------------------------------------------------------------------
+
+
+def leverage(mechanism: Mechanism) -> float:
+    """How much further apart two reports of a number may be than two records; 1 without privacy.
+
+    >>> from ldp_jax.features import Piecewise
+    >>> [round(leverage(Piecewise(epsilon)), 2) for epsilon in (0.5, 1.0, 4.0)]
+    [8.04, 4.08, 1.31]
+    """
+    found = np.asarray(mechanism.estimate(_ends(mechanism.codomain())))
+    return float(np.ptp(found) / np.ptp(np.asarray(mechanism.domain().extremes(), np.float64)))
+
+
+def lying_reports(
+    key: PRNGKey, mechanism: Mechanism, reports: Report, liars: Bool[np.ndarray, " n"], lie: Lie, towards: ArrayLike
+) -> Report:
+    """Reports [n] of numbers or vectors, those of liars being lies: output poisoning.
+
+    Args:
+      key: of the liars.
+      mechanism: that all were asked to report by; its codomain bounds the liars.
+      reports: of all users as if they were honest.
+      liars: who lies.
+      lie: ``random``, or ``worst``: the report whose estimate is largest in the direction ``towards``; of sampled
+        coordinates it holds those that count most.
+      towards: float [n], of vectors [n, d].
+
+    Raises:
+      ValueError: for a codomain that has no ends, or is neither of numbers nor of numbers of coordinates.
+
+    >>> from ldp_jax.features import Piecewise
+    >>> m = Piecewise(1.0)
+    >>> sent = lying_reports(jax.random.key(0), m, jnp.zeros(2), np.array([True, False]), "worst", np.ones(2))
+    >>> [round(value, 2) for value in sent.tolist()]
+    [4.08, 0.0]
+    """
+    validate.threefry(key)
+    validate.one_of(("random", "worst"), lie=lie)
+    space, towards = mechanism.codomain(), jnp.asarray(towards, jnp.float32)
+    sparse = isinstance(space, Subset)
+    inner = space.inner if isinstance(space, (Product, Subset)) else space
+    values = reports.values if sparse else reports
+    ends = _ends(inner).astype(values.dtype)
+    if lie == "random" and isinstance(inner, Interval):
+        made = jax.random.uniform(key, values.shape, values.dtype, ends[0], ends[1])
+    elif lie == "random":
+        made = ends[jax.random.randint(key, values.shape, 0, len(ends))]
+    else:
+        if sparse:
+            indices = jnp.sort(jax.lax.top_k(jnp.abs(towards), space.sent)[1], -1).astype(reports.indices.dtype)
+            reports = _instead(reports, reports._replace(indices=indices), liars)
+            towards = jnp.take_along_axis(towards, indices, 1)
+        law = mechanism.coordinate(0) if isinstance(mechanism, HasCoordinates) else mechanism
+        made = ends[(towards[..., None] * law.estimate(ends)).argmax(-1)]
+    return _instead(reports, reports._replace(values=made) if sparse else made, liars)
+
+
+def _ends(space: Reports) -> Array:
+    """Among these reports are those of the largest and of the smallest estimate."""
+    if not isinstance(space, (Interval, Finite)):
+        raise ValueError(f"mechanism must report numbers, or numbers of coordinates, got reports in {space}")
+    ends = space.members() if isinstance(space, Finite) else jnp.array([space.lower, space.upper])
+    if not np.isfinite(np.asarray(ends)).all():
+        raise ValueError(f"reports must have ends, or one liar is enough: clip those in {space}")
+    return ends
+
+
+def false_records(
+    key: PRNGKey, mechanism: Mechanism, reports: Report, liars: Bool[np.ndarray, " n"], records: ArrayLike
+) -> Report:
+    """Reports [n], those of liars being honest ones of false ``records`` [n, ...]: input poisoning."""
+    validate.threefry(key)
+    return _instead(reports, _reported(key, mechanism, jnp.asarray(records)), liars)
+
+
+@jax.jit
+def _reported(key: PRNGKey, mechanism: Mechanism, records: Array) -> Report:
+    return jax.vmap(mechanism.privatize)(jax.random.split(key, len(records)), records)
+
+
+def _instead(reports: Report, lies: Report, liars: np.ndarray) -> Report:
+    def one(honest: Array, lie: Array) -> Array:
+        who = jnp.asarray(liars).reshape(-1, *(1,) * (jnp.ndim(honest) - 1))
+        return jnp.where(who, lie, honest)
+
+    return jax.tree.map(one, reports, lies)
+
+
+def lying_places(
+    key: PRNGKey, sizes: ArrayLike, reports: Int[Array, " n"], liars: Bool[np.ndarray, " n"], lie: CountLie
+) -> Int[Array, " n"]:
+    """Reported places in personal alphabets of ``sizes``, the likeliest class first; those of liars are lies.
+
+    ``random`` is any place, ``worst`` the least likely class, ``response`` the likeliest but one by what was
+    broadcast: of all false classes it is believed most.
+
+    >>> lying_places(jax.random.key(0), [2, 4], jnp.zeros(2, int), np.ones(2, bool), "worst").tolist()
+    [1, 3]
+    """
+    validate.one_of(("random", "worst", "response"), lie=lie)
+    last = jnp.asarray(sizes) - 1
+    anywhere = jax.random.randint(key, last.shape, 0, last + 1)
+    made = {"random": anywhere, "worst": last, "response": jnp.minimum(last, 1)}[lie]
+    return jnp.where(jnp.asarray(liars), made, reports)
+
+
+# --- Counts of neighbours, and lists -----------------------------------------------------------------------------
+
+
+@runtime_checkable
+class CountNoise(Protocol):
+    """What makes a report of counts, as :class:`ldp_jax.edges.NeighbourCounts` do."""
+
+    def span(self) -> tuple[int, int]:
+        """The smallest and the largest report."""
+
+    def add_noise(self, key: PRNGKey, counts: Values) -> Array:
+        """Honest reports of counts."""
+
+
+def opposed_groups(
+    posterior: Float[np.ndarray, "n classes"], groups: Int[np.ndarray, " n"], num_groups: int
+) -> Int[np.ndarray, " n"]:
+    """The broadcast group that holds least of each user's own class: where friends speak most against it.
+
+    >>> opposed_groups(np.eye(2)[[0, 0, 1]], np.array([0, 0, 1]), 2).tolist()
+    [1, 1, 0]
+    """
+    inside = np.eye(num_groups)[groups] * (groups >= 0)[:, None]
+    held = np.maximum(inside.sum(0), 1e-9)
+    own = posterior @ ((posterior.T @ inside) / held)
+    return np.where(inside.sum(0) > 0, own, np.inf).argmin(1)
+
+
+def lying_counts(
+    key: PRNGKey,
+    noise: CountNoise,
+    counts: Int[np.ndarray, "n groups"],
+    reports: Int[Array | np.ndarray, "n groups"],
+    liars: Bool[np.ndarray, " n"],
+    lie: CountLie,
+    aimed: Int[np.ndarray, " n"],
+    *,
+    fakes: int,
+) -> Int[np.ndarray, "n groups"]:
+    """Reported counts, those of liars being lies about their true ``counts``.
+
+    Args:
+      key: of the liars.
+      noise: the honest mechanism, whose ``span`` bounds a report.
+      counts: true.
+      reports: of all users as if they were honest.
+      liars: who lies.
+      lie: output: ``random`` numbers of the span; ``worst``, the largest in the group ``aimed`` at and the smallest
+        in all others; ``response``, all true friends in that group, without noise. Input: ``friends``, so many
+        ``fakes`` more in that group; ``classes``, each group's friends in the next one.
+      aimed: a group a user, such as :func:`opposed_groups`.
+      fakes: false friends of a liar.
+    """
+    validate.threefry(key)
+    validate.one_of(("random", "worst", "friends", "classes", "response"), lie=lie)
+    low, high = noise.span()
+    at = np.eye(counts.shape[1], dtype=np.int32)[aimed]
+    if lie == "random":
+        made = jax.random.randint(key, counts.shape, low, high + 1)
+    elif lie == "worst":
+        made = np.where(at > 0, high, low)
+    elif lie == "response":
+        made = at * counts.sum(1, keepdims=True)
+    else:
+        made = noise.add_noise(key, counts + fakes * at if lie == "friends" else np.roll(counts, 1, 1))
+    return np.where(liars[:, None], made, reports).astype(np.int32)
+
+
+def believable_counts(
+    reports: Int[np.ndarray, "n groups"], epsilon: float, sizes: Int[np.ndarray, " groups"], *, doubt: float = 1e-6
+) -> Bool[np.ndarray, " n"]:
+    r"""Trimming: whose counts are possible, by the size of each group, by what noise allows and by others' degrees.
+
+    A count is within [0, size] but for noise, which exceeds :math:`\log(2 / doubt) / \epsilon` with probability
+    ``doubt``. A total is at most three interquartile ranges above the upper quartile, on the scale of
+    :math:`\log(1 + r)`; a quarter of the reports may be lies before these move freely. Honest hubs may go too.
+
+    >>> believable_counts(np.array([[3, 1]] * 9 + [[0, 500]]), 1.0, np.array([1000, 1000])).sum()
+    np.int64(9)
+    """
+    validate.positive(epsilon=epsilon, doubt=doubt)
+    tail = np.ceil(np.log(2 / doubt) / epsilon)
+    total = reports.sum(1)
+    lower, upper = np.quantile(np.log1p(np.maximum(total, 0)), (0.25, 0.75))
+    most = np.expm1(upper + 3 * (upper - lower)) + tail * np.sqrt(reports.shape[1])
+    return ((reports >= -tail) & (reports <= sizes + tail)).all(1) & (total <= most)
+
+
+def lying_lists(
+    key: PRNGKey, pairs: Int[np.ndarray, "m 2"], claims: Int[np.ndarray, "c 2"], n: int, *, keep: float = 1.0
+) -> Int[np.ndarray, "k 2"]:
+    """Reported pairs (reporter, reported), of which liars claim some: sent as they are, or kept with a probability.
+
+    ``keep`` below 1 is input poisoning through randomised response; what was reported of these pairs is replaced.
+
+    >>> lying_lists(jax.random.key(0), np.array([[0, 1], [1, 0]]), np.array([[1, 2]]), 3).tolist()
+    [[0, 1], [1, 0], [1, 2]]
+    """
+    validate.in_range(0.0, 1.0, keep=keep)
+    code, claimed = (ends[:, 0].astype(np.int64) * n + ends[:, 1] for ends in (pairs, claims))
+    sent = claimed[np.asarray(jax.random.uniform(key, claimed.shape) < keep)]
+    code = np.union1d(code[~np.isin(code, claimed)], sent)
+    return np.stack([code // n, code % n], 1)
+
+
+def degrees_by_both_ends(
+    pairs: Int[np.ndarray, "m 2"], n: int, flip: float, *, checked: bool
+) -> Float[np.ndarray, " n"]:
+    r"""Degrees from lists that both ends report by randomised response; cross-checked, or the mean of both ends.
+
+    With b, b' the bits of a pair and q their ``flip``, a pair counts :math:`(b - q)(b' - q) / (1 - 2q)^2` where
+    ``checked``: 0 in expectation wherever an honest end has no such friend, whatever the other end sends. Without,
+    :math:`(b + b' - 2q) / (2 - 4q)`, which one lie moves by :math:`1 / (2 - 4q)`. The check's variance is
+    :math:`v^2` a pair without an edge and the mean's :math:`v / 2`, :math:`v = q (1 - q) / (1 - 2q)^2`: dearer
+    where v > 1/2, epsilon below 1.32, and cheaper above.
+
+    >>> degrees_by_both_ends(np.array([[0, 1], [1, 0], [0, 2]]), 3, 0.0, checked=True).tolist()
+    [1.0, 1.0, 0.0]
+    """
+    validate.number(0.0, 0.5, open_upper=True, flip=flip)
+    code, back = pairs[:, 0].astype(np.int64) * n + pairs[:, 1], pairs[:, 1].astype(np.int64) * n + pairs[:, 0]
+    said, heard, both = (
+        np.bincount(ends, minlength=n) for ends in (*pairs.T, pairs[np.isin(code, back, assume_unique=True), 0])
+    )
+    if checked:
+        return (both - flip * (said + heard) + flip**2 * (n - 1)) / (1 - 2 * flip) ** 2
+    return ((said + heard) / 2 - flip * (n - 1)) / (1 - 2 * flip)
+
+
+# --- Results -----------------------------------------------------------------------------------------------------
+
+
+def harm(name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Bool[np.ndarray, " n"]) -> Poisoning:
+    """What liars do to the others, from a value a user (larger is better) without liars and with them.
+
+    Values of liars are not looked at, and NaN is nobody's.
+
+    >>> right = np.array([1.0, 1.0, 0.0, 1.0])
+    >>> print(harm("worst", right, [1.0, 0.0, 0.0, 0.0], np.array([False, False, False, True])))
+    worst: without liars 0.667 ± 1.434, with liars 0.333 ± 1.434, harm 0.333 ± 1.434; 1 of 4 lie
+    """
+    before, after = (np.where(liars, np.nan, np.asarray(values, np.float64)) for values in (honest, poisoned))
+    return Poisoning.of(name, before, after, int(np.sum(liars)))

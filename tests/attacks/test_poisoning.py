@@ -1,0 +1,155 @@
+"""Liars: bounded by the codomain, never more than they are, and caught where the defence says so."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax import attacks, edges
+from ldp_jax.features import GridSquareWave, Laplace, MultiPiecewise, Piecewise
+from ldp_jax.graph import graphs
+from tests.stats import SIGMAS
+
+N = 400
+
+
+def test_liars_are_of_those_who_are_asked_and_nobody_else():
+    asked = np.arange(N) % 2 == 0
+    liars = attacks.choose_liars(jax.random.key(0), N, 0.2, asked)
+    assert liars.sum() == 0.2 * N / 2
+    assert not liars[~asked].any()
+    assert not attacks.choose_liars(jax.random.key(0), N, 0.0).any()
+
+
+MECHANISMS = {
+    "interval": (Piecewise(1.0), (N,)),
+    "table": (GridSquareWave(1.0), (N,)),
+    "coordinates": (MultiPiecewise(5.0, 6), (N, 6)),
+}
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_lies_are_reports_and_those_of_the_honest_stay(name):
+    """The worst is as far as any random report is, on either side."""
+    m, shape = MECHANISMS[name]
+    x, key = jnp.full(shape, 0.3), jax.random.key
+    reports = jax.jit(jax.vmap(m.privatize))(jax.random.split(key(0), N), x)
+    liars = attacks.choose_liars(key(1), N, 0.1)
+    up, down, anything = (
+        attacks.lying_reports(key(2), m, reports, liars, lie, jnp.full(shape, sign))
+        for lie, sign in (("worst", 1.0), ("worst", -1.0), ("random", 1.0))
+    )
+    for lies in (up, down, anything, attacks.false_records(key(3), m, reports, liars, -x)):
+        assert np.asarray(m.codomain().contains(jax.tree.map(np.asarray, lies))).all()
+        for honest, sent in zip(*map(jax.tree.leaves, (reports, lies)), strict=True):
+            np.testing.assert_array_equal(honest[~liars], sent[~liars])
+    estimate = jax.jit(jax.vmap(m.estimate))
+    high, low, some = (np.asarray(estimate(lies)).reshape(N, -1)[liars].sum(1) for lies in (up, down, anything))
+    assert np.ptp(high) == np.ptp(low) == 0.0
+    assert low[0] <= some.min() < some.max() <= high[0]
+    assert np.ptp(some) > 0.5 * (high[0] - low[0])
+
+
+def test_privacy_stretches_what_a_liar_may_say():
+    """By (e^eps/2 + 1) / (e^eps/2 - 1) of the piecewise mechanism, more as epsilon falls; Laplace has no end."""
+    for epsilon in (0.5, 1.0, 2.0):
+        expected = (np.exp(epsilon / 2) + 1) / (np.exp(epsilon / 2) - 1)
+        assert attacks.leverage(Piecewise(epsilon)) == pytest.approx(expected, rel=1e-5)
+    with pytest.raises(ValueError, match="reports must have ends"):
+        attacks.leverage(Laplace(1.0))
+    with pytest.raises(ValueError, match="mechanism must report numbers"):
+        attacks.leverage(edges.NeighbourCounts(1.0, 2))
+
+
+def test_harm_is_paired_and_that_without_privacy_is_taken_off():
+    liars, nothing = np.arange(N) < 20, np.zeros(N)
+    lost = np.where(np.arange(N) % 4 == 0, 1.0, 0.0)
+    much, little = (
+        attacks.harm(name, 1 + nothing, 1 - part, liars) for name, part in (("a", lost), ("b", 0.5 * lost))
+    )
+    assert much.harm.mean == pytest.approx(lost[20:].mean())
+    assert much.honest.n == N - 20
+    assert much.minus(little).harm.mean == pytest.approx(0.5 * lost[20:].mean())
+    with pytest.raises(ValueError, match="b must be of the users of a"):
+        much.minus(attacks.harm("b", nothing[1:], nothing[1:], liars[1:]))
+
+
+# --- Counts and lists --------------------------------------------------------------------------------------------
+
+
+def counted(epsilon=1.0):
+    true = np.random.default_rng(0).poisson([6.0, 2.0, 1.0], (N, 3))
+    noise = edges.NeighbourCounts(epsilon, 3, most=N - 1)
+    return noise, true, np.asarray(noise.add_noise(jax.random.key(3), true))
+
+
+def test_counts_that_no_degree_allows_are_told_and_a_response_is_not():
+    noise, true, reports = counted()
+    liars, aimed = attacks.choose_liars(jax.random.key(4), N, 0.2), np.full(N, 2)
+    sizes = np.array([200, 100, 100])
+    kept, low = {}, noise.span()[0]
+    for lie in ("random", "worst", "friends", "classes", "response"):
+        sent = attacks.lying_counts(jax.random.key(5), noise, true, reports, liars, lie, aimed, fakes=18)
+        assert noise.codomain().contains(sent).all()
+        np.testing.assert_array_equal(sent[~liars], reports[~liars])
+        kept[lie] = attacks.believable_counts(sent, 1.0, sizes)
+        assert kept[lie][~liars].mean() > 0.99
+        if lie == "worst":
+            assert (sent[liars] == [low, low, noise.span()[1]]).all()
+        if lie == "response":
+            assert (sent[liars] == true.sum(1, keepdims=True)[liars] * [0, 0, 1]).all()
+        if lie == "friends":  # honest noise about a false record: 18 more, in the mean of 80 liars
+            off = (sent[liars] - true[liars] - [0, 0, 18]).mean(0)
+            assert (np.abs(off) < SIGMAS * np.sqrt(noise.noise_variance() / liars.sum())).all()
+    assert not kept["worst"][liars].any()
+    assert kept["random"][liars].mean() < 0.05
+    assert kept["response"][liars].mean() > 0.99
+    assert kept["classes"][liars].mean() > 0.99
+
+
+def test_places_and_groups_follow_what_was_broadcast():
+    sizes, honest = np.array([2, 3, 5] * 100), jnp.zeros(300, int)
+    liars = np.arange(300) < 150
+    sent = {
+        lie: np.asarray(attacks.lying_places(jax.random.key(6), sizes, honest, liars, lie))
+        for lie in ("random", "worst", "response")
+    }
+    assert (sent["worst"][liars] == sizes[liars] - 1).all()
+    assert (sent["response"][liars] == 1).all()
+    assert all(np.bincount(sent["random"][liars & (sizes == size)]).size == size for size in (2, 3, 5))
+    assert not any(each[~liars].any() for each in sent.values())
+    groups = attacks.opposed_groups(np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9]]), np.array([0, 2, -1]), 3)
+    assert groups.tolist() == [2, 0, 0]  # nobody is in group 1
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 2.0])
+def test_both_ends_are_asked_and_a_lie_moves_nothing_in_the_mean(epsilon):
+    """Half of 8 standard errors is the smallest bias that is seen; the variances are those of the docstring."""
+    n = 200
+    ring = graphs.from_edges(np.stack([np.arange(n), (np.arange(n) + 1) % n], 1), num_nodes=n)
+    flip, v = 1 / (1 + np.exp(epsilon)), np.exp(epsilon) / np.expm1(epsilon) ** 2
+    claims = np.stack([np.repeat(np.arange(20), n), np.tile(np.arange(n), 20)], 1)
+    claims = claims[claims[:, 0] != claims[:, 1]]
+    found = {(checked, lied): [] for checked in (True, False) for lied in (True, False)}
+    for key in jax.random.split(jax.random.key(7), 8):
+        graph = edges.privatize_graph(key, ring, edges.RandomizedResponse(epsilon)).graph
+        pairs = np.stack([np.asarray(graph.receivers), np.asarray(graph.senders)], 1)
+        for checked, lied in found:
+            sent = attacks.lying_lists(jax.random.key(8), pairs, claims, n) if lied else pairs
+            degrees = attacks.degrees_by_both_ends(sent, n, flip, checked=checked)
+            found[checked, lied].append(degrees[20:])
+    spread = {how: np.var(each) for how, each in found.items()}
+    assert spread[True, False] == pytest.approx(v**2 * n, rel=0.25)
+    assert spread[False, False] == pytest.approx(v / 2 * n, rel=0.25)
+    for (checked, lied), each in found.items():
+        off = np.mean(each) - 2.0
+        standard = np.sqrt(spread[checked, lied] / np.size(each)) * 2  # pairs are in two degrees
+        added = 20 * (1 - flip) / (2 - 4 * flip) if lied and not checked else 0.0
+        assert abs(off - added) < SIGMAS * standard
+
+
+def test_input_lies_on_lists_are_kept_as_often_as_true_bits():
+    claims = np.stack([np.zeros(N, int), 1 + np.arange(N)], 1)
+    sent = attacks.lying_lists(jax.random.key(9), np.array([[3, 4]]), claims, N + 1, keep=0.75)
+    assert abs(len(sent) - 1 - 0.75 * N) < SIGMAS * np.sqrt(0.1875 * N)
+    assert [3, 4] in sent.tolist()

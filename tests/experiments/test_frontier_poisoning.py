@@ -1,0 +1,100 @@
+"""Liars in the main jobs: what is asked, what the page says of it, and that the honest are the same in all rows."""
+
+import math
+
+import numpy as np
+import pytest
+
+from experiments import frontier
+from experiments.frontier import poisoning, poisoning_report
+from experiments.frontier.config import POISONED, Config
+from experiments.frontier.poisoning import AS_IT_IS, CHECKED, NONE, TASKS, TRIMMED, UNGUARDED, WORST
+from tests.experiments.rows import made
+
+pytestmark = pytest.mark.usefixtures("quickly_compiled")
+
+
+SHARES = (0.05, 0.2)
+
+
+@pytest.fixture(scope="module")
+def ran(graph_file, tmp_path_factory):
+    config = Config(
+        parts=("poisoning",), datasets=(str(graph_file),), labels=("20",), panels=("10",), epsilons=(1.0,), seeds=1,
+        out=tmp_path_factory.mktemp("poisoning"),
+    )  # fmt: skip
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("counts", "panel"):  # whose runs take long: one lie
+            patch.setitem(TASKS, name, TASKS[name]._replace(lies=(WORST,), defences=TASKS[name].defences[-1:]))
+        patch.setattr(poisoning, "SHARES", SHARES)
+        patch.setattr(poisoning, "RESPONSE", WORST)
+        frontier.main(config)
+        patch.setattr(poisoning, "answer", None)  # a run that is repeated computes nothing
+        frontier.main(config)
+        yield config
+
+
+def test_each_lie_is_there_once_beside_the_same_without_privacy(ran):
+    assert tuple(TASKS) == POISONED
+    rows = poisoning.results_in(ran.out).read()
+    assert set(rows.task) == set(TASKS)
+    names = ["task", "mechanism", "epsilon", "lie", "share", "metric"]
+    assert not rows.duplicated(names).any()
+    by = rows.set_index(names).value
+    for name, task in TASKS.items():
+        mine = rows[(rows.task == name) & (rows.metric == task.metric) & (rows.mechanism == AS_IT_IS)]
+        for epsilon in (1.0, math.inf):
+            at = mine[mine.epsilon == epsilon]
+            assert set(at.lie) == {NONE, *task.lies}
+            assert set(at[at.lie == WORST].share) == set(SHARES)
+    # Without privacy nobody is off but by lies; the check of both ends is for nothing there.
+    assert by["degree", AS_IT_IS, math.inf, NONE, 0.0, "relative error"] == 0.0
+    assert by["lists", AS_IT_IS, math.inf, NONE, 0.0, "relative error"] == 0.0
+    assert by["lists", CHECKED, math.inf, WORST, 0.2, "relative error"] == 0.0
+    assert by["lists", AS_IT_IS, math.inf, WORST, 0.2, "relative error"] > 1.0
+    assert by["degree", TRIMMED, 1.0, WORST, 0.05, "relative error"] < 0.1
+    manifest = poisoning.results_in(ran.out).describe()
+    assert "epsilon 1 per neighbour-list" in manifest["guarantees"]["counts, epsilon 1"]
+
+
+def test_the_page_begins_with_the_finding(ran):
+    text = (ran.out / "frontier_poisoning.md").read_text()
+    first = text.splitlines()[0]
+    assert first.startswith("**5% of liars, their worst lie at epsilon 1, against the same without privacy:**")
+    assert "*Trimmed* is better" in first
+    assert (ran.out / "frontier_poisoning.png").stat().st_size > 10_000
+
+
+def test_harm_and_costs_are_paired_and_errors_are_turned():
+    def rows(task, metric, values):
+        each = [
+            made([(defence, epsilon, draws)], task=task, metric=metric, lie=lie, share=share)
+            for (defence, epsilon, lie, share), draws in values.items()
+        ]
+        return poisoning_report.pd.concat(each)
+
+    counts = rows("counts", "accuracy", {
+        (AS_IT_IS, 1.0, NONE, 0.0): (70, 72, 74), (AS_IT_IS, 1.0, WORST, 0.05): (66, 68, 70),
+        (AS_IT_IS, math.inf, NONE, 0.0): (80, 81, 82), (AS_IT_IS, math.inf, WORST, 0.05): (79, 80, 81),
+        (TRIMMED, 1.0, NONE, 0.0): (69, 71, 73), (TRIMMED, 1.0, WORST, 0.05): (69, 71, 73),
+        (UNGUARDED, 1.0, NONE, 0.0): (70, 72, 74), (UNGUARDED, 1.0, WORST, 0.05): (60, 62, 64),
+    })  # fmt: skip
+    degree = rows("degree", "relative error", {
+        (AS_IT_IS, 1.0, NONE, 0.0): (1, 1, 1), (AS_IT_IS, 1.0, WORST, 0.05): (9, 9, 9),
+    })  # fmt: skip
+    found = poisoning_report.places(poisoning_report.pd.concat([counts, degree]))
+    one, other = found
+    assert [each.task for each in found] == ["counts", "degree"]
+    assert one.harm(AS_IT_IS, 1.0, WORST, 0.05).mean == pytest.approx(4.0)
+    assert one.more(1.0, WORST).mean == pytest.approx(3.0)
+    assert one.cost(TRIMMED, 1.0).mean == pytest.approx(1.0)
+    assert one.saved(TRIMMED, 1.0, WORST).mean == pytest.approx(3.0)
+    assert one.saved(UNGUARDED, 1.0, WORST).mean == pytest.approx(-6.0)
+    assert other.harm(AS_IT_IS, 1.0, WORST, 0.05).mean == pytest.approx(8.0)
+    words = poisoning_report.verdict(found)
+    assert "counts, points of accuracy: g **+4.0 ± 0.0** against **+1.0 ± 0.0** (worst)" in words
+    assert (
+        "*Trimmed* is better than *as it is* in 1 of 1 rows with liars and worse in 0; without liars it costs"
+        in words
+    )
+    assert np.isinf(one.epsilons[-1])
