@@ -23,8 +23,9 @@ from experiments.frontier.baselines._released import nothing_kept, of_lists, spe
 from experiments.frontier.config import Config
 from experiments.frontier.features_methods import MOST_NUMBERS, SHOWN
 from experiments.frontier.friendships import ACCURACY, Settings
-from ldp_jax import attacks, edges
+from ldp_jax import edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, PipelineGuarantee
+from ldp_jax.attacks import poisoning
 from ldp_jax.features import MultiPiecewise, PersonalAlphabets, Sampled
 from ldp_jax.graph.propagation import operator, ppr
 from ldp_jax.learning.metrics import fidelity
@@ -68,9 +69,9 @@ class Cell(_runner.Cell):
         return f"{self.task}, epsilon {self.epsilon:g}"
 
     @property
-    def asked(self) -> attacks.CountLie:
+    def asked(self) -> poisoning.CountLie:
         """The lie, in the words of the attacks."""
-        return cast("attacks.CountLie", self.lie)
+        return cast("poisoning.CountLie", self.lie)
 
     def __str__(self) -> str:
         who = f"{self.share:.0%} lie ({self.lie})"
@@ -126,7 +127,7 @@ def _of_counts(cell: Cell, settings: Settings, keys: Keys) -> Answer:
     """Piloted counts: accuracy of the honest whose class is asked for."""
     asked, y = friendships.draw(settings, cell.setting, cell.seed)
     users, n = population(settings.dataset), len(y)
-    liars = attacks.choose_liars(keys.liars, n, cell.share)
+    liars = poisoning.choose_liars(keys.liars, n, cell.share)
     log_q = np.zeros((n, asked.classes)) if asked.q is None else np.asarray(asked.q.log_q)
     known = np.where(asked.labels[:, None] >= 0, np.eye(asked.classes)[asked.labels], np.exp(log_q))
 
@@ -136,13 +137,13 @@ def _of_counts(cell: Cell, settings: Settings, keys: Keys) -> Answer:
         true, who = edges.count_neighbours(users, groups, asked_by.num_groups), asked_by.reporters
         reports = np.asarray(noise.add_noise(noise_key, true))
         if cell.lie != NONE:
-            aimed = attacks.opposed_groups(known, groups, asked_by.num_groups)
-            reports = attacks.lying_counts(
+            aimed = poisoning.opposed_groups(known, groups, asked_by.num_groups)
+            reports = poisoning.lying_counts(
                 lie_key, noise, true, reports, liars, cell.asked, aimed, fakes=_fakes(users)
             )
         if cell.mechanism == TRIMMED:
             sizes, who = np.bincount(groups[groups >= 0], minlength=asked_by.num_groups), who.copy()
-            who[who] = attacks.believable_counts(reports[who], noise.epsilon, sizes)
+            who[who] = poisoning.believable_counts(reports[who], noise.epsilon, sizes)
         promised = PipelineGuarantee.of([noise.guarantee()], protected=("edges",), unprotected=("who reports",))
         return edges.NoisyCounts(np.where(who[:, None], reports, 0), who, promised)
 
@@ -158,7 +159,7 @@ def _of_panel(cell: Cell, settings: Settings, keys: Keys) -> Answer:
     """Local prediction: accuracy of the honest private users."""
     asked = features.draw(settings, cell.setting, cell.seed)
     private = asked.labels < 0
-    liars = attacks.choose_liars(keys.liars, len(private), cell.share, private)
+    liars = poisoning.choose_liars(keys.liars, len(private), cell.share, private)
     alphabets = PersonalAlphabets.of(min(cell.epsilon, EXACT), np.exp(np.asarray(asked.facts.structure.log_q)))
 
     def collect(key: Any, public: Broadcast) -> ClassReports:
@@ -168,7 +169,7 @@ def _of_panel(cell: Cell, settings: Settings, keys: Keys) -> Answer:
             scores = np.where(liars[:, None], -scores, scores)
         reports = alphabets.privatize(key, alphabets.best(scores))
         if cell.lie in (RANDOM, WORST, RESPONSE):
-            reports = attacks.lying_places(keys.lie, alphabets.sizes, reports, liars, cell.asked)
+            reports = poisoning.lying_places(keys.lie, alphabets.sizes, reports, liars, cell.asked)
         return ClassReports(alphabets.log_likelihoods(reports), alphabets.mask)
 
     found = local_prediction(keys.noise, collect, asked.facts, guarded=cell.mechanism != UNGUARDED)
@@ -194,7 +195,7 @@ def _estimates(mechanism: Sampled, reports: Any) -> Any:
 def _of_embedding(cell: Cell, settings: Settings, keys: Keys) -> Answer:
     """PrivGE's embedding of piecewise reports: how far that of the honest is from the true one."""
     x, op, true = _embedded(settings.dataset)
-    liars = attacks.choose_liars(keys.liars, len(x), cell.share)
+    liars = poisoning.choose_liars(keys.liars, len(x), cell.share)
     one_way = jnp.ones_like(x)  # liars agree on a direction
     if math.isinf(cell.epsilon):
         lies = {NONE: x, RANDOM: jax.random.uniform(keys.lie, x.shape, minval=-1, maxval=1), WORST: one_way,
@@ -204,9 +205,11 @@ def _of_embedding(cell: Cell, settings: Settings, keys: Keys) -> Answer:
         made = MultiPiecewise(cell.epsilon, x.shape[1])
         reports = _reported(made, keys.noise, x)
         if cell.lie == CLASSES:
-            reports = attacks.false_records(keys.lie, made, reports, liars, -x)
+            reports = poisoning.false_records(keys.lie, made, reports, liars, -x)
         elif cell.lie != NONE:
-            reports = attacks.lying_reports(keys.lie, made, reports, liars, cast("attacks.Lie", cell.lie), one_way)
+            reports = poisoning.lying_reports(
+                keys.lie, made, reports, liars, cast("poisoning.Lie", cell.lie), one_way
+            )
         sent = _estimates(made, reports)
         promised = PipelineGuarantee.of([made.guarantee()], protected=("features",), unprotected=("edges",))
     z, wanted = (each[~liars] for each in (ppr(op, sent, ALPHA, 0.5), true))
@@ -223,14 +226,14 @@ def _of_degree(cell: Cell, settings: Settings, keys: Keys) -> Answer:
     """The mean degree, from everybody's noisy one."""
     users = population(settings.dataset)
     n, true = len(users.group), users.degree[:, None]
-    noise, liars = _noise(cell, 1, n), attacks.choose_liars(keys.liars, n, cell.share)
+    noise, liars = _noise(cell, 1, n), poisoning.choose_liars(keys.liars, n, cell.share)
     reports, nowhere = np.asarray(noise.add_noise(keys.noise, true)), np.zeros(n, int)
     if cell.lie != NONE:
-        reports = attacks.lying_counts(
+        reports = poisoning.lying_counts(
             keys.lie, noise, true, reports, liars, cell.asked, nowhere, fakes=_fakes(users)
         )
     if cell.mechanism == TRIMMED:
-        reports = reports[attacks.believable_counts(reports, noise.epsilon, np.array([n - 1]))]
+        reports = reports[poisoning.believable_counts(reports, noise.epsilon, np.array([n - 1]))]
     error = abs(float(reports.mean()) / float(true.mean()) - 1)
     return {ERROR: error}, _counted(cell, n)
 
@@ -253,7 +256,7 @@ def _of_lists(cell: Cell, settings: Settings, keys: Keys) -> Answer:
         0.0 if math.isinf(cell.epsilon) else 1 / (1 + math.exp(cell.epsilon)),
     )
     n, (pairs, promised) = len(users.group), _released(settings, cell.seed, cell.epsilon)
-    liars = attacks.choose_liars(keys.liars, n, cell.share)
+    liars = poisoning.choose_liars(keys.liars, n, cell.share)
     if cell.lie != NONE:
         rate = {RANDOM: 0.5, WORST: 1.0, FRIENDS: _fakes(users) / n}[cell.lie]
         claimed = np.asarray(jax.random.uniform(keys.lie, (int(liars.sum()), n))) < rate
@@ -263,8 +266,8 @@ def _of_lists(cell: Cell, settings: Settings, keys: Keys) -> Answer:
         if cell.lie == RANDOM:
             pairs = pairs[~liars[pairs[:, 0]]]
         key = jax.random.fold_in(keys.lie, 1)
-        pairs = attacks.lying_lists(key, pairs, claims, n, keep=1 - flip if cell.lie == FRIENDS else 1.0)
-    found = attacks.degrees_by_both_ends(pairs, n, flip, checked=cell.mechanism == CHECKED)
+        pairs = poisoning.lying_lists(key, pairs, claims, n, keep=1 - flip if cell.lie == FRIENDS else 1.0)
+    found = poisoning.degrees_by_both_ends(pairs, n, flip, checked=cell.mechanism == CHECKED)
     off = (found - users.degree)[~liars]
     return {ERROR: float(np.sqrt((off**2).mean()) / users.degree.mean())}, promised
 

@@ -11,6 +11,7 @@ attack that finds nothing shows the limits of the attack, the ``guarantee()`` of
 0.625
 """
 
+from ldp_jax.attacks import poisoning
 from ldp_jax.attacks._classifier import Perceptron
 from ldp_jax.attacks._result import (
     Attack,
@@ -30,32 +31,13 @@ from ldp_jax.attacks.likelihood_ratio import likelihood_ratio, planted_edge
 from ldp_jax.attacks.link_stealing import Distance, link_stealing, trained_link_stealing
 from ldp_jax.attacks.linkteller import linkteller
 from ldp_jax.attacks.membership import lira, log_odds, rmia, trained_membership
-from ldp_jax.attacks.poisoning import (
-    CountLie,
-    CountNoise,
-    Lie,
-    believable_counts,
-    choose_liars,
-    degrees_by_both_ends,
-    false_records,
-    harm,
-    leverage,
-    lying_counts,
-    lying_lists,
-    lying_places,
-    lying_reports,
-    opposed_groups,
-)
 from ldp_jax.attacks.public_knowledge import common_neighbours, degree_product, feature_similarity
 from ldp_jax.attacks.shadows import Shadows, ask_shadows, shadow_models
 
 __all__ = [
     "Attack",
-    "CountLie",
-    "CountNoise",
     "Difference",
     "Distance",
-    "Lie",
     "Perceptron",
     "Poisoning",
     "Reconstruction",
@@ -65,30 +47,20 @@ __all__ = [
     "ask_shadows",
     "attribute_inference",
     "balanced_pairs",
-    "believable_counts",
-    "choose_liars",
     "common_neighbours",
     "degree_product",
-    "degrees_by_both_ends",
     "evaluate",
     "evaluate_membership",
-    "false_records",
     "feature_similarity",
-    "harm",
     "inferred_edges",
     "inversion",
-    "leverage",
     "likelihood_ratio",
     "link_stealing",
     "linkteller",
     "lira",
     "log_odds",
-    "lying_counts",
-    "lying_lists",
-    "lying_places",
-    "lying_reports",
-    "opposed_groups",
     "planted_edge",
+    "poisoning",
     "public_mean",
     "rmia",
     "shadow_models",

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax import attacks, edges
+from ldp_jax import edges
+from ldp_jax.attacks import poisoning
 from ldp_jax.features import GridSquareWave, Laplace, MultiPiecewise, Piecewise
 from ldp_jax.graph import graphs
 from tests.stats import SIGMAS
@@ -15,10 +16,10 @@ N = 400
 
 def test_liars_are_of_those_who_are_asked_and_nobody_else():
     asked = np.arange(N) % 2 == 0
-    liars = attacks.choose_liars(jax.random.key(0), N, 0.2, asked)
+    liars = poisoning.choose_liars(jax.random.key(0), N, 0.2, asked)
     assert liars.sum() == 0.2 * N / 2
     assert not liars[~asked].any()
-    assert not attacks.choose_liars(jax.random.key(0), N, 0.0).any()
+    assert not poisoning.choose_liars(jax.random.key(0), N, 0.0).any()
 
 
 MECHANISMS = {
@@ -34,12 +35,12 @@ def test_lies_are_reports_and_those_of_the_honest_stay(name):
     m, shape = MECHANISMS[name]
     x, key = jnp.full(shape, 0.3), jax.random.key
     reports = jax.jit(jax.vmap(m.privatize))(jax.random.split(key(0), N), x)
-    liars = attacks.choose_liars(key(1), N, 0.1)
+    liars = poisoning.choose_liars(key(1), N, 0.1)
     up, down, anything = (
-        attacks.lying_reports(key(2), m, reports, liars, lie, jnp.full(shape, sign))
+        poisoning.lying_reports(key(2), m, reports, liars, lie, jnp.full(shape, sign))
         for lie, sign in (("worst", 1.0), ("worst", -1.0), ("random", 1.0))
     )
-    for lies in (up, down, anything, attacks.false_records(key(3), m, reports, liars, -x)):
+    for lies in (up, down, anything, poisoning.false_records(key(3), m, reports, liars, -x)):
         assert np.asarray(m.codomain().contains(jax.tree.map(np.asarray, lies))).all()
         for honest, sent in zip(*map(jax.tree.leaves, (reports, lies)), strict=True):
             np.testing.assert_array_equal(honest[~liars], sent[~liars])
@@ -54,24 +55,24 @@ def test_privacy_stretches_what_a_liar_may_say():
     """By (e^eps/2 + 1) / (e^eps/2 - 1) of the piecewise mechanism, more as epsilon falls; Laplace has no end."""
     for epsilon in (0.5, 1.0, 2.0):
         expected = (np.exp(epsilon / 2) + 1) / (np.exp(epsilon / 2) - 1)
-        assert attacks.leverage(Piecewise(epsilon)) == pytest.approx(expected, rel=1e-5)
+        assert poisoning.leverage(Piecewise(epsilon)) == pytest.approx(expected, rel=1e-5)
     with pytest.raises(ValueError, match="reports must have ends"):
-        attacks.leverage(Laplace(1.0))
+        poisoning.leverage(Laplace(1.0))
     with pytest.raises(ValueError, match="mechanism must report numbers"):
-        attacks.leverage(edges.NeighbourCounts(1.0, 2))
+        poisoning.leverage(edges.NeighbourCounts(1.0, 2))
 
 
 def test_harm_is_paired_and_that_without_privacy_is_taken_off():
     liars, nothing = np.arange(N) < 20, np.zeros(N)
     lost = np.where(np.arange(N) % 4 == 0, 1.0, 0.0)
     much, little = (
-        attacks.harm(name, 1 + nothing, 1 - part, liars) for name, part in (("a", lost), ("b", 0.5 * lost))
+        poisoning.harm(name, 1 + nothing, 1 - part, liars) for name, part in (("a", lost), ("b", 0.5 * lost))
     )
     assert much.harm.mean == pytest.approx(lost[20:].mean())
     assert much.honest.n == N - 20
     assert much.minus(little).harm.mean == pytest.approx(0.5 * lost[20:].mean())
     with pytest.raises(ValueError, match="b must be of the users of a"):
-        much.minus(attacks.harm("b", nothing[1:], nothing[1:], liars[1:]))
+        much.minus(poisoning.harm("b", nothing[1:], nothing[1:], liars[1:]))
 
 
 # --- Counts and lists --------------------------------------------------------------------------------------------
@@ -85,14 +86,14 @@ def counted(epsilon=1.0):
 
 def test_counts_that_no_degree_allows_are_told_and_a_response_is_not():
     noise, true, reports = counted()
-    liars, aimed = attacks.choose_liars(jax.random.key(4), N, 0.2), np.full(N, 2)
+    liars, aimed = poisoning.choose_liars(jax.random.key(4), N, 0.2), np.full(N, 2)
     sizes = np.array([200, 100, 100])
     kept, low = {}, noise.span()[0]
     for lie in ("random", "worst", "friends", "classes", "response"):
-        sent = attacks.lying_counts(jax.random.key(5), noise, true, reports, liars, lie, aimed, fakes=18)
+        sent = poisoning.lying_counts(jax.random.key(5), noise, true, reports, liars, lie, aimed, fakes=18)
         assert noise.codomain().contains(sent).all()
         np.testing.assert_array_equal(sent[~liars], reports[~liars])
-        kept[lie] = attacks.believable_counts(sent, 1.0, sizes)
+        kept[lie] = poisoning.believable_counts(sent, 1.0, sizes)
         assert kept[lie][~liars].mean() > 0.99
         if lie == "worst":
             assert (sent[liars] == [low, low, noise.span()[1]]).all()
@@ -111,14 +112,14 @@ def test_places_and_groups_follow_what_was_broadcast():
     sizes, honest = np.array([2, 3, 5] * 100), jnp.zeros(300, int)
     liars = np.arange(300) < 150
     sent = {
-        lie: np.asarray(attacks.lying_places(jax.random.key(6), sizes, honest, liars, lie))
+        lie: np.asarray(poisoning.lying_places(jax.random.key(6), sizes, honest, liars, lie))
         for lie in ("random", "worst", "response")
     }
     assert (sent["worst"][liars] == sizes[liars] - 1).all()
     assert (sent["response"][liars] == 1).all()
     assert all(np.bincount(sent["random"][liars & (sizes == size)]).size == size for size in (2, 3, 5))
     assert not any(each[~liars].any() for each in sent.values())
-    groups = attacks.opposed_groups(np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9]]), np.array([0, 2, -1]), 3)
+    groups = poisoning.opposed_groups(np.array([[0.9, 0.1], [0.2, 0.8], [0.1, 0.9]]), np.array([0, 2, -1]), 3)
     assert groups.tolist() == [2, 0, 0]  # nobody is in group 1
 
 
@@ -135,8 +136,8 @@ def test_both_ends_are_asked_and_a_lie_moves_nothing_in_the_mean(epsilon):
         graph = edges.privatize_graph(key, ring, edges.RandomizedResponse(epsilon)).graph
         pairs = np.stack([np.asarray(graph.receivers), np.asarray(graph.senders)], 1)
         for checked, lied in found:
-            sent = attacks.lying_lists(jax.random.key(8), pairs, claims, n) if lied else pairs
-            degrees = attacks.degrees_by_both_ends(sent, n, flip, checked=checked)
+            sent = poisoning.lying_lists(jax.random.key(8), pairs, claims, n) if lied else pairs
+            degrees = poisoning.degrees_by_both_ends(sent, n, flip, checked=checked)
             found[checked, lied].append(degrees[20:])
     spread = {how: np.var(each) for how, each in found.items()}
     assert spread[True, False] == pytest.approx(v**2 * n, rel=0.25)
@@ -150,6 +151,6 @@ def test_both_ends_are_asked_and_a_lie_moves_nothing_in_the_mean(epsilon):
 
 def test_input_lies_on_lists_are_kept_as_often_as_true_bits():
     claims = np.stack([np.zeros(N, int), 1 + np.arange(N)], 1)
-    sent = attacks.lying_lists(jax.random.key(9), np.array([[3, 4]]), claims, N + 1, keep=0.75)
+    sent = poisoning.lying_lists(jax.random.key(9), np.array([[3, 4]]), claims, N + 1, keep=0.75)
     assert abs(len(sent) - 1 - 0.75 * N) < SIGMAS * np.sqrt(0.1875 * N)
     assert [3, 4] in sent.tolist()
