@@ -71,8 +71,8 @@ class Method(NamedTuple):
 
 STRUCTURE_CORRELATION, ERROR, CORRELATION = "correlation of structure alone", "relative error", "correlation"
 FORETOLD, LOW, HIGH = "points foretold", "least points foretold", "most points foretold"
-CHANCE, COLLECT = "chance of a gain", "told to collect"
-"""Metrics of the rows ``rehearsal``: points, a probability, 0 or 1."""
+CHANCE = "chance of a gain"
+"""Metrics of the rows ``rehearsal``: points, and a probability."""
 
 PROTECTED, PANEL = "features of private users", ("edges", "the panel's records", "the panel's labels")
 
@@ -272,8 +272,7 @@ def _rehearsal(key: Any, asked: Asked, epsilon: float) -> Answer:
     """What worlds foretell of local prediction; nobody reports."""
     found = rehearse(key, asked.facts, (epsilon,))
     told = found.foreseen(epsilon)
-    values = {FORETOLD: told.points, LOW: told.low, HIGH: told.high, CHANCE: told.chance}
-    return Answer(values | {COLLECT: float(found.collect(epsilon))}, UNREAD)
+    return Answer({FORETOLD: told.points, LOW: told.low, HIGH: told.high, CHANCE: told.chance}, UNREAD)
 
 
 # --- By name ---------------------------------------------------------------------------------------------------
@@ -321,7 +320,7 @@ METHODS: dict[str, Method] = {
 WITHOUT_EPSILON = tuple(name for name in METHODS if name.startswith((STRUCTURE, TRUE)))
 """Rows that use no private record at all, or all of them."""
 
-LAST = {REHEARSAL: COLLECT, FIDELITY: CORRELATION}
+LAST = {REHEARSAL: CHANCE, FIDELITY: CORRELATION}
 """Of rows without an accuracy, the metric that is computed last."""
 
 DENSE = (SAMPLED,)

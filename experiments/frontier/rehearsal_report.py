@@ -7,9 +7,9 @@ import pandas as pd
 
 from experiments._report import errorbars, pyplot, signed
 from experiments._report import table as as_table
-from experiments.frontier.features_methods import COLLECT, FORETOLD, HIGH, LOW, REHEARSAL
+from experiments.frontier.features_methods import CHANCE, FORETOLD, HIGH, LOW, REHEARSAL
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
-from ldp_jax.pipeline.rehearsal import LEAST_LABELS, LEAST_POINTS
+from ldp_jax.pipeline.rehearsal import LEAST_LABELS, LEAST_POINTS, Foreseen
 
 _PLACE = ["dataset", "panel", "epsilon"]
 
@@ -49,12 +49,17 @@ def outcomes(frame: pd.DataFrame, measured: pd.DataFrame) -> list[Outcome]:
     both = told.reset_index().merge(measured[[*_PLACE, "seed", "value"]], on=[*_PLACE, "seed"])
     return [
         Outcome(
-            f"{dataset}, {panel} ({one.members.iloc[0]})", float(epsilon), int(one[COLLECT].sum()),
+            f"{dataset}, {panel} ({one.members.iloc[0]})", float(epsilon), _collected(one),
             mean_interval(one[FORETOLD]), int(one.value.between(one[LOW] - 1e-9, one[HIGH] + 1e-9).sum()),
             mean_interval(one.value),
         )
         for (dataset, panel, epsilon), one in both.groupby(_PLACE, sort=False)
     ]  # fmt: skip
+
+
+def _collected(draws: pd.DataFrame) -> int:
+    told = draws[[FORETOLD, LOW, HIGH, CHANCE]].to_numpy()
+    return sum(Foreseen(*one).worth(int(draws.members.iloc[0])) for one in told.tolist())
 
 
 def words(found: list[Outcome]) -> str:

@@ -22,8 +22,8 @@ from experiments.frontier import (
 )
 from experiments.frontier.config import Config
 from experiments.frontier.features_methods import (
+    CHANCE,
     CHOSEN,
-    COLLECT,
     CORRELATION,
     FIDELITY,
     FORETOLD,
@@ -196,7 +196,8 @@ def test_rows_that_say_no_classes_say_what_their_metrics_are(monkeypatch):
     values = {name: features.scored(answer, asked) for name, answer in found.items()}
     for name, of_row in values.items():
         assert list(of_row)[-1] == features_methods.LAST[name]
-    assert (values[REHEARSAL][COLLECT], values[REHEARSAL][FORETOLD]) == (1.0, 3.0)
+    assert values[REHEARSAL][FORETOLD] == 3.0
+    assert 0.9 < values[REHEARSAL][CHANCE] < 1.0
     assert values[REHEARSAL][LOW] < 0.0 < values[REHEARSAL][HIGH]
     assert found[REHEARSAL].guarantee[RECORD].epsilon == 0.0
     wanted = np.corrcoef((private - private.mean(0)).ravel(), (true - true.mean(0)).ravel())[0, 1]
@@ -218,13 +219,13 @@ def test_fidelity_stands_beside_the_row_whose_embedding_it_is_of():
 
 def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_gain_over():
     """Of draws that have both: 0 and 1 of a graph, on which the verdict is to collect in one, in both, in none."""
-    verdicts = {0.5: (0, 1), 1.0: (1, 1), 2.0: (1, 1), 4.0: (0, 0)}
+    chances = {0.5: (0.1, 0.9), 1.0: (0.9, 0.9), 2.0: (0.9, 0.9), 4.0: (0.1, 0.1)}
     gains = {0.5: (3.0, 3.1), 1.0: (3.0, 3.1), 2.0: (-1.0, 1.0), 4.0: (-1.0, 1.0)}
     told = [
         of_panel([(REHEARSAL, epsilon, dict(enumerate(100 * np.array(each))))]).assign(metric=metric)
-        for epsilon, collect in verdicts.items()
+        for epsilon, chance in chances.items()
         for metric, each in (
-            (COLLECT, (*collect, 1)), (FORETOLD, (epsilon,) * 3), (LOW, (-1.0,) * 3), (HIGH, (3.05,) * 3)
+            (CHANCE, (*chance, 1.0)), (FORETOLD, (epsilon,) * 3), (LOW, (-1.0,) * 3), (HIGH, (3.05,) * 3)
         )
     ]  # fmt: skip
     measured = [of_panel([(LOCAL, e, {seed: 100 * v for seed, v in enumerate(each)})]) for e, each in gains.items()]
