@@ -46,8 +46,8 @@ WORLDS = 10
 """Fewer give intervals that are too narrow."""
 
 LEAST_POINTS, LEAST_CHANCE = 0.5, 0.6
-"""Of the mean gain, and of its probability to be above 0: below, nothing should be collected. With the coupling, they
-were chosen on citeseer, cora, blogcatalog and debian."""
+"""Of the mean gain, and of its probability to be above 0: below, nothing should be collected. The chance was chosen
+on citeseer, cora, blogcatalog and debian, as the coupling was."""
 
 LEAST_LABELS = 50
 """Public labels: fewer cannot tell."""
