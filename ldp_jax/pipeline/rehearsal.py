@@ -11,7 +11,8 @@ Nobody is asked, and no budget is spent.
   world, as often as there are, so that a small panel is as unsure as it is.
 * Lists (of :class:`~ldp_jax.pipeline.piloted.PublicFacts`). Classes follow the public posterior. A list is what is
   stated of friendships (:class:`StatedFriends`): so many neighbours, a share h of them of the own class, the others
-  of anybody's.
+  of anybody's. Features of a world know no more than that posterior: beside few labels more may come than is
+  foretold.
 """
 
 import math
