@@ -64,6 +64,8 @@ def test_damaged_files_raise_value_errors_and_take_little_memory(name, count):
     assert outcomes.count(ValueError) > count // 2
 
 
+# --- archives -----------------------------------------------------------------------------------------------
+
 _MORE = npy(np.zeros(100))
 _SET = {"edges.npy": npy(np.array([[0, 1], [1, 2]])), "y.npy": npy(np.array([0, 1, 0])), "more.npy": _MORE}
 
@@ -104,19 +106,24 @@ _SIZE = len(_MORE)
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (zipped({**_SET, "mora.npy": _MORE}).replace(b"mora", b"more"), "two members 'more.npy'"),
-        (declared(zipped({"a.npy": _MORE, "b.npy": _MORE}), at=0), "'b.npy' shares its bytes with another"),
         (declared(_WHOLE, flags=1), "'more.npy'.* is encrypted"),
         (declared(_WHOLE, method=12), "'more.npy' must be stored or deflated, got method 12"),
-        (declared(_WHOLE, size=_SIZE + 8), "must have 928 bytes for its shape"),
+        (declared(_WHOLE, method=0), "more: "),
+        (declared(_WHOLE, size=_SIZE - 8), "more: "),
         (declared(_WHOLE, crc=0), "Bad CRC-32"),
+        (declared(_WHOLE, packed=20), "more"),
+        (zipped({**_SET, "more": b""}), "'more' is no array"),
         (claiming("(1000000000000,)"), "declares 80000000001\\d\\d bytes"),
+        (claiming("(0, 1000000000000)"), "declares 80000000001\\d\\d bytes"),
         (claiming("(0, 1000000000000)", name="more.npy"), "declares 80000000001\\d\\d bytes"),
-        *((claiming(shape), "its shape must be") for shape in ("(-1,)", "(1.0,)", "(True,)", "[3]")),
-        *((claiming(shape), "its header is damaged") for shape in ("(" * 200, "(3")),
+        (claiming("(99999999999999999999999,)"), "declares"),
+        *((claiming(shape), "y: ") for shape in ("(-1,)", "(1.0,)", "[3]", "(" * 200, "(3")),
         (claiming("(3,)", "|O"), "pickled objects, which are never read .allow_pickle=False"),
-        (claiming("(3,)", "<U0"), "must have an order and a size|one plain type"),
-        (claiming("(2,)"), "must have [89][0-9] bytes"),
+        (claiming("(3,)", "nonsense"), "y: "),
+        (claiming("(3,)", "|V8"), "y must be integers"),
+        (claiming("(2,)"), "more bytes than its shape"),
+        (_y(b"\x93NUMPY\x01\x00\xff\xff"), "y: "),
+        (_y(b"nothing"), "magic"),
         (npz(edges=[[0, 1]], y=np.array([{}, None], object)), "allow_pickle=False"),
         *((data, "is no readable .npz of plain") for data in (b"", b"no zip at all", _WHOLE[:400], _MORE)),
     ],
@@ -149,7 +156,7 @@ def test_sizes_are_compared_before_anything_is_inflated(tmp_path, monkeypatch):
     for wrong in (0, 1.5, "1"):
         refused(lambda wrong=wrong: datasets.load(path, max_bytes=wrong), "max_bytes must be a whole number >= 1")
     assert datasets.load(path, max_bytes=total).extras["junk"].shape == (2**23,)
-    monkeypatch.setattr(_archive.Archive, "pieces", None)
+    monkeypatch.setattr(_archive.npy, "read_array", None)
     refused(lambda: datasets.load(path, max_bytes=total - 1), "are allowed")
 
 
@@ -185,6 +192,9 @@ def test_arrays_come_back_as_they_were_saved():
             assert back[name].flags.writeable
 
 
+# --- sizes inside the formats -------------------------------------------------------------------------------
+
+
 def test_one_dense_record_must_fit_the_limit(tmp_path):
     """10^9 features in a file of a kilobyte: as many bytes for every row that a mechanism asks for."""
     sparse = {"x_indptr": [0, 1, 1], "x_indices": [5], "x_values": [1.0], "x_shape": [2, 10**9], "y": [0, 1]}
@@ -193,44 +203,59 @@ def test_one_dense_record_must_fit_the_limit(tmp_path):
     refused(lambda: datasets.load(tmp_path / "wide.npz"), message)
 
 
+# --- messages -----------------------------------------------------------------------------------------------
+
 _RECORD = np.zeros((3, 9))
 _RECORD[2, 7] = 0.8125
 _PRIVATE = {"edges": [[0, 1]], **csr("x", _RECORD), "x_lower": 0.0, "x_upper": 1.0, "y": [0, 1, 1]}
 _PRIVATE["x_values"] = _PRIVATE.pop("x_data")
 
 
-def test_no_message_holds_a_record(tmp_path):
-    """Neither its value, nor its column, nor its row, whatever breaks its format."""
-    path = tmp_path / "mine.npz"
-    path.write_bytes(npz(**_PRIVATE))
-    assert datasets.load(path).num_nodes == 3
-    for changes in (
+@pytest.mark.parametrize(
+    "changes",
+    [
         {"x_upper": 0.5}, {"x_lower": 0.5}, {"x_values": [-0.8125]}, {"x_values": [np.nan]}, {"x_values": [np.inf]},
         {"x_shape": [3, 7]}, {"x_indptr": [0, 0, 0, 2], "x_indices": [7, 7], "x_values": [0.8125, 0.8125]},
         {"y": [0, 1, 77]}, {"y": [0, 1, -77]}, {"y": [0, 2, 2]}, {"y": [0, 1, 7.7]}, {"y": [0, 1, 2**40 + 77]},
         {"y": [[0], [1], [77]]}, {"x_indices": [2**40]}, {"x_indices": [7.5]}, {"x_indices": [-7]},
-    ):  # fmt: skip
-        path.write_bytes(npz(**_PRIVATE | changes))
-        text = refused(lambda: datasets.load(path), "mine.npz: (x|y)").replace(str(path), "").replace("[0, 7)", "")
-        assert not re.search(r"77|7\.|81|nan|inf\b|row \d|column \d|node \d|\b2 ", text), text
+    ],
+)  # fmt: skip
+def test_no_message_holds_a_record(tmp_path, changes):
+    """Neither its value, nor its column, nor its row, whatever breaks its format."""
+    path = tmp_path / "mine.npz"
+    path.write_bytes(npz(**_PRIVATE))
+    assert datasets.load(path).num_nodes == 3
+    path.write_bytes(npz(**_PRIVATE | changes))
+    text = refused(lambda: datasets.load(path), "mine.npz: (x|y)").replace(str(path), "").replace("[0, 7)", "")
+    assert not re.search(r"77|7\.|81|nan|inf\b|row \d|column \d|node \d|\b2 ", text), text
 
 
-def test_no_message_of_a_raw_format_holds_a_label_or_an_attribute():
-    for name, changes in (
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
         *(("TU", {"labels.txt": labels}) for labels in (b"1\nsecret\n", b"1\n4321.5\n", b"1\n%d4321\n" % 10**20)),
         *(("powerful-gnns", {"zip": zipped({"P/P.txt": text})}) for text in (b"1 1 secret 0 0", b"1 1 1 0 0 4321")),
-    ):
-        assert not re.search("secret|4321|0xe7", refused(lambda n=name, c=changes: FORMATS[n].read(c), "."))
+    ],
+)
+def test_no_message_of_a_raw_format_holds_a_label_or_an_attribute(name, changes):
+    assert not re.search("secret|4321|0xe7", refused(lambda: FORMATS[name].read(changes), "."))
 
 
+# --- bounds -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        (-1e308, 1e308), (0, 1e39), (-3.4e38, 3.4e38), (-1e38, 1e38), (1e8, 1e8 + 1), (0, 1e-40), (0, 1e-300),
+        (1, 1), (1, 0), (0, np.inf), (np.nan, 1), (0, 10**400), (0, None), ("0", "1"), (False, True), (0, 1j),
+        ([0], [1]), (0,), (0, 1, 2), 5, "01",
+    ],
+)  # fmt: skip
 @pytest.mark.usefixtures("untyped")
-def test_bounds_by_which_float32_cannot_scale_are_refused(tmp_path):
+def test_bounds_by_which_float32_cannot_scale_are_refused(tmp_path, bounds):
     (tmp_path / "mine.npz").write_bytes(npz(**_PRIVATE))
-    for bounds in (
-        (-1e308, 1e308), (0, 1e39), (-1e38, 1e38), (1e8, 1e8 + 1), (0, 1e-40), (1, 1), (1, 0), (0, np.inf),
-        (np.nan, 1), (0, 10**400), (0, None), ("0", "1"), (False, True), (0, 1j), ([0], [1]), (0,), (0, 1, 2), 5,
-    ):  # fmt: skip
-        refused(lambda b=bounds: datasets.load(tmp_path / "mine.npz", bounds=b), "bounds (of mine )?must be")
+    refused(lambda: datasets.load(tmp_path / "mine.npz", bounds=bounds), "bounds (of mine )?must be")
 
 
 @pytest.mark.parametrize("bounds", [(-8e37, 8e37), (0, 2e-38), (1e8, 1e8 + 16), (-1, 1)])

@@ -142,7 +142,7 @@ def test_bad_arrays_are_refused_with_file_name_and_value(write, changes, message
         ({"node_graph": [0, 0, 2, 2]}, "got 2 at node 2: graph 1 has no node"),
         ({"node_graph": [0, 0, 1, 0], "edges": [[0, 1]]}, "rise by 0 or 1, got 0 at node 3$"),
         ({"y": [0, 1, 1]}, r"one row a node \(4\) or one row a graph \(2\), got shape \(3,\)"),
-        ({"node_graph": np.zeros(0, int), "y": np.zeros(0, int)}, r"got a node_graph of shape \(0,\)"),
+        ({"node_graph": np.zeros(0, int), "y": np.zeros(0, int)}, r"got node_graph of shape \(0,\)"),
     ],
 )
 def test_bad_sets_are_refused_by_the_name_of_the_graph(write, changes, message):

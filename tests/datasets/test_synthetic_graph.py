@@ -87,7 +87,7 @@ def test_parameters_outside_their_range_are_refused():
         (draw_set, {"num_graphs": 1}, "num_graphs must be a whole number in .2, "),
         (draw_set, {"num_nodes": (9,)}, "num_nodes must be the least and the most"),
         (draw_set, {"within": 1.1}, "within must be"),
-        (draw_set, {"num_nodes": (4, 10**6)}, "must stay below"),
+        (draw_set, {"num_nodes": (4, 10**6)}, "must be below"),
     ):
         with pytest.raises(ValueError, match=message):
             make(**changes)

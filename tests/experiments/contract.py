@@ -23,7 +23,7 @@ def check(module, config, results):
     written = module.write_report(config.out)
     assert written
     for path in written:
-        assert path.stat().st_size > (10_000 if path.suffix == ".png" else 0)
+        assert path.stat().st_size > (5_000 if path.suffix == ".png" else 0)
 
 
 def goes_on_and_computes_nothing_twice(module, config, results):
