@@ -9,9 +9,10 @@ import ldp_jax as ldp
 from ldp_jax.graph.propagation import operator
 from ldp_jax.pipeline import Rehearsal, StatedFriends, predict_from_counts
 from ldp_jax.pipeline.device_classifier import DeviceClassifier
-from ldp_jax.pipeline.local_prediction import PanelFacts
+from ldp_jax.pipeline.local_prediction import PanelFacts, panel_facts
 from ldp_jax.pipeline.piloted import PublicFacts
 from ldp_jax.pipeline.rehearsal import coupled_classes, donors, homophily, shared_spread
+from ldp_jax.pipeline.rows import feature_rows
 from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.structure import StructurePosterior
 from tests.pipeline.planted import blocks, some_labels
@@ -96,7 +97,11 @@ def test_records_that_know_more_than_structure_are_worth_collecting(graph):
 
 
 def test_records_that_know_nothing_are_not(graph):
-    told = ldp.rehearse(jax.random.key(0), facts_of(graph, 0.0), (4.0,), worlds=4)
+    """Noise of ten numbers, beside what the graph and the panel's labels really say."""
+    records = np.random.default_rng(0).normal(size=(PANEL, 10)).astype(np.float32)
+    labels = np.where(np.arange(N) < PANEL, graph[1], -1)
+    facts = panel_facts(jax.random.key(1), graph[2], feature_rows(records), labels, num_classes=3, num_folds=3)
+    told = ldp.rehearse(jax.random.key(0), facts, (4.0,), worlds=4)
     assert told.needed is None
     assert str(told).startswith("do not collect")
 
