@@ -50,6 +50,7 @@ PASSAGES = (
         "Records, lists and labels private at once", "frontier.joint_report", "frontier_joint", "frontier_joint",
     ),
     ("Counts beyond the classes of nodes", "frontier.beyond_report", "frontier_beyond", ""),
+    ("Who lies", "frontier.poisoning_report", "frontier_poisoning", "frontier_poisoning"),
 )  # fmt: skip
 """Title, module with ``digest``, page and figure of findings.md."""
 

@@ -207,7 +207,7 @@ def write(out: Path) -> list[Path]:
     if frame.empty:
         return []
     found = places(frame)
-    sections = [verdict(found), "# Who lies: poisoning", _PREFACE, f"![Harm against epsilon]({NAME}.png)"]
+    sections = ["# Who lies: poisoning", verdict(found), _PREFACE, f"![Harm against epsilon]({NAME}.png)"]
     for one in found:
         draws = frame[(frame.dataset == one.dataset) & (frame.task == one.task)].seed.nunique()
         sections += [f"## {one.dataset}: {one.task}, {draws} draws", _table(one)]
