@@ -252,8 +252,8 @@ def _of_records(key: PRNGKey, facts: PanelFacts, epsilons: tuple[float, ...]) ->
         scores[panel] = scored
         truth = np.asarray(y)
         found = [_points(log_q, truth, private)]
-        for number, mine in enumerate(alphabets):
-            made = local_prediction(jax.random.fold_in(report_key, number), partial(_send, mine, scores), facts)
+        for place, mine in enumerate(alphabets):
+            made = local_prediction(jax.random.fold_in(report_key, place), partial(_send, mine, scores), facts)
             found.append(_points(made.log_posterior, truth, private))
         return found
 
