@@ -14,67 +14,86 @@ from ldp_jax.pipeline.rehearsal import LEAST_LABELS, LEAST_POINTS, Foreseen
 _PLACE = ["dataset", "panel", "epsilon"]
 
 
+CHOSEN_ON = ("citeseer", "cora", "blogcatalog", "debian")
+"""Graphs by which the constants of rehearsals were chosen."""
+
+
 class Outcome(NamedTuple):
     """A graph, panel and epsilon."""
 
+    dataset: str
     name: str
     """of the graph and its panel"""
     epsilon: float
     """of a report"""
-    collect: int
-    """in how many draws the verdict was to collect"""
-    foretold: ConfidenceInterval
-    """points, over draws"""
+    labels: int
+    """of the panel"""
+    told: Foreseen
+    """the mean over the draws that were rehearsed"""
+    rehearsed: int
+    """in how many draws"""
     inside: int
-    """in how many draws the gain was in the interval that was foretold"""
+    """in how many of these the gain was in the interval that was foretold"""
     gain: ConfidenceInterval
-    """measured, in points over what the panel's log-loss prefers of structure"""
+    """measured over all draws, in points over what the panel's log-loss prefers of structure"""
+
+    @property
+    def collect(self) -> bool:
+        """The verdict."""
+        return self.told.worth(self.labels)
 
     @property
     def miss(self) -> str:
-        """In what way the verdict was wrong; empty where it was not."""
-        helps, mostly = self.gain.mean >= LEAST_POINTS, 2 * self.collect > self.gain.n
-        if mostly and not helps:
-            return "collected in vain"
-        return "passed over" if helps and not mostly else ""
+        """In what way the verdict was wrong; empty where it was not, or was refused."""
+        helps = self.gain.mean >= LEAST_POINTS
+        if self.labels < LEAST_LABELS or self.collect == helps:
+            return ""
+        return "collected in vain" if self.collect else "passed over"
 
 
 def outcomes(frame: pd.DataFrame, measured: pd.DataFrame) -> list[Outcome]:
-    """Each graph, panel and epsilon with rehearsals and ``measured`` gains in points, over the draws of both."""
+    """Each graph, panel and epsilon with rehearsals and ``measured`` gains in points."""
     told = frame[frame.mechanism == REHEARSAL]
     told = told.assign(panel=[f"{float(setting):g}" for setting in told.panel])
     told = told.pivot_table(index=[*_PLACE, "members", "seed"], columns="metric", values="value", sort=False)
     if told.empty:
         return []
+    gains = measured.groupby(_PLACE, sort=False)
     both = told.reset_index().merge(measured[[*_PLACE, "seed", "value"]], on=[*_PLACE, "seed"])
     return [
         Outcome(
-            f"{dataset}, {panel} ({one.members.iloc[0]})", float(epsilon), _collected(one),
-            mean_interval(one[FORETOLD]), int(one.value.between(one[LOW] - 1e-9, one[HIGH] + 1e-9).sum()),
-            mean_interval(one.value),
+            str(dataset), f"{dataset}, {panel} ({one.members.iloc[0]})", float(epsilon), int(one.members.iloc[0]),
+            Foreseen(*one[[FORETOLD, LOW, HIGH, CHANCE]].mean().tolist()), len(one),
+            int(one.value.between(one[LOW] - 1e-9, one[HIGH] + 1e-9).sum()),
+            mean_interval(gains.get_group((dataset, panel, epsilon)).value),
         )
         for (dataset, panel, epsilon), one in both.groupby(_PLACE, sort=False)
     ]  # fmt: skip
 
 
-def _collected(draws: pd.DataFrame) -> int:
-    told = draws[[FORETOLD, LOW, HIGH, CHANCE]].to_numpy()
-    return sum(Foreseen(*one).worth(int(draws.members.iloc[0])) for one in told.tolist())
-
-
 def words(found: list[Outcome]) -> str:
     """How often the verdict was right, and how near its points were."""
-    wrong = [one for one in found if one.miss]
-    gains, foretold = np.array([(one.gain.mean, one.foretold.mean) for one in found]).T
-    rank = pd.DataFrame({"gain": gains, "foretold": foretold}).rank().corr().gain.foretold
-    inside, draws = sum(one.inside for one in found), sum(one.gain.n for one in found)
+    asked = [one for one in found if one.labels >= LEAST_LABELS]
+    others = [one for one in asked if one.dataset not in CHOSEN_ON]
     return (
         "`ldp_jax.rehearse` is asked before anybody reports, of the panel and the graph alone. It is right where "
-        "it says to collect (in more than half of the draws) and the mean gain over what the panel chose of "
-        f"structure is at least {LEAST_POINTS:g} points, or neither. It is wrong in {len(wrong)} of {len(found)} "
-        f"settings (graph, panel, epsilon). Its points are {np.abs(gains - foretold).mean():.2f} off in the mean, "
-        f"the rank correlation with the gain is {rank:.2f}, and {inside} of {draws} gains are inside the interval "
-        f"that was foretold. Below {LEAST_LABELS} labels it refuses to tell."
+        "it says to collect and the mean gain over what the panel chose of structure is at least "
+        f"{LEAST_POINTS:g} points, or neither. Below {LEAST_LABELS} labels it refuses to tell. Of all panels that "
+        f"are large enough {_counted(asked)}. Of those on graphs by which no constant was chosen (all but "
+        f"{', '.join(CHOSEN_ON)}) {_counted(others)}."
+    )
+
+
+def _counted(found: list[Outcome]) -> str:
+    if not found:
+        return "there is none"
+    gains, foretold = np.array([(one.gain.mean, one.told.points) for one in found]).T
+    rank = pd.DataFrame({"gain": gains, "foretold": foretold}).rank().corr().gain.foretold
+    inside, draws = sum(one.inside for one in found), sum(one.rehearsed for one in found)
+    return (
+        f"it is wrong in {sum(bool(one.miss) for one in found)} of {len(found)} settings (graph, panel, epsilon); "
+        f"its points are {np.abs(gains - foretold).mean():.2f} off in the mean, their rank correlation with the "
+        f"gain is {rank:.2f}, and {inside} of {draws} gains are inside the interval that was foretold"
     )
 
 
@@ -84,10 +103,10 @@ def table(found: list[Outcome]) -> str:
         {
             "graph, panel (members)": one.name,
             "eps": f"{one.epsilon:g}",
-            "collect (draws)": f"{one.collect} of {one.gain.n}",
-            "points foretold": signed(one.foretold),
+            "verdict": "refused" if one.labels < LEAST_LABELS else "collect" if one.collect else "do not",
+            "points foretold": f"{one.told.points:+.1f} ({one.told.low:+.1f} to {one.told.high:+.1f})",
             "gain over chosen": signed(one.gain),
-            "inside the interval": f"{one.inside} of {one.gain.n}",
+            "inside": f"{one.inside} of {one.rehearsed}",
             "missed": one.miss,
         }
         for one in found
@@ -95,21 +114,22 @@ def table(found: list[Outcome]) -> str:
 
 
 def figure(found: list[Outcome]) -> Any:
-    """Measured gain against the points foretold, a colour a budget; wrong verdicts are ringed."""
+    """Measured gain against the points foretold, a colour a budget; wrong verdicts are ringed. No small panels."""
+    found = [one for one in found if one.labels >= LEAST_LABELS]
     plt = pyplot()
     made, axis = plt.subplots(figsize=(5.6, 5.0))
-    reach = [value for one in found for value in (one.gain.mean, one.foretold.mean)]
+    reach = [value for one in found for value in (one.gain.mean, one.told.points)]
     ends = [min(reach), max(reach)]
     axis.plot(ends, ends, color="0.6", linewidth=1.0, label="as foretold")
     budgets = sorted({one.epsilon for one in found})
     for place, epsilon in enumerate(budgets):
-        here = {one.foretold.mean: one.gain for one in found if one.epsilon == epsilon}
+        here = {one.told.points: one.gain for one in found if one.epsilon == epsilon}
         colour = plt.get_cmap("viridis")(place / max(len(budgets) - 1, 1) * 0.9)
         style = {"linestyle": "none", "markersize": 5, "linewidth": 1.0}
         errorbars(axis, here, color=colour, label=f"eps {epsilon:g}", **style)
     missed = [one for one in found if one.miss]
     axis.plot(
-        [one.foretold.mean for one in missed], [one.gain.mean for one in missed], marker="o", linestyle="none",
+        [one.told.points for one in missed], [one.gain.mean for one in missed], marker="o", linestyle="none",
         markersize=10, markerfacecolor="none", markeredgecolor="#c1272d", label="the verdict was wrong",
     )  # fmt: skip
     axis.set_xlabel("points foretold before anybody reported")

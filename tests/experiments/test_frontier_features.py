@@ -230,8 +230,13 @@ def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_ga
     ]  # fmt: skip
     measured = [of_panel([(LOCAL, e, {seed: 100 * v for seed, v in enumerate(each)})]) for e, each in gains.items()]
     found = rehearsal_report.outcomes(pd.concat(told), pd.concat(measured))
-    assert [one.gain.n for one in found] == [2] * 4
-    assert [(one.collect, one.inside) for one in found] == [(1, 1), (2, 1), (2, 2), (0, 2)]
+    assert [(one.gain.n, one.rehearsed, one.inside) for one in found] == [
+        (2, 2, 1),
+        (2, 2, 1),
+        (2, 2, 2),
+        (2, 2, 2),
+    ]
+    assert [one.collect for one in found] == [False, True, True, False]
     assert [one.miss for one in found] == ["passed over", "", "collected in vain", ""]
     assert "wrong in 2 of 4" in rehearsal_report.words(found)
     (axis,) = rehearsal_report.figure(found).axes
