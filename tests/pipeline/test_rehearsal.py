@@ -139,6 +139,7 @@ def test_what_cannot_be_rehearsed_is_refused(graph):
         (facts, {"friends": StatedFriends(4, 0.5)}, "friends must be None"),
         (private, {}, "must have true labels"),
         (lists, {}, "friends must be stated"),
+        (lists, {"epsilons": (5e-4,), "friends": StatedFriends(4, 0.5)}, r"epsilons must be in \[0.001, 40\]"),
         (lists, {"friends": StatedFriends(0, 0.5)}, "mean_degree must be"),
         (lists, {"friends": StatedFriends(4, 1.5)}, "homophily must be"),
         (lists._replace(labels=np.full(N, -1)), {"friends": StatedFriends(4, 0.5)}, "a member of each"),
