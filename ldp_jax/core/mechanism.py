@@ -254,7 +254,10 @@ class Univariate(abc.ABC):
 
 @mechanism
 class Analytic(Univariate):
-    """A mechanism on [-1, 1] whose law is a formula in epsilon; abstract."""
+    """A mechanism on [-1, 1] whose law is a formula in epsilon; abstract.
+
+    Unbiased, with the report for an estimate: a biased one overrides ``mean`` (``verification.check`` tells).
+    """
 
     epsilon: Scalar
 
