@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from experiments import _runner
@@ -27,12 +26,12 @@ from experiments.frontier.features_methods import (
     Answer,
     Asked,
     Method,
+    padded,
 )
 from experiments.frontier.friendships import Settings
 from ldp_jax.accounting.guarantee import RECORD, PipelineGuarantee
 from ldp_jax.features import PersonalAlphabet
 from ldp_jax.pipeline.local_prediction import panel_facts
-from ldp_jax.pipeline.rows import Rows
 
 NAME = "frontier_features"
 FOUND = ("members", "strength", "used")
@@ -117,15 +116,6 @@ def draw(settings: Settings, setting: str, seed: int) -> Asked:
     except ValueError as error:
         raise UsageError(f"--panels {setting} of {settings.dataset}: {error}") from error
     return Asked(settings.dataset, data, rows, labels, facts)
-
-
-def padded(rows: Rows) -> Rows:
-    """The same records with zeros at the end: panels of one size have few different numbers of entries."""
-    count = len(rows.row)
-    room = -count % (1 << max(6, count.bit_length() - 3))
-    row, column, value = (np.asarray(array) for array in (rows.row, rows.column, rows.value))
-    made = (np.pad(row, (0, room), constant_values=rows.shape[0] - 1), np.pad(column, (0, room)))
-    return Rows(*map(jnp.asarray, (*made, np.pad(value, (0, room)))), shape=rows.shape)
 
 
 def answer(cell: Cell, settings: Settings, part: Part = FEATURES) -> Answer:

@@ -16,6 +16,7 @@ from experiments.frontier.baselines._features import parts, standardised
 from experiments.frontier.baselines._links import sparse
 from experiments.frontier.baselines._network import Inputs, over, trained
 from experiments.frontier.methods import Answer
+from experiments.frontier.rehearsals import CHANCE, REHEARSAL, foretold
 from experiments.privge import cells
 from experiments.privge import config as privge_config
 from experiments.privge.settings import Plan
@@ -32,7 +33,8 @@ from ldp_jax.pipeline.stack import combine
 from ldp_jax.pipeline.structure import best_field, spectral_coordinates
 
 
-class Asked(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Asked:
     """One draw of a data set: who is of the panel, and what is known before anybody reports."""
 
     dataset: str
@@ -70,10 +72,6 @@ class Method(NamedTuple):
 
 
 STRUCTURE_CORRELATION, ERROR, CORRELATION = "correlation of structure alone", "relative error", "correlation"
-FORETOLD, LOW, HIGH = "points foretold", "least points foretold", "most points foretold"
-CHANCE = "chance of a gain"
-"""Metrics of the rows ``rehearsal``: points, and a probability."""
-
 PROTECTED, PANEL = "features of private users", ("edges", "the panel's records", "the panel's labels")
 
 UNREAD = PipelineGuarantee.of(
@@ -82,6 +80,15 @@ UNREAD = PipelineGuarantee.of(
     unprotected=PANEL,
 )
 SHOWN = PipelineGuarantee.of((Guarantee(math.inf, unit=RECORD),), protected=(), unprotected=(PROTECTED, *PANEL))
+
+
+def padded(rows: Rows) -> Rows:
+    """The same records with zeros at the end: panels of one size have few different numbers of entries."""
+    count = len(rows.row)
+    room = -count % (1 << max(6, count.bit_length() - 3))
+    row, column, value = (np.asarray(array) for array in (rows.row, rows.column, rows.value))
+    made = (np.pad(row, (0, room), constant_values=rows.shape[0] - 1), np.pad(column, (0, room)))
+    return Rows(*map(jnp.asarray, (*made, np.pad(value, (0, room)))), shape=rows.shape)
 
 
 # --- Local prediction ------------------------------------------------------------------------------------------
@@ -270,9 +277,7 @@ def _dense(dataset: str) -> Any:
 
 def _rehearsal(key: Any, asked: Asked, epsilon: float) -> Answer:
     """What worlds foretell of local prediction; nobody reports."""
-    found = rehearse(key, asked.facts, (epsilon,))
-    told = found.foreseen(epsilon)
-    return Answer({FORETOLD: told.points, LOW: told.low, HIGH: told.high, CHANCE: told.chance}, UNREAD)
+    return Answer(foretold(rehearse(key, asked.facts, (epsilon,)), epsilon), UNREAD)
 
 
 # --- By name ---------------------------------------------------------------------------------------------------
@@ -280,7 +285,7 @@ def _rehearsal(key: Any, asked: Asked, epsilon: float) -> Answer:
 LOCAL, UNGUARDED = "local prediction", "local prediction, no guard"
 PLACEBO, UNGUARDED_PLACEBO = "local prediction, placebo", "local prediction, placebo, no guard"
 PLAIN, PRIVGE = "local prediction, plain alphabet", "privge"
-FIDELITY, REHEARSAL = "privge, fidelity", "rehearsal"
+FIDELITY = "privge, fidelity"
 SCORES, RECORD_ITSELF, SAMPLED = (f"{LOCAL}, {name}" for name in ("scores", "record", "sampled"))
 STRUCTURE, CHOSEN = "structure", "structure, chosen"
 TRUE = "non-private"

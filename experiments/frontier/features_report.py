@@ -116,9 +116,9 @@ def write(out: Path) -> list[Path]:
     if said := messages(found):
         sections += ["## What a device should say", _MESSAGES, said]
     if foretold:
-        figures[f"{NAME}_rehearsal"] = rehearsal_report.figure(foretold)
-        sections += ["## Rehearsal before anybody reports, against outcome", rehearsal_report.words(foretold)]
-        sections += [f"![Rehearsal against outcome]({NAME}_rehearsal.png)", rehearsal_report.table(foretold)]
+        stem, over = f"{NAME}_rehearsal", "chosen structure"
+        figures[stem] = rehearsal_report.figure(foretold, over)
+        sections += rehearsal_report.sections(foretold, stem, "the panel and the graph alone", over)
     for (dataset, setting), part in found.groupby(PANEL, sort=False):
         sections += [f"## {dataset}, a panel of {panel_words(str(setting))}", table(part), _public_table(part)]
     return publish(out, {NAME: "\n\n".join(sections)}, figures, found)

@@ -15,6 +15,7 @@ from experiments._common import fingerprint
 from experiments._runner import Found, Results, UsageError, config_hash, run
 from experiments.frontier.config import Config
 from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Answer, Asked, Unit, check
+from experiments.frontier.rehearsals import CHANCE, REHEARSAL, stated
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineGuarantee
 from ldp_jax.pipeline.rows import Rows, feature_rows
@@ -41,8 +42,8 @@ class Cell(_runner.Cell):
 
     @property
     def last_metric(self) -> str:
-        """Of the users without a public label."""
-        return ACCURACY
+        """Of the users without a public label; a rehearsal's own."""
+        return CHANCE if self.mechanism == REHEARSAL else ACCURACY
 
     @property
     def promise(self) -> str:
@@ -130,7 +131,7 @@ def draw(settings: Settings, labels: str, seed: int) -> tuple[Asked, np.ndarray]
         folds = 10 if len(rows.value) <= 100_000 else 5
         fold = find_folds(jax.random.fold_in(key, 1), known, folds)
         q = features_posterior(rows, known, fold, num_classes=classes, num_folds=folds)
-    asked = Asked(data.graph, rows, known, classes, q)
+    asked = Asked(data.graph, rows, known, classes, q, stated(data.graph, y))
     return asked, np.where(known < 0, y, -1)
 
 
@@ -206,6 +207,8 @@ def main(config: Config) -> None:
         spent = found.guarantee[RELATIONSHIP if cell.unit == str(RELATIONSHIP) else NEIGHBOUR_LIST].epsilon
         if found.scores is None:  # a method that refuses the graph, such as lists that no memory holds
             return Found({}), found.guarantee, spent
+        if isinstance(found.scores, Mapping):
+            return Found({name: round(value, 6) for name, value in found.scores.items()}), found.guarantee, spent
         _, y = draw(settings, cell.labels, cell.seed)
         right = np.asarray(found.scores).argmax(1)[y >= 0] == y[y >= 0]
         also = {name: found.also.get(name, "") for name in FOUND}

@@ -1,49 +1,74 @@
 """What is compared where records, friendships and labels are private at once: by name, of one draw and a total."""
 
+import dataclasses
 import math
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
 import numpy as np
 
-from experiments.frontier.features_methods import CHOSEN, LOCAL, SHOWN, TRUE, Answer, Asked, Method, shuffled
+from experiments.frontier.features_methods import (
+    CHOSEN,
+    LOCAL,
+    SHOWN,
+    TRUE,
+    Answer,
+    Asked,
+    Method,
+    padded,
+    shuffled,
+)
 from experiments.frontier.features_methods import METHODS as PUBLIC_GRAPH
+from experiments.frontier.rehearsals import WORLDS, stated
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.core.types import Graph
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import JointPrivacy, predict_jointly
+from ldp_jax.pipeline import JointPrivacy, Rehearsal, joint_facts, predict_jointly, rehearse
 
-LABEL_SHARE = 0.5
-"""Of the total, what a label of the panel may cost where labels are private too."""
+LABEL_SHARE, RECORD_SHARE = 0.5, 0.75
+"""Of the total, where labels are private too: of a label of the panel, and of a private user's record."""
+
+
+@lru_cache(maxsize=2)
+def rehearsed(asked: Asked, total: float) -> Rehearsal:
+    """What the panel and friendships as they are foretell of each split, before private users report."""
+    fold_key, key = jax.random.split(jax.random.key(0))  # of public randomness; draws differ in their panels
+    rows = padded(asked.rows.take(asked.members))
+    facts = joint_facts(fold_key, rows, asked.labels, num_classes=asked.classes)
+    return rehearse(key, facts, (total,), friends=stated(asked.data.graph, asked.data.y), worlds=WORLDS)
 
 
 def _joint(
-    key: Any, asked: Asked, total: float, *, shares: tuple[float, ...] | None = None, labels: bool = False,
-    placebo: bool = False,
-) -> Answer:  # fmt: skip
-    """Records and lists within one total, split as the panel foretells or as said; the panel's labels too.
+    key: Any, asked: Asked, total: float, *, share: float | None = None, labels: bool = False, placebo: bool = False
+) -> Answer:
+    """Records and lists within one total, split as a rehearsal says or as said; the panel's labels too.
 
     Of a placebo, private users report on records and lists of others.
     """
+    told = {}
+    if share is None:
+        found = rehearsed(asked, total)
+        privacy = found.splits[0]
+        told["foreseen"] = round((float(found.without.mean()) + found.foreseen(total).points) / 100, 4)
+    else:
+        privacy = JointPrivacy.split(total, share)
+    if labels:
+        privacy = dataclasses.replace(privacy, labels=LABEL_SHARE * total)
     graph, rows = asked.data.graph, asked.rows
     if placebo:
         key, list_key, record_key = jax.random.split(key, 3)
         graph, rows = renamed(list_key, graph, asked.private), shuffled(record_key, rows, asked.private)
-    given = {} if shares is None else {"shares": shares}
-    budget = JointPrivacy(total, LABEL_SHARE * total if labels else None, **given)
-    found = predict_jointly(
-        key, graph, rows, asked.members, asked.labels[asked.members], budget, num_classes=asked.classes
-    )  # fmt: skip
-    told = {
-        "record": found.split.record,
-        "list": found.split.list if found.counts is not None else 0.0,
-        "label": budget.labels or "",
-        "strength": round(found.strength, 4),
+    made = predict_jointly(
+        key, graph, rows, asked.members, asked.labels[asked.members], privacy, num_classes=asked.classes
+    )
+    told |= {
+        "record": privacy.record,
+        "list": privacy.list if made.counts is not None else 0.0,
+        "label": privacy.labels or "",
+        "strength": round(made.strength, 4),
     }
-    if found.forecasts:
-        told["foreseen"] = round(next(one.accuracy for one in found.forecasts if one.split == found.split), 4)
-    return Answer(found.log_posterior, found.guarantee, told)
+    return Answer(made.log_posterior, made.guarantee, told)
 
 
 def renamed(key: Any, graph: Graph, private: np.ndarray) -> Graph:
@@ -86,9 +111,10 @@ TRUE_RECORD, TRUE_ALL = f"{TRUE}, record alone", f"{TRUE}, class scores"
 METHODS: dict[str, Method] = {
     NOTHING: Method(10, _nothing), PUBLIC_ALONE: Method(10, partial(_public_graph, CHOSEN)),
     TRUE_RECORD: Method(20, partial(_true, TRUE_RECORD)), TRUE_ALL: Method(20, partial(_true, TRUE_ALL)),
-    JOINT: Method(0, _joint), RECORDS: Method(0, partial(_joint, shares=(1.0,))),
-    LISTS: Method(0, partial(_joint, shares=(0.0,))), HALVES: Method(0, partial(_joint, shares=(0.5,))),
-    LABELS_TOO: Method(0, partial(_joint, labels=True)), PLACEBO: Method(2, partial(_joint, placebo=True)),
+    JOINT: Method(0, _joint), RECORDS: Method(0, partial(_joint, share=1.0)),
+    LISTS: Method(0, partial(_joint, share=0.0)), HALVES: Method(0, partial(_joint, share=0.5)),
+    LABELS_TOO: Method(0, partial(_joint, share=RECORD_SHARE, labels=True)),
+    PLACEBO: Method(2, partial(_joint, placebo=True)),
     PUBLIC: Method(1, partial(_public_graph, LOCAL)),
 }  # fmt: skip
 """By name; a name's number of noise is a part of its rows' keys."""

@@ -8,11 +8,12 @@ import jax
 import numpy as np
 
 from experiments.frontier.baselines import BASELINES
-from experiments.frontier.baselines._released import nothing_kept
+from experiments.frontier.baselines._released import nothing_kept, nothing_read
 from experiments.frontier.baselines.blink import DEGREE_SHARE
+from experiments.frontier.rehearsals import LABELS, REHEARSAL, WORLDS, foretold
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.pipeline import predict_from_counts
+from ldp_jax.pipeline import StatedFriends, predict_from_counts, rehearse
 from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
 from ldp_jax.pipeline.rows import Rows
 from ldp_jax.pipeline.self_training import FeaturesPosterior
@@ -30,13 +31,15 @@ class Asked(NamedTuple):
     classes: int
     q: FeaturesPosterior | None
     """what the features alone say, from which piloted counts start at every budget; None where there are none"""
+    friends: StatedFriends | None = None
+    """what a rehearsal is told of friendships"""
 
 
 class Answer(NamedTuple):
     """What a method makes of a draw, what was spent, and what else a row says, by column."""
 
     scores: Any
-    """[n, C], log posteriors or other scores of classes; None where the method refuses the graph"""
+    """[n, C], log posteriors or other scores of classes; values by metric; None where a method refuses the graph"""
     guarantee: PipelineGuarantee
     also: Mapping[str, Any] = {}
 
@@ -96,6 +99,13 @@ def true_counts(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
     return Answer(found.log_posterior, nothing_kept(), _columns(found))
 
 
+def _rehearsal(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
+    """What worlds foretell of piloted counts; nobody reports."""
+    public = PublicFacts(asked.rows, asked.labels, asked.classes, asked.q)
+    found = rehearse(key, public, (epsilon,), friends=asked.friends, worlds=WORLDS)
+    return Answer({LABELS: found.labels, **foretold(found, epsilon)}, nothing_read())
+
+
 _NO_NOISE = 20.0
 """The epsilon of a law of counts that are true: its noise is 0 but once in 2e8."""
 
@@ -129,7 +139,7 @@ FEATURES, PLAIN, CEILING = "features", "plain counts", "non-private, counts"
 METHODS: dict[str, Method] = {
     PILOTED: piloted, "piloted, no guard": partial(piloted, guarded=False), PLACEBO: _placebo,
     UNGUARDED_PLACEBO: partial(_placebo, guarded=False), **{name: partial(_baseline, name) for name in BASELINES},
-    CEILING: true_counts,
+    CEILING: true_counts, REHEARSAL: _rehearsal,
 }  # fmt: skip
 """In the order in which they were added: a name's place is a part of its rows' keys."""
 

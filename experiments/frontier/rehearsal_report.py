@@ -7,12 +7,9 @@ import pandas as pd
 
 from experiments._report import errorbars, pyplot, signed
 from experiments._report import table as as_table
-from experiments.frontier.features_methods import CHANCE, FORETOLD, HIGH, LOW, REHEARSAL
+from experiments.frontier.rehearsals import CHANCE, FORETOLD, HIGH, LABELS, LOW, REHEARSAL
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 from ldp_jax.pipeline.rehearsal import LEAST_LABELS, LEAST_POINTS, Foreseen
-
-_PLACE = ["dataset", "panel", "epsilon"]
-
 
 CHOSEN_ON = ("citeseer", "cora", "blogcatalog", "debian")
 """Graphs by which the constants of rehearsals were chosen."""
@@ -23,11 +20,11 @@ class Outcome(NamedTuple):
 
     dataset: str
     name: str
-    """of the graph and its panel"""
+    """of the graph, and whose labels are public"""
     epsilon: float
     """of a report"""
     labels: int
-    """of the panel"""
+    """that are public"""
     told: Foreseen
     """the mean over the draws that were rehearsed"""
     rehearsed: int
@@ -35,7 +32,7 @@ class Outcome(NamedTuple):
     inside: int
     """in how many of these the gain was in the interval that was foretold"""
     gain: ConfidenceInterval
-    """measured over all draws, in points over what the panel's log-loss prefers of structure"""
+    """measured over all draws, in points over what is known without reports"""
 
     @property
     def collect(self) -> bool:
@@ -51,37 +48,50 @@ class Outcome(NamedTuple):
         return "collected in vain" if self.collect else "passed over"
 
 
-def outcomes(frame: pd.DataFrame, measured: pd.DataFrame) -> list[Outcome]:
-    """Each graph, panel and epsilon with rehearsals and ``measured`` gains in points."""
+def outcomes(frame: pd.DataFrame, measured: pd.DataFrame, setting: str = "panel") -> list[Outcome]:
+    """Each graph, setting and epsilon with rehearsals and ``measured`` gains in points.
+
+    ``setting`` is the column that says whose labels are public; how many is ``members``, or a metric.
+    """
+    place = ["dataset", setting, "epsilon"]
     told = frame[frame.mechanism == REHEARSAL]
-    told = told.assign(panel=[f"{float(setting):g}" for setting in told.panel])
-    told = told.pivot_table(index=[*_PLACE, "members", "seed"], columns="metric", values="value", sort=False)
+    counted = ["members"] if "members" in told else []
+    told = told.pivot_table(index=[*place, *counted, "seed"], columns="metric", values="value", sort=False)
     if told.empty:
         return []
-    gains = measured.groupby(_PLACE, sort=False)
-    both = told.reset_index().merge(measured[[*_PLACE, "seed", "value"]], on=[*_PLACE, "seed"])
-    return [
-        Outcome(
-            str(dataset), f"{dataset}, {panel} ({one.members.iloc[0]})", float(epsilon), int(one.members.iloc[0]),
-            Foreseen(*one[[FORETOLD, LOW, HIGH, CHANCE]].mean().tolist()), len(one),
-            int(one.value.between(one[LOW] - 1e-9, one[HIGH] + 1e-9).sum()),
-            mean_interval(gains.get_group((dataset, panel, epsilon)).value),
-        )
-        for (dataset, panel, epsilon), one in both.groupby(_PLACE, sort=False)
-    ]  # fmt: skip
+    told = told.reset_index().rename(columns={LABELS: "members"})
+    if setting == "panel":
+        told = told.assign(panel=[f"{float(one):g}" for one in told.panel])
+    gains = measured.groupby(place, sort=False)
+    both = told.merge(measured[[*place, "seed", "value"]], on=[*place, "seed"])
+    made = []
+    for key, one in both.groupby(place, sort=False):
+        dataset, name, epsilon = key
+        labels = int(one.members.iloc[0])
+        told = Foreseen(*one[[FORETOLD, LOW, HIGH, CHANCE]].mean().tolist())
+        inside = int(one.value.between(one[LOW] - 1e-9, one[HIGH] + 1e-9).sum())
+        gain = mean_interval(gains.get_group(key).value)
+        words = f"{dataset}, {name} ({labels})"
+        made.append(Outcome(str(dataset), words, float(epsilon), labels, told, len(one), inside, gain))
+    return made
 
 
-def words(found: list[Outcome]) -> str:
+def words(found: list[Outcome], asked_of: str, over: str) -> str:
     """How often the verdict was right, and how near its points were."""
     asked = [one for one in found if one.labels >= LEAST_LABELS]
     others = [one for one in asked if one.dataset not in CHOSEN_ON]
     return (
-        "`ldp_jax.rehearse` is asked before anybody reports, of the panel and the graph alone. It is right where "
-        "it says to collect and the mean gain over what the panel chose of structure is at least "
-        f"{LEAST_POINTS:g} points, or neither. Below {LEAST_LABELS} labels it refuses to tell. Of all panels that "
-        f"are large enough {_counted(asked)}. Of those on graphs by which no constant was chosen (all but "
-        f"{', '.join(CHOSEN_ON)}) {_counted(others)}."
+        f"`ldp_jax.rehearse` is asked before anybody reports, of {asked_of}. It is right where it says to collect "
+        f"and the mean gain over {over} is at least {LEAST_POINTS:g} points, or neither. Below {LEAST_LABELS} "
+        f"labels it refuses to tell. Of all settings with as many {_counted(asked)}. Of those on graphs by which "
+        f"no constant was chosen (all but {', '.join(CHOSEN_ON)}) {_counted(others)}."
     )
+
+
+def sections(found: list[Outcome], stem: str, asked_of: str, over: str) -> list[str]:
+    """Of a page: the words, the figure of that name, and the table."""
+    title = "## Rehearsal before anybody reports, against outcome"
+    return [title, words(found, asked_of, over), f"![Rehearsal against outcome]({stem}.png)", table(found, over)]
 
 
 def _counted(found: list[Outcome]) -> str:
@@ -97,15 +107,15 @@ def _counted(found: list[Outcome]) -> str:
     )
 
 
-def table(found: list[Outcome]) -> str:
+def table(found: list[Outcome], over: str) -> str:
     """A line a setting; what was missed says how."""
     return as_table(
         {
-            "graph, panel (members)": one.name,
+            "graph, labels (how many)": one.name,
             "eps": f"{one.epsilon:g}",
             "verdict": "refused" if one.labels < LEAST_LABELS else "collect" if one.collect else "do not",
             "points foretold": f"{one.told.points:+.1f} ({one.told.low:+.1f} to {one.told.high:+.1f})",
-            "gain over chosen": signed(one.gain),
+            f"gain over {over}": signed(one.gain),
             "inside": f"{one.inside} of {one.rehearsed}",
             "missed": one.miss,
         }
@@ -113,7 +123,7 @@ def table(found: list[Outcome]) -> str:
     )
 
 
-def figure(found: list[Outcome]) -> Any:
+def figure(found: list[Outcome], over: str) -> Any:
     """Measured gain against the points foretold, a colour a budget; wrong verdicts are ringed. No small panels."""
     found = [one for one in found if one.labels >= LEAST_LABELS]
     plt = pyplot()
@@ -133,7 +143,7 @@ def figure(found: list[Outcome]) -> Any:
         markersize=10, markerfacecolor="none", markeredgecolor="#c1272d", label="the verdict was wrong",
     )  # fmt: skip
     axis.set_xlabel("points foretold before anybody reported")
-    axis.set_ylabel("measured gain over chosen structure (points)")
+    axis.set_ylabel(f"measured gain over {over} (points)")
     axis.legend(loc="best", fontsize=8)
     made.tight_layout()
     return made

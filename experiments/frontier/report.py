@@ -8,7 +8,7 @@ import pandas as pd
 
 from experiments._report import by_seed, counted, legend_below, panels, prose, publish, pyplot, signed, significant
 from experiments._report import table as as_table
-from experiments.frontier import friendships
+from experiments.frontier import friendships, rehearsal_report
 from experiments.frontier._points import (
     ACCURACY,
     differences,
@@ -100,6 +100,12 @@ def write(out: Path) -> list[Path]:
     figures = {f"{NAME}_gains": _gains_figure(found), NAME: _figure(found)} if lines else {}
     titles = ("Gains over the features alone", "Gains against epsilon")
     sections[2:2] = [f"![{title}]({stem}.png)" for title, stem in zip(titles, figures, strict=False)]
+    measured = pick(found, mechanism=PILOTED, unit=_LIST, metric=OVER_FEATURES)
+    if foretold := rehearsal_report.outcomes(frame, measured, "labels"):
+        stem, over = f"{NAME}_rehearsal", "features alone"
+        figures[stem] = rehearsal_report.figure(foretold, over)
+        told = "features, labels, and friendships stated as they are (mean degree, spread, homophily)"
+        sections += rehearsal_report.sections(foretold, stem, told, over)
     return publish(out, {NAME: "\n\n".join(sections)}, figures, found)
 
 

@@ -3,8 +3,8 @@
 * :func:`private_embedding` - private features, public graph;
 * :func:`predict_from_reports` - private features, public graph and panel;
 * :func:`predict_from_counts` - public features, private graph;
-* :func:`rehearse` - whether either is worth collecting, before anybody reports;
 * :func:`predict_jointly` - private features and graph, public panel;
+* :func:`rehearse` - what each of these will bring, before anybody reports;
 * :func:`collect_rounds` - the same data in every round;
 * :func:`classify_reports`, :func:`classify_counts`, ``reported.embed_reports`` - the same of what devices sent;
 * ``estimators`` - all this in scikit-learn's manner.
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING
 from ldp_jax.core import lazy
 
 if TYPE_CHECKING:
-    from ldp_jax.pipeline.budget_split import JointPrivacy
     from ldp_jax.pipeline.embedding import (
         Embedding,
         PublicRecord,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     )
     from ldp_jax.pipeline.from_counts import CountedClasses, classify_counts, predict_from_counts
     from ldp_jax.pipeline.from_reports import PredictedClasses, classify_reports, predict_from_reports
-    from ldp_jax.pipeline.jointly import JointClasses, predict_jointly
+    from ldp_jax.pipeline.jointly import JointClasses, JointPrivacy, joint_facts, predict_jointly
     from ldp_jax.pipeline.local_prediction import panel_facts
     from ldp_jax.pipeline.rehearsal import Rehearsal, StatedFriends, rehearse
     from ldp_jax.pipeline.rounds import RepeatedReports, collect_rounds
@@ -50,6 +49,7 @@ __all__ = [
     "classify_reports",
     "collect_rounds",
     "feature_rows",
+    "joint_facts",
     "non_private_embedding",
     "panel_facts",
     "perturb",
@@ -64,11 +64,10 @@ __all__ = [
 __getattr__, __dir__ = lazy.attach(
     __name__,
     {
-        "budget_split": "JointPrivacy",
         "embedding": "Embedding PublicRecord non_private_embedding perturb private_embedding private_embeddings",
         "from_counts": "CountedClasses classify_counts predict_from_counts",
         "from_reports": "PredictedClasses classify_reports predict_from_reports",
-        "jointly": "JointClasses predict_jointly",
+        "jointly": "JointClasses JointPrivacy joint_facts predict_jointly",
         "local_prediction": "panel_facts",
         "rehearsal": "Rehearsal StatedFriends rehearse",
         "rounds": "RepeatedReports collect_rounds",

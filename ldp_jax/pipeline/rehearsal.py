@@ -13,8 +13,11 @@ Nobody is asked, and no budget is spent.
   stated of friendships (:class:`StatedFriends`): so many neighbours, a share h of them of the own class, the others
   of anybody's. Features of a world know no more than that posterior: beside few labels more may come than is
   foretold.
+* Both (of :class:`~ldp_jax.pipeline.jointly.JointFacts`). Classes follow the shares of the panel, scores are those
+  of a member of the class, and lists are as stated. Each total is tried in several splits, on the same worlds.
 """
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -34,6 +37,7 @@ from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges import NeighbourCounts
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph.propagation import Operator
+from ldp_jax.pipeline.jointly import JointFacts, JointPrivacy, joint_prediction, record_alphabets
 from ldp_jax.pipeline.local_prediction import Broadcast, PanelFacts, local_prediction
 from ldp_jax.pipeline.message import ClassReports
 from ldp_jax.pipeline.panel import MOST_EPSILON
@@ -42,6 +46,9 @@ from ldp_jax.pipeline.self_training import FeaturesPosterior
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 """Of which the least that is worth asking for is looked for."""
+
+SHARES = (1.0, 0.75, 0.5, 0.0)
+"""Of a total, for the record: the splits that are tried."""
 
 WORLDS = 10
 """Fewer give intervals that are too narrow."""
@@ -61,6 +68,9 @@ _HOPS = 4
 
 _NEAR, _LEAST_NEAR, _ANYBODY = 0.1, 3, 0.05
 """A donor is among this share of the class, at least so many, on either side; or of all of it, so often."""
+
+_LEAST_LIST = 1e-3
+"""The least epsilon of a bit of a list."""
 
 _COLUMNS, _STEPS, _RIDGE = 64, 30, 0.01
 """Of the estimate of variances; of conjugate gradients."""
@@ -100,10 +110,11 @@ class Rehearsal(NamedTuple):
       epsilons: that were asked about, ascending.
       gains: float64 [worlds, epsilons], points of accuracy on private users over no report.
       without: float64 [worlds], accuracy without any report, in percent.
-      message: ``records`` or ``lists``.
+      message: ``records``, ``lists`` or ``records and lists``.
       users: how many would report.
       labels: how many are public.
       friends: what was stated, of lists.
+      splits: of records and lists, the best split of each total, to which the gains belong; else empty.
     """
 
     epsilons: tuple[float, ...]
@@ -113,6 +124,7 @@ class Rehearsal(NamedTuple):
     users: int
     labels: int
     friends: StatedFriends | None = None
+    splits: tuple[JointPrivacy, ...] = ()
 
     def foreseen(self, epsilon: float) -> Foreseen:
         """The forecast for one of :attr:`epsilons`."""
@@ -149,16 +161,17 @@ class Rehearsal(NamedTuple):
             f"without any report {self.without.mean():.1f} % are right",
             "epsilon   points   95 % interval    P(gain > 0)",
         ]
-        for epsilon in self.epsilons:
+        for place, epsilon in enumerate(self.epsilons):
             told = self.foreseen(epsilon)
             interval = f"{told.low:+.1f} to {told.high:+.1f}"
-            lines.append(f"{epsilon:7g}   {told.points:+6.1f}   {interval:>14}   {told.chance:11.2f}")
+            split = f"   {self.splits[place].record:g} a record" if self.splits else ""
+            lines.append(f"{epsilon:7g}   {told.points:+6.1f}   {interval:>14}   {told.chance:11.2f}{split}")
         return "\n".join(lines)
 
 
 def rehearse(
     key: PRNGKey,
-    public: PanelFacts | PublicFacts,
+    public: PanelFacts | PublicFacts | JointFacts,
     epsilons: Sequence[float] = EPSILONS,
     *,
     friends: StatedFriends | None = None,
@@ -174,8 +187,9 @@ def rehearse(
     Args:
       key: of public randomness.
       public: of records, what :func:`~ldp_jax.pipeline.local_prediction.panel_facts` found, with true labels; of
-        lists, features and labels.
-      epsilons: of a report of a record, in (0, 20]; of a bit of a list, in [0.001, 40].
+        lists, features and labels; of both, what :func:`~ldp_jax.pipeline.jointly.joint_facts` found.
+      epsilons: of a report of a record, in (0, 20]; of a bit of a list, in [0.001, 40]; of both a total in (0, 20],
+        whose best split is found (:attr:`Rehearsal.splits`, for ``predict_jointly``).
       friends: of lists: what is stated of them. It is assumed, not found: state the least that is believed.
       worlds: how many are drawn, at least 2.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
@@ -194,37 +208,54 @@ def rehearse(
     """
     validate.threefry(key)
     worlds = validate.whole(2, worlds=worlds)
-    records = isinstance(public, PanelFacts)
-    least, most = (0.0, MOST_EPSILON) if records else (1e-3, 40.0)
-    asked = tuple(sorted({validate.number(least, most, open_lower=records, epsilons=one) for one in epsilons}))
+    of_records, of_lists = isinstance(public, PanelFacts), isinstance(public, PublicFacts)
+    least, most = (_LEAST_LIST, 40.0) if of_lists else (0.0, MOST_EPSILON)
+    asked = tuple(sorted({validate.number(least, most, open_lower=not of_lists, epsilons=one) for one in epsilons}))
     if not asked:
         raise ValueError("epsilons must name one at least")
-    if records and friends is not None:
+    if of_records and friends is not None:
         raise ValueError("friends must be None of records, whose graph is public")
-    if not records and friends is None:
+    if not of_records and friends is None:
         raise ValueError("friends must be stated of lists: StatedFriends(mean_degree, homophily)")
+    if not isinstance(public, PublicFacts) and public.known.keep < 1.0:
+        raise ValueError(f"public must have true labels, got keep = {public.known.keep:g}")
     fold_key, key = random_words.split(key)
+    message, splits = "records" if of_records else "lists", []
     with watched("rehearse", progress):
+        phase("what is public", 0.0)
         if isinstance(public, PanelFacts):
-            if public.known.keep < 1.0:
-                raise ValueError(f"public must have true labels, got keep = {public.known.keep:g}")
             run = _of_records(key, public, asked)
+        elif isinstance(public, PublicFacts):
+            run = _of_lists(key, with_posterior(fold_key, public), _checked(friends), asked)
         else:
-            assert friends is not None
-            check_friends(friends)
-            phase("what features say", 0.0)
-            run = _of_lists(key, with_posterior(fold_key, public), friends, asked)
+            message, splits = "records and lists", [_splits(total) for total in asked]
+            run = _of_both(key, public, _checked(friends), tuple(split for some in splits for split in some))
         found = []
         for world in range(worlds):
             phase(f"world {world + 1} of {worlds}", 0.1 + 0.9 * world / worlds)
             with watched("server"):
                 found.append(run(world))
     right = np.array(found)
-    private = np.asarray(public.labels) < 0
-    return Rehearsal(
-        asked, right[:, 1:] - right[:, :1], right[:, 0], "records" if records else "lists",
-        int(private.sum()), int((~private).sum()), friends,
-    )  # fmt: skip
+    gains, private = right[:, 1:] - right[:, :1], np.asarray(public.labels) < 0
+    gains, taken = _best(gains, splits) if splits else (gains, ())
+    users, labels = int(private.sum()), int((~private).sum())
+    return Rehearsal(asked, gains, right[:, 0], message, users, labels, friends, taken)
+
+
+def _splits(total: float) -> list[JointPrivacy]:
+    """Those that leave a list nothing, or enough for whole noise."""
+    enough = [share for share in SHARES if share == 1.0 or (1.0 - share) * total > 2 * _LEAST_LIST]
+    return [JointPrivacy.split(total, share) for share in enough]
+
+
+def _best(
+    gains: Float[np.ndarray, "worlds splits"], splits: list[list[JointPrivacy]]
+) -> tuple[Float[np.ndarray, "worlds totals"], tuple[JointPrivacy, ...]]:
+    """Of each total the split with the largest mean gain, of equals the first."""
+    starts = np.cumsum([0, *map(len, splits)])
+    best = [start + int(gains[:, start:stop].mean(0).argmax()) for start, stop in itertools.pairwise(starts)]
+    each = [split for some in splits for split in some]
+    return gains[:, best], tuple(each[place] for place in best)
 
 
 World = Callable[[int], list[float]]
@@ -249,7 +280,7 @@ def _of_records(key: PRNGKey, facts: PanelFacts, epsilons: tuple[float, ...]) ->
     def world(number: int) -> list[float]:
         class_key, donor_key, report_key = jax.random.split(jax.random.fold_in(key, number), 3)
         y = coupled_classes(class_key, facts.op, spread, log_q, labels, np.float32(COUPLING))
-        scores = scored[np.asarray(donors(donor_key, y, log_q, labels[panel], log_q[panel]))]
+        scores = scored[np.asarray(donors(donor_key, y, log_q, labels[panel], log_q[panel], np.float32(_NEAR)))]
         scores[panel] = scored
         truth = np.asarray(y)
         found = [_points(log_q, truth, private)]
@@ -339,10 +370,12 @@ def donors(
     log_q: Float[Array, "n classes"],
     labels: Int[Array | np.ndarray, " panel"],
     panel_log_q: Float[Array, "panel classes"],
+    near: Scalar,
 ) -> Int[Array, " n"]:
     """For each user a member of the same class whom structure knew about as well; int32 [n], places in the panel.
 
-    Members are drawn anew first, as many of each class as there are, so that some are nobody's donors.
+    Members are drawn anew first, as many of each class as there are, so that some are nobody's donors. ``near`` is
+    the share of a class, on either side, among whom a donor is; 1 for all of it.
     """
     member_key, near_key, any_key, which_key = jax.random.split(key, 4)
     size = (labels[:, None] == jnp.arange(log_q.shape[1])).sum(0)
@@ -354,7 +387,7 @@ def donors(
     place = jnp.argsort(known)  # by class, then by what structure knew
     mine = y + _under_one(jnp.take_along_axis(log_q, y[:, None], 1)[:, 0])
     count, first = size[y], start[y]
-    reach = jnp.maximum(jnp.ceil(_NEAR * count).astype(jnp.int32), _LEAST_NEAR)
+    reach = jnp.maximum(jnp.ceil(near * count).astype(jnp.int32), _LEAST_NEAR)
     width = jnp.minimum(2 * reach, count)
     low = jnp.clip(jnp.searchsorted(known[place], mine) - reach, first, first + count - width)
     anybody = jax.random.uniform(which_key, y.shape) < _ANYBODY
@@ -374,18 +407,24 @@ def _under_one(log_p: Array) -> Array:
 # --- Lists -------------------------------------------------------------------------------------------------------
 
 
-def check_friends(friends: StatedFriends) -> None:
-    """Refuse what no friendships are like."""
-    validate.number(0.0, open_lower=True, mean_degree=friends.mean_degree)
-    validate.number(0.0, 1.0, homophily=friends.homophily)
-    validate.number(0.0, 10.0, spread=friends.spread)
+_Stated = tuple[np.float32, np.float32, np.float32]
+"""Mean degree, homophily, spread."""
 
 
-def _of_lists(key: PRNGKey, public: PublicFacts, friends: StatedFriends, epsilons: tuple[float, ...]) -> World:
+def _checked(friends: StatedFriends | None) -> _Stated:
+    """What is stated; refused where no friendships are like it."""
+    assert friends is not None
+    return (
+        np.float32(validate.number(0.0, open_lower=True, mean_degree=friends.mean_degree)),
+        np.float32(validate.number(0.0, 1.0, homophily=friends.homophily)),
+        np.float32(validate.number(0.0, 10.0, spread=friends.spread)),
+    )
+
+
+def _of_lists(key: PRNGKey, public: PublicFacts, stated: _Stated, epsilons: tuple[float, ...]) -> World:
     """Worlds of public features and private lists."""
     assert isinstance(public.log_q, FeaturesPosterior)
     log_q, labels = public.log_q.log_q, np.asarray(public.labels)
-    stated = (np.float32(friends.mean_degree), np.float32(friends.homophily), np.float32(friends.spread))
 
     def world(number: int) -> list[float]:
         draw_key, report_key = jax.random.split(jax.random.fold_in(key, number))
@@ -395,6 +434,32 @@ def _of_lists(key: PRNGKey, public: PublicFacts, friends: StatedFriends, epsilon
         for place, epsilon in enumerate(epsilons):
             count_key = jax.random.fold_in(report_key, place)
             made = piloted_counts(count_key, partial(_count, users, epsilon), public, epsilon)
+            found.append(_points(made.log_posterior, truth, labels < 0))
+        return found
+
+    return world
+
+
+def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[JointPrivacy, ...]) -> World:
+    """Worlds of private records and lists; each split is tried on the same users."""
+    labels, panel, n = facts.labels, facts.known.nodes, len(facts.labels)
+    log_q, scored = jnp.tile(facts.log_prior, (n, 1)), np.asarray(facts.classifier.panel_scores)
+    alphabets = {one: record_alphabets(facts, one) for one in {split.record for split in splits} if one}
+
+    def world(number: int) -> list[float]:
+        draw_key, donor_key, report_key = jax.random.split(jax.random.fold_in(key, number), 3)
+        y, users = _drawn_users(draw_key, log_q, labels, stated)
+        scores = scored[np.asarray(donors(donor_key, y, log_q, labels[panel], log_q[panel], np.float32(1.0)))]
+        scores[panel] = scored
+        truth = np.asarray(y)
+        found = [_points(log_q, truth, labels < 0)]
+        for split in splits:
+            # One key: the same noise for all splits, so that not chance tells close ones apart.
+            made = joint_prediction(
+                jax.random.clone(report_key), facts,
+                partial(_send, alphabets[split.record], scores) if split.record else None,
+                partial(_count, users, split.list) if split.list else None, split.list,
+            )  # fmt: skip
             found.append(_points(made.log_posterior, truth, labels < 0))
         return found
 
@@ -418,10 +483,10 @@ def _count(users: _Users, epsilon: float, key: PRNGKey, asked: CountRound) -> Ar
 
 @jax.jit
 def _drawn_users(
-    key: PRNGKey, log_q: Array, labels: Array, friends: tuple[Array, Array, Array]
+    key: PRNGKey, log_q: Array, labels: Array, stated: tuple[Array, Array, Array]
 ) -> tuple[Array, _Users]:
     """Classes by q, of labelled users their own, and log-normal expected degrees."""
-    mean_degree, homophily, spread = friends
+    mean_degree, homophily, spread = stated
     class_key, rate_key = jax.random.split(key)
     y = jnp.where(labels >= 0, labels, jax.random.categorical(class_key, log_q))
     variance = jnp.log1p(spread**2)  # of the logarithm

@@ -46,8 +46,7 @@ from experiments.frontier.features_methods import (
 )
 from experiments.frontier.joint_methods import JOINT, NOTHING, RECORDS
 from ldp_jax.accounting.guarantee import RECORD
-from ldp_jax.pipeline import JointPrivacy, Rehearsal, predict_jointly
-from ldp_jax.pipeline.budget_split import Split, SplitForecast
+from ldp_jax.pipeline import JointPrivacy, Rehearsal
 from ldp_jax.pipeline.rows import feature_rows
 from tests.experiments import contract
 from tests.experiments.rows import of_panel
@@ -109,17 +108,10 @@ def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monk
         ran, parts=("joint",), epsilons=(4.0,), seeds=1, mechanisms=(RECORDS, JOINT), out=tmp_path
     )
 
-    def without_lists(*given, **more):
-        """The whole total on the record, as if it had been chosen of two splits."""
-        *given, budget = given
-        found = predict_jointly(*given, JointPrivacy(budget.total, shares=(1.0,)), **more)
-        forecasts = (
-            SplitForecast(Split(4.0, 0.0), 0.1, 0.0, 0.625),
-            SplitForecast(Split(2.0, 2.0), 0.05, 0.15, 0.5),
-        )
-        return found._replace(forecasts=forecasts if len(budget.splits) > 1 else ())
-
-    monkeypatch.setattr(joint_methods, "predict_jointly", without_lists)
+    told = Rehearsal(
+        (4.0,), np.full((2, 1), 50.0), np.full(2, 12.5), "both", 1, 4, splits=(JointPrivacy(4.0, 0.0),)
+    )
+    monkeypatch.setattr(joint_methods, "rehearsed", lambda *_: told)
     joint.main(config)
     rows = joint.results_in(tmp_path).read()
     at = rows[rows.metric == "accuracy"].set_index("mechanism")
@@ -238,8 +230,8 @@ def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_ga
     ]
     assert [one.collect for one in found] == [False, True, True, False]
     assert [one.miss for one in found] == ["passed over", "", "collected in vain", ""]
-    assert "wrong in 2 of 4" in rehearsal_report.words(found)
-    (axis,) = rehearsal_report.figure(found).axes
+    assert "wrong in 2 of 4" in rehearsal_report.words(found, "the panel", "structure")
+    (axis,) = rehearsal_report.figure(found, "structure").axes
     (ringed,) = [line for line in axis.lines if line.get_label() == "the verdict was wrong"]
     assert list(ringed.get_xdata()) == [0.5, 2.0]
     assert rehearsal_report.outcomes(of_panel(ROWS), pd.concat(measured)) == []

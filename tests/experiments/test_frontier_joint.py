@@ -20,6 +20,7 @@ from experiments.frontier.joint_methods import (
     RECORDS,
 )
 from ldp_jax.graph import graphs
+from ldp_jax.pipeline import JointPrivacy, Rehearsal
 from ldp_jax.pipeline.rows import feature_rows
 
 pytestmark = pytest.mark.usefixtures("quickly_compiled")
@@ -28,14 +29,17 @@ pytestmark = pytest.mark.usefixtures("quickly_compiled")
 def test_rows_differ_in_what_their_names_say(monkeypatch):
     asked = []
     monkeypatch.setattr(joint_methods, "predict_jointly", lambda *given, **more: asked.append(given[5]))
+    worlds = np.array([[0.0, 3.0], [0.0, 5.0]])
+    told = Rehearsal((4.0,), worlds[:, 1:], worlds[:, 0], "both", 1, 4, splits=(JointPrivacy(3.0, 1.0),))
+    monkeypatch.setattr(joint_methods, "rehearsed", lambda *_: told)
     nothing = type("Nothing", (), {"graph": None, "num_classes": 3})
     draw = Asked("g", nothing, None, np.array([0, 1, 2, -1, 0]), nothing)
     for name in (JOINT, RECORDS, LISTS, HALVES, LABELS_TOO):
         with pytest.raises(AttributeError):  # nothing was found
             METHODS[name].run(jax.random.key(0), draw, 4.0)
-    assert [budget.shares for budget in asked[1:4]] == [(1.0,), (0.0,), (0.5,)]
-    assert [budget.labels for budget in asked] == [None] * 4 + [2.0]
-    assert {budget.total for budget in asked} == {4.0}
+    assert [one.record for one in asked] == [3.0, 4.0, 0.0, 2.0, 3.0]
+    assert [one.labels for one in asked] == [None] * 4 + [2.0]
+    assert {one.record + one.list for one in asked} == {4.0}
     assert {METHODS[name].noise for name in (JOINT, RECORDS, LISTS, HALVES, LABELS_TOO)} == {METHODS[JOINT].noise}
     shares = np.exp(METHODS[NOTHING].run(jax.random.key(0), draw, 0.0).scores)
     np.testing.assert_allclose(shares, np.tile((0.5, 0.25, 0.25), (5, 1)))
@@ -44,6 +48,8 @@ def test_rows_differ_in_what_their_names_say(monkeypatch):
 def test_a_placebo_deals_out_records_and_lists_among_private_users(monkeypatch):
     asked = []
     monkeypatch.setattr(joint_methods, "predict_jointly", lambda *given, **more: asked.append(given))
+    told = Rehearsal((4.0,), np.ones((2, 1)), np.ones(2), "both", 1, 4, splits=(JointPrivacy(3.0, 1.0),))
+    monkeypatch.setattr(joint_methods, "rehearsed", lambda *_: told)
     graph = graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4], [4, 5]], 6)
     rows = feature_rows(np.eye(6, dtype=np.float32))
     known = np.array([0, 1, -1, -1, -1, -1])

@@ -7,8 +7,16 @@ import pytest
 
 import ldp_jax as ldp
 from ldp_jax.graph.propagation import operator
-from ldp_jax.pipeline import Rehearsal, StatedFriends, predict_from_counts
+from ldp_jax.pipeline import (
+    JointPrivacy,
+    Rehearsal,
+    StatedFriends,
+    joint_facts,
+    predict_from_counts,
+    predict_jointly,
+)
 from ldp_jax.pipeline.device_classifier import DeviceClassifier
+from ldp_jax.pipeline.jointly import JointFacts
 from ldp_jax.pipeline.local_prediction import PanelFacts, panel_facts
 from ldp_jax.pipeline.piloted import PublicFacts
 from ldp_jax.pipeline.rehearsal import coupled_classes, donors, homophily, shared_spread
@@ -73,11 +81,15 @@ def test_donors_are_of_the_class_and_known_as_well():
     labels = np.repeat(np.arange(3), 100)
     known = jax.nn.log_softmax(jnp.asarray(rng.normal(0, 2, (300, 3)), jnp.float32))
     y, log_q = rng.integers(0, 3, 3000), jax.nn.log_softmax(jnp.asarray(rng.normal(0, 2, (3000, 3)), jnp.float32))
-    found = np.asarray(donors(jax.random.key(0), jnp.asarray(y), log_q, labels, known))
+    found = np.asarray(donors(jax.random.key(0), jnp.asarray(y), log_q, labels, known, np.float32(0.1)))
     assert (labels[found] == y).all()
     of_donor, own = np.asarray(known)[found, y], np.asarray(log_q)[np.arange(3000), y]
     assert np.corrcoef(np.exp(of_donor), np.exp(own))[0, 1] > 0.9
     assert len(np.unique(found)) < 250  # drawn anew: a third of the members are nobody's
+    even = jnp.log(jnp.full((3000, 3), 1 / 3))
+    anyone = np.asarray(donors(jax.random.key(1), jnp.asarray(y), even, labels, even[:300], np.float32(1.0)))
+    assert (labels[anyone] == y).all()
+    assert 150 < len(np.unique(anyone)) < 230  # of the whole class: 190 in the mean
 
 
 def test_records_that_know_more_than_structure_are_worth_collecting(graph):
@@ -120,6 +132,21 @@ def test_lists_bring_about_what_was_foretold(graph):
     assert "8 friends and homophily 0.9 as stated" in str(told)
 
 
+@pytest.mark.parametrize(("clarity", "alike", "share"), [(4.0, 0.0, 1.0), (0.0, 0.9, 0.0)])
+def test_a_total_goes_where_something_is_to_be_learned(graph, clarity, alike, share):
+    """Records that say all beside friends at random, and the other way round; foretold within 12 points."""
+    made, y, x = blocks(n=N, degree=8.0, homophily=alike, clarity=clarity)
+    labels, panel = np.where(np.arange(N) < PANEL, y, -1).astype(np.int32), np.arange(PANEL)
+    facts = joint_facts(jax.random.key(0), feature_rows(x[:PANEL]), labels, num_classes=3, num_folds=3)
+    told = ldp.rehearse(jax.random.key(1), facts, (2.0,), friends=StatedFriends(8.0, alike, 0.3), worlds=2)
+    assert told.splits == (JointPrivacy.split(2.0, share),)
+    assert "records and lists" in str(told)
+    assert f"{2.0 * share:g} a record" in str(told)
+    found = predict_jointly(jax.random.key(2), made, x, panel, y[:PANEL], told.splits[0], num_folds=3)
+    right = 100 * (found.classes == y)[PANEL:].mean()
+    assert abs(told.without.mean() + told.foreseen(2.0).points - right) < 12
+
+
 def test_a_verdict_needs_points_and_a_chance():
     gains = np.array([[0.0, 0.4, 0.6, 9.0], [0.0, 0.4, 0.7, -9.0], [0.0, 0.4, 0.8, 3.0]])
     found = Rehearsal((0.5, 1.0, 2.0, 4.0), gains, np.full(3, 50.0), "records", 900, 100)
@@ -138,6 +165,7 @@ def test_what_cannot_be_rehearsed_is_refused(graph):
         (facts, {"worlds": 1}, "worlds must be"),
         (facts, {"friends": StatedFriends(4, 0.5)}, "friends must be None"),
         (private, {}, "must have true labels"),
+        (JointFacts(facts.known, facts.classifier, np.full(3, 1 / 3)), {}, "friends must be stated"),
         (lists, {}, "friends must be stated"),
         (lists, {"epsilons": (5e-4,), "friends": StatedFriends(4, 0.5)}, r"epsilons must be in \[0.001, 40\]"),
         (lists, {"friends": StatedFriends(0, 0.5)}, "mean_degree must be"),
