@@ -233,10 +233,14 @@ def poisson(key: PRNGKey, mean: ArrayLike) -> Array:
     return poisson_from_words(words(key, jnp.shape(mean)), mean)
 
 
+def order_within(key: PRNGKey, labels: Values) -> np.ndarray:
+    """Everybody by label [n], those of one label in a random order; on the host, by public randomness; int64."""
+    return np.lexsort((np.asarray(jax.random.uniform(key, np.shape(labels))), np.asarray(labels)))
+
+
 def places_within(key: PRNGKey, labels: Values) -> np.ndarray:
-    """A random order within each label [n], on the host, by public randomness: each one's place, int64."""
-    labels = np.asarray(labels)
-    order = np.lexsort((np.asarray(jax.random.uniform(key, labels.shape)), labels))
+    """The place of each in :func:`order_within`, among those of the same label; int64 [n]."""
+    labels, order = np.asarray(labels), order_within(key, labels)
     place = np.empty(len(labels), np.int64)
     place[order] = np.arange(len(labels)) - np.searchsorted(labels[order], labels[order])
     return place

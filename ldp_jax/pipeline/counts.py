@@ -58,9 +58,9 @@ def log_scale(epsilon: Scalar) -> Array:
     return jnp.log(-jnp.expm1(-epsilon)) - jnp.log1p(jnp.exp(-epsilon))
 
 
-def noise_variance(epsilon: Scalar) -> Array:
+def noise_variance(epsilon: float) -> float:
     """2 a / (1 - a)^2, a = e^-epsilon."""
-    return 2 * jnp.exp(-epsilon) / jnp.expm1(-epsilon) ** 2
+    return 2 * math.exp(-epsilon) / math.expm1(-epsilon) ** 2
 
 
 def _stirling(x: np.ndarray) -> np.ndarray:
@@ -160,31 +160,42 @@ def _plus(log_sum: _Pair, here: Array) -> _Pair:
 
 
 @partial(jax.jit, static_argnames="size")
-def log_likelihoods(law: Law, reports: Array, means: Array, epsilon: Scalar, size: int) -> Array:
-    """log P(reports | class, rate) of every user, groups independent of each other; float32 [n, C, L].
+def report_tables(
+    law: Law, means: Float[Array | np.ndarray, "classes rates groups"], epsilon: Scalar, *, size: int
+) -> Float[Array, "groups size laws"]:
+    """log P(r) of reports r below ``size`` of each group, at each class and rate; float32 [G, size, C L].
 
     Args:
       law: of the dispersion.
-      reports: noisy counts [n, groups], below ``size``; larger ones are taken for ``size`` - 1.
-      means: of the true counts [C, L, groups] (:func:`~ldp_jax.pipeline.pilot.expected_counts`), at least 1e-8.
+      means: of the true counts (:func:`~ldp_jax.pipeline.pilot.expected_counts`), at least 1e-8.
       epsilon: of each count.
       size: of the tables, static: :func:`table_size`.
+    """
+    each = jnp.maximum(means, LEAST).reshape(-1, means.shape[-1]).T
+    return log_report_table(law, each, epsilon, size).transpose(1, 0, 2)
 
-    >>> noiseless = log_likelihoods(law_of(math.inf, 32), jnp.array([[3]]), jnp.array([[[2.0]]]), 50.0, 32)
-    >>> round(float(jnp.exp(noiseless)[0, 0, 0]), 6)  # Poisson: e^-2 2^3 / 3!
+
+@jax.jit
+def log_likelihoods(
+    tables: Float[Array, "groups size laws"], reports: Int[Array | np.ndarray, "n groups"], epsilon: Scalar
+) -> Float[Array, "n laws"]:
+    """log P(reports | class, rate) of every user, groups independent of each other; float32 [n, C L].
+
+    ``tables`` are of the same epsilon (:func:`report_tables`); reports beyond them are taken for their last.
+
+    >>> tables = report_tables(law_of(math.inf, 32), np.array([[[2.0]]]), 50.0, size=32)
+    >>> noiseless = log_likelihoods(tables, np.array([[3]]), 50.0)
+    >>> round(float(jnp.exp(noiseless)[0, 0]), 6)  # Poisson: e^-2 2^3 / 3!
     0.180447
     """
-    classes, num_rates = means.shape[:2]
-    means = jnp.maximum(means, LEAST).reshape(classes * num_rates, -1).T
-    table = log_report_table(law, means, epsilon, size).transpose(1, 0, 2)  # [groups, size, classes * rates]
 
     def add(total: Array, group: tuple[Array, Array]) -> tuple[Array, None]:
         laws, column = group
-        here = laws[jnp.clip(column, 0, size - 1)]
+        here = laws[jnp.clip(column, 0, tables.shape[1] - 1)]
         return total + here - epsilon * jnp.maximum(-column, 0)[:, None], None
 
-    total, _ = jax.lax.scan(add, jnp.zeros((len(reports), classes * num_rates)), (table, reports.T))
-    return total.reshape(-1, classes, num_rates)
+    columns = jnp.asarray(reports).T
+    return jax.lax.scan(add, jnp.zeros((len(reports), tables.shape[2])), (tables, columns))[0]
 
 
 def table_size(reports: Array | np.ndarray, means: Array | np.ndarray, epsilon: float) -> int:
@@ -209,14 +220,14 @@ class Evidence(NamedTuple):
     Attributes:
       log_likelihood: float32 [n, C], up to a constant of each user that no class sees.
       weights: float32 [L], the share of users at each rate.
-      dispersion: int32, which of the dispersions has the largest marginal likelihood.
-      marginal: float32 [S], the mean log marginal likelihood of a report under each dispersion.
+      dispersion: which of the dispersions has the largest marginal likelihood.
+      marginal: [S], the mean log marginal likelihood of a report under each dispersion.
     """
 
     log_likelihood: Float[Array, "n classes"]
     weights: Float[Array, " rates"]
-    dispersion: Int[Array, ""]
-    marginal: Float[Array, " dispersions"]
+    dispersion: int
+    marginal: list[float]
 
 
 def rate_weights(
@@ -266,22 +277,26 @@ def evidence(
     [[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]]
     """
     validate.positive(epsilon=epsilon)
-    laws = jax.tree.map(lambda *leaves: np.stack(leaves), *(law_of(s, size) for s in DISPERSIONS))
     counted = np.ones(len(reports), np.float32) if counted is None else np.asarray(counted, np.float32)
-    return _evidence(laws, reports, means, prior, np.float32(epsilon), counted, size=size)
+    best, epsilon = None, np.float32(epsilon)
+    marginals = []
+    for place, s in enumerate(DISPERSIONS):
+        tables = report_tables(law_of(s, size), means, epsilon, size=size)
+        each, weights, marginal = _under(tables, reports, prior, epsilon, counted)
+        marginals.append(float(marginal))
+        if best is None or marginals[-1] > best.marginal[best.dispersion]:
+            best = Evidence(each, weights, place, marginals)
+    assert best is not None
+    return best
 
 
-@partial(jax.jit, static_argnames="size")
-def _evidence(
-    laws: Law, reports: Array, means: Array, prior: Array, epsilon: Array, counted: Array, *, size: int
-) -> Evidence:
+@jax.jit
+def _under(
+    tables: Array, reports: Array, prior: Array, epsilon: Array, counted: Array
+) -> tuple[Array, Array, Array]:
+    """The evidence, weights of rates and marginal likelihood under one dispersion."""
+    n, classes = prior.shape
+    each = log_likelihoods(tables, reports, epsilon).reshape(n, classes, -1)
     log_prior = jnp.log(jnp.maximum(prior, 1e-30))
-
-    def under(law: Law) -> tuple[Array, Array, Array]:
-        each = log_likelihoods(law, reports, means, epsilon, size)
-        weights, marginal = rate_weights(jax.scipy.special.logsumexp(each + log_prior[:, :, None], axis=1), counted)
-        return jax.scipy.special.logsumexp(each + jnp.log(weights), axis=-1), weights, marginal
-
-    each, weights, marginal = jax.lax.map(under, laws)
-    best = marginal.argmax().astype(jnp.int32)
-    return Evidence(each[best], weights[best], best, marginal)
+    weights, marginal = rate_weights(jax.nn.logsumexp(each + log_prior[:, :, None], axis=1), counted)
+    return jax.nn.logsumexp(each + jnp.log(weights), axis=-1), weights, marginal

@@ -1,18 +1,19 @@
 """Which groups to ask for: every merge is tried on simulated users before anybody else reports."""
 
 import math
-from functools import partial
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+import scipy.stats
+from jaxtyping import Bool, Float, Int
+from scipy.special import log_softmax, logsumexp
 
 from ldp_jax.core import validate
-from ldp_jax.core.types import Array, PRNGKey, Scalar
-from ldp_jax.pipeline.counts import LEAST, Law, law_of, log_likelihoods, log_pmf_table
-from ldp_jax.pipeline.groups import MERGES, merge
+from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.pipeline.counts import LEAST, law_of, log_likelihoods, report_tables
+from ldp_jax.pipeline.groups import MERGES, merge, merged
 
 
 class Design(NamedTuple):
@@ -49,7 +50,7 @@ def design(
     key: PRNGKey,
     log_q: Float[Array | np.ndarray, "n classes"],
     model: CountModel,
-    epsilon: Scalar,
+    epsilon: float,
     *,
     size: int,
     asked: Bool[np.ndarray, " n"] | None = None,
@@ -68,84 +69,52 @@ def design(
       asked: who will report; all by default.
       users: simulated, static.
 
-    >>> means = jnp.array([[[3.0, 1.0] * 3], [[1.0, 3.0] * 3]])  # friends of all tiers tell classes alike
-    >>> q = jnp.full((8, 2), np.log(0.5), jnp.float32)
-    >>> plan = design(jax.random.key(0), q, CountModel(means, jnp.ones(1), math.inf), 1.0, size=256)
+    >>> means = np.array([[[3.0, 1.0] * 3], [[1.0, 3.0] * 3]])  # friends of all tiers tell classes alike
+    >>> q = np.full((8, 2), np.log(0.5))
+    >>> plan = design(jax.random.key(0), q, CountModel(means, np.ones(1), math.inf), 1.0, size=256)
     >>> plan.best, round(plan.accuracy_without, 1), round(plan.accuracy[plan.best], 1)  # one noise, not three
     ('labelled + predicted', 0.5, 0.9)
     """
     validate.threefry(key)
     validate.positive(epsilon=epsilon)
-    columns = np.stack([merge(name, log_q.shape[1]).column for name in MERGES])
-    simulated = _Simulated(model.means, model.weights, law_of(model.dispersion, size))
+    log_q, means = np.asarray(log_q, np.float64), np.asarray(model.means)
     nodes = np.arange(len(log_q)) if asked is None else np.flatnonzero(np.asarray(asked))
-    among = (np.pad(nodes, (0, len(log_q) - len(nodes))).astype(np.int32), np.int32(len(nodes)))
-    found = _scores(key, log_q, among, simulated, np.float32(epsilon), columns, users=users, size=size)
-    gains, right, without = map(np.asarray, found)
-    gain = dict(zip(MERGES, gains.tolist(), strict=True))
-    accuracy = dict(zip(MERGES, right.tolist(), strict=True))
-    return Design(max(gain, key=lambda name: gain[name]), gain, accuracy, float(without))
+    u = np.asarray(jax.random.uniform(key, (users, 3 * means.shape[-1] + 3)), np.float64)
+    q = log_q[nodes[(u[:, 0] * len(nodes)).astype(int)]]
+    y = (np.exp(q).cumsum(-1)[:, :-1] < u[:, 1:2]).sum(-1)
+    reports = _reports(u[:, 2:], y, model, epsilon)
+    law, gain, accuracy = law_of(model.dispersion, size), {}, {}
+    log_weights = np.log(np.asarray(model.weights, np.float64))
+    for name in MERGES:
+        column = merge(name, log_q.shape[1]).column
+        groups = merged(means.reshape(-1, means.shape[-1]), column, means.shape[-1]).reshape(means.shape)
+        tables = report_tables(law, groups, np.float32(epsilon), size=size)
+        each = np.asarray(log_likelihoods(tables, reports(column), np.float32(epsilon)), np.float64)
+        evidence = logsumexp(each.reshape(*q.shape, -1) + log_weights, axis=-1)
+        posterior = log_softmax(q + evidence, axis=-1)
+        here = np.arange(users), y
+        gain[name] = float((posterior[here] - q[here]).mean())
+        accuracy[name] = float((posterior.argmax(-1) == y).mean())
+    best = max(gain, key=lambda name: gain[name])
+    return Design(best, gain, accuracy, float((q.argmax(-1) == y).mean()))
 
 
-class _Simulated(NamedTuple):
-    """A :class:`CountModel` with the law of its dispersion."""
-
-    means: Array | np.ndarray
-    weights: Array | np.ndarray
-    law: Law
-
-
-@partial(jax.jit, static_argnames=("users", "size"))
-def _scores(
-    key: PRNGKey,
-    log_q: Array,
-    among: tuple[Array, Array],
-    model: _Simulated,
-    epsilon: Array,
-    columns: Array,
-    *,
-    users: int,
-    size: int,
-) -> tuple[Array, Array, Array]:
-    (nodes, count), (means, weights, law) = among, model
+def _reports(
+    u: Float[np.ndarray, "users draws"], y: Int[np.ndarray, " users"], model: CountModel, epsilon: float
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Reports of users of classes y by the groups of a merge: from uniforms of a rate, each count and its noise."""
+    means, weights, s = np.asarray(model.means, np.float64), np.asarray(model.weights), model.dispersion
     fine = means.shape[-1]
-    who_key, key = jax.random.split(key)
-    u = jax.random.uniform(key, (users, 3 * fine + 2))
-    q = log_q[nodes[jax.random.randint(who_key, (users,), 0, count)]]
-    y = (jnp.exp(q).cumsum(-1)[:, :-1] < u[:, :1]).sum(-1)
-    rate = (weights.cumsum()[:-1] < u[:, 1:2]).sum(-1)
-    # A scan: a cumulative sum of XLA on CPUs takes seconds to compile.
-    mass = jnp.exp(log_pmf_table(law, jnp.maximum(means, LEAST), size))
-    _, below = jax.lax.scan(lambda total, part: (total + part,) * 2, jnp.zeros_like(means), mass)
-    counts = _draw(u[:, 2 : fine + 2], below, y, rate)
+    rate = (weights.cumsum()[:-1] < u[:, :1]).sum(-1)
+    mean, rank = np.maximum(means[y, rate], LEAST), np.maximum(u[:, 1 : fine + 1], 1e-9)
+    law = scipy.stats.poisson(mean) if math.isinf(s) else scipy.stats.nbinom(s, s / (s + mean))
+    counts = law.ppf(rank).astype(np.int32)
     # Two-sided noise is the difference of two one-sided ones.
-    one, other = jnp.split(jnp.floor(-jnp.log1p(-u[:, fine + 2 :]) / epsilon), 2, axis=1)
-    noise = (one - other).astype(jnp.int32)
+    one, other = np.split(np.floor(-np.log1p(-u[:, fine + 1 :]) / epsilon), 2, axis=1)
+    noise = (one - other).astype(np.int32)
 
-    def score(column: Array) -> tuple[Array, Array]:
-        place = jnp.where(column < 0, fine, column)
-        into = (place[:, None] == jnp.arange(fine)).astype(jnp.float32)  # [fine, groups]
-        used = into.sum(0) > 0
-        reports = jnp.where(used, counts @ into.astype(counts.dtype) + noise, 0)
-        each = log_likelihoods(law, reports, means @ into, epsilon, size)
-        evidence = jax.nn.logsumexp(each + jnp.log(weights), axis=-1)
-        posterior = jax.nn.log_softmax(q + evidence)
-        found = jnp.take_along_axis(posterior, y[:, None], 1)[:, 0] - jnp.take_along_axis(q, y[:, None], 1)[:, 0]
-        return found.mean(), (posterior.argmax(-1) == y).mean()
+    def of_merge(column: np.ndarray) -> np.ndarray:
+        used = np.isin(np.arange(fine), column)
+        return np.where(used, merged(counts, column, fine) + noise, 0)
 
-    gains, right = jax.lax.map(score, columns)
-    return gains, right, (q.argmax(-1) == y).mean()
-
-
-def _draw(u: Array, below: Array, y: Array, rate: Array) -> Array:
-    """Counts by bisection of their distribution functions [size, C, L, groups]; int32 [users, groups]."""
-    size, column = below.shape[0], jnp.arange(below.shape[-1])
-
-    def halve(_: object, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bounds
-        middle = (low + high) // 2
-        above = below[middle, y[:, None], rate[:, None], column] < u
-        return jnp.where(above, middle + 1, low), jnp.where(above, high, middle)
-
-    start = (jnp.zeros(u.shape, jnp.int32), jnp.full(u.shape, size - 1, jnp.int32))
-    return jax.lax.fori_loop(0, math.ceil(math.log2(size)), halve, start)[0]
+    return of_merge

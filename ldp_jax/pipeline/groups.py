@@ -2,8 +2,6 @@
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Real
 
@@ -72,33 +70,25 @@ def check_labels(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
         )
 
 
-@jax.jit
 def fine_groups(
     log_q: Float[Array | np.ndarray, "n classes"], labels: Int[Array | np.ndarray, " n"]
-) -> Int[Array, " n"]:
+) -> Int[np.ndarray, " n"]:
     """Step 2 of piloted counts: tier times class; int32 [n] in [0, 3 C).
 
     The class is the label where there is one (-1 for none), else the likeliest under the public posterior q. The
     tier is "labelled"; "confident" where max q is above its median over the unlabelled; else "rest": under a
     constant q everybody without a label.
 
-    >>> q = jnp.log(jnp.array([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.7, 0.3]]))
-    >>> fine_groups(q, jnp.array([1, -1, -1, -1])).tolist()
+    >>> q = np.log([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.7, 0.3]])
+    >>> fine_groups(q, np.array([1, -1, -1, -1])).tolist()
     [1, 3, 5, 4]
     """
-    labelled = labels >= 0
-    height = log_q.max(-1)
-    # Quantiles of float32 interpolate; the median here is one of the heights, so that ties are on one side.
-    ordered = jnp.sort(jnp.where(labelled, jnp.inf, height))
-    median = ordered[jnp.maximum((~labelled).sum() - 1, 0) // 2]
-    tier = jnp.where(labelled, 0, jnp.where(height > median, 1, 2))
-    return (tier * log_q.shape[1] + jnp.where(labelled, labels, log_q.argmax(-1))).astype(jnp.int32)
-
-
-@jax.jit
-def shares_and_groups(log_q: Array, labels: Array | np.ndarray) -> tuple[Array, Array]:
-    """:func:`class_shares` and :func:`fine_groups` in one program."""
-    return class_shares(log_q, labels), fine_groups(log_q, labels)
+    log_q, labels = np.asarray(log_q), np.asarray(labels)
+    height, others = log_q.max(-1), labels < 0
+    # The median here is one of the heights, so that ties are on one side.
+    median = np.sort(height[others])[max(others.sum() - 1, 0) // 2] if others.any() else np.inf
+    tier = np.where(others, np.where(height > median, 1, 2), 0)
+    return (tier * log_q.shape[1] + np.where(others, log_q.argmax(-1), labels)).astype(np.int32)
 
 
 def merged(
@@ -113,11 +103,10 @@ def merged(
     return found
 
 
-@jax.jit
 def class_shares(
     log_q: Float[Array | np.ndarray, "n classes"], labels: Int[Array | np.ndarray, " n"]
-) -> Float[Array, "n classes"]:
-    """The public distribution of each user's class: the label, else q; float32 [n, C]."""
-    labels = jnp.asarray(labels)
-    known = jnp.arange(log_q.shape[1]) == labels[:, None]
-    return jnp.where((labels >= 0)[:, None], known.astype(log_q.dtype), jnp.exp(log_q))
+) -> Float[np.ndarray, "n classes"]:
+    """The public distribution of each user's class: the label, else q; [n, C]. On the host."""
+    log_q, labels = np.asarray(log_q), np.asarray(labels)
+    known = np.arange(log_q.shape[1]) == labels[:, None]
+    return np.where((labels >= 0)[:, None], known.astype(log_q.dtype), np.exp(log_q))

@@ -9,10 +9,9 @@ else anybody's. Where posteriors say too little to tell, labels are asked, and b
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.special import logsumexp
 
 from ldp_jax.core.types import Array
 
@@ -32,53 +31,46 @@ class Guarded(NamedTuple):
     Attributes:
       log_likelihood: float32 [n, C], log(1 + s (R - 1)): 0 for s = 0.
       strength: s in [0, 1].
-      by_labels: bool, whether labels had to tell, since the public posteriors could not.
+      by_labels: whether labels had to tell, since the public posteriors could not.
     """
 
-    log_likelihood: Float[Array, "n classes"]
-    strength: Float[Array, ""]
-    by_labels: Array
+    log_likelihood: Float[np.ndarray, "n classes"]
+    strength: float
+    by_labels: bool
 
 
 def likelihood_ratios(
     log_likelihood: Float[Array | np.ndarray, "n classes"], share: Float[Array | np.ndarray, " classes"]
-) -> Float[Array, "n classes"]:
-    """R, each report's likelihood under each class over that under classes drawn from ``share``; float32 [n, C].
+) -> Float[np.ndarray, "n classes"]:
+    """R, each report's likelihood under each class over that under classes drawn from ``share``; [n, C].
 
-    >>> likelihood_ratios(jnp.log(jnp.array([[0.2, 0.6]])), jnp.array([0.5, 0.5])).round(4).tolist()
+    >>> likelihood_ratios(np.log([[0.2, 0.6]]), np.array([0.5, 0.5])).round(4).tolist()
     [[0.5, 1.5]]
     """
-    marginal = jax.nn.logsumexp(log_likelihood + jnp.log(jnp.maximum(share, 1e-30)), axis=-1, keepdims=True)
-    return jnp.exp(log_likelihood - marginal)
+    log_likelihood = np.asarray(log_likelihood)
+    marginal = logsumexp(log_likelihood + np.log(np.maximum(share, 1e-30)), axis=-1, keepdims=True)
+    return np.exp(log_likelihood - marginal.astype(log_likelihood.dtype))
 
 
-def strength(t: Float[Array | np.ndarray, " n"], counted: Array | None = None) -> Float[Array, ""]:
+def strength(t: Float[Array | np.ndarray, " n"], counted: Bool[np.ndarray, " n"] | None = None) -> float:
     r"""argmax over [0, 1] of :math:`\sum_i \log(1 + s t_i)`; 0 unless :math:`\sum t > 2 \sqrt{\sum t^2}`.
 
     t >= -1 is what a report gains by the model; ``counted`` are the reports that are asked, all by default.
 
-    >>> float(strength(jnp.array([1.0, -0.5] * 50)).round(4))
-    0.5
-    >>> float(strength(jnp.array([1.0, -1.0] * 50)))
-    0.0
+    >>> round(strength(np.array([1.0, -0.5] * 50)), 4), strength(np.array([1.0, -1.0] * 50))
+    (0.5, 0.0)
     """
-    counted = jnp.ones_like(t) if counted is None else jnp.asarray(counted, jnp.float32)
-    t = jnp.maximum(t, -1.0 + 1e-6)
-
-    def slope(s: Array) -> Array:
-        return (counted * t / (1.0 + s * t)).sum()
-
-    def halve(_: object, bounds: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bounds
+    t = np.maximum(np.asarray(t, np.float64), -1.0 + 1e-6)
+    t = t if counted is None else t[counted]
+    if t.sum() <= 2.0 * np.sqrt((t**2).sum()) + ROUNDING * len(t):
+        return 0.0
+    low, high = 0.0, 1.0
+    if (t / (1.0 + t)).sum() > 0:
+        return high
+    for _ in range(30):
         middle = 0.5 * (low + high)
-        rises = slope(middle) > 0
-        return jnp.where(rises, middle, low), jnp.where(rises, high, middle)
-
-    low, high = jax.lax.fori_loop(0, 30, halve, (jnp.float32(0.0), jnp.float32(1.0)))
-    s = jnp.where(slope(jnp.float32(1.0)) > 0, 1.0, 0.5 * (low + high))
-    least = 2.0 * jnp.sqrt((counted * t * t).sum()) + ROUNDING * counted.sum()
-    seen = (counted * t).sum() > least
-    return jnp.where(seen, s, 0.0)
+        low, high = (middle, high) if (t / (1.0 + middle * t)).sum() > 0 else (low, middle)
+    return 0.5 * (low + high)
 
 
 def guard(
@@ -87,7 +79,7 @@ def guard(
     counted: Bool[np.ndarray, " n"] | None = None,
     labels: Int[Array | np.ndarray, " n"] | None = None,
 ) -> Guarded:
-    r"""Step 9 of piloted counts; for one message a user it is the guard of local predictions as well.
+    r"""Step 9 of piloted counts; for one message a user it is the guard of local predictions as well. On the host.
 
     Args:
       log_likelihood: of each user's report.
@@ -98,30 +90,25 @@ def guard(
         0 unless labels and the others together are above 2 standard errors as well: few labels err, and what
         features say against them counts.
 
-    >>> right = jnp.log(jnp.tile(jnp.array([[0.9, 0.1], [0.1, 0.9]]), (50, 1)))
-    >>> float(guard(right, jnp.exp(right)).strength), float(guard(right, jnp.exp(right[::-1])).strength)
+    >>> right = np.log(np.tile([[0.9, 0.1], [0.1, 0.9]], (50, 1)))
+    >>> guard(right, np.exp(right)).strength, guard(right, np.exp(right[::-1])).strength
     (1.0, 0.0)
     """
-    n = len(posterior)
-    counted = np.ones(n, np.float32) if counted is None else np.asarray(counted, np.float32)
-    return _guard(log_likelihood, posterior, counted, np.full(n, -1, np.int32) if labels is None else labels)
+    evidence, posterior = np.asarray(log_likelihood), np.asarray(posterior)
+    n, classes = posterior.shape
+    counted = np.ones(n, bool) if counted is None else np.asarray(counted)
+    labels = np.full(n, -1) if labels is None else np.asarray(labels)
+    share = posterior[counted].sum(0, dtype=np.float64)
+    ratio = likelihood_ratios(evidence, share / max(share.sum(), 1e-30))
+    t = (posterior * ratio).sum(-1, dtype=np.float64)[counted] - 1.0
 
-
-@jax.jit
-def _guard(log_likelihood: Array, posterior: Array, counted: Array, labels: Array) -> Guarded:
-    share = (posterior * counted[:, None]).sum(0)
-    share = share / jnp.maximum(share.sum(), 1e-30)
-    ratio = likelihood_ratios(log_likelihood, share)
-    t = (posterior * ratio).sum(-1) - 1.0
-    telling = jnp.sqrt((counted * t * t).sum())
-
-    known = labels >= 0
-    one_hot = (labels[:, None] == jnp.arange(posterior.shape[1])).astype(jnp.float32)
-    among = one_hot.sum(0) / jnp.maximum(known.sum(), 1)
-    label_t = (one_hot * likelihood_ratios(log_likelihood, among)).sum(-1) - 1.0
-
-    by_labels = (telling < _LEAST) & known.any()
-    together = strength(jnp.concatenate([t, label_t]), jnp.concatenate([counted, known]))
-    of_labels = jnp.where(together > 0.0, strength(label_t, known), 0.0)
-    s = jnp.where(by_labels, of_labels, strength(t, counted))
-    return Guarded(jnp.log(jnp.maximum(1.0 + s * (ratio - 1.0), _FLOOR)), s, by_labels)
+    known = np.flatnonzero(labels >= 0)
+    by_labels = bool(np.sqrt((t**2).sum()) < _LEAST) and len(known) > 0
+    s = strength(t)
+    if by_labels:
+        own = labels[known]
+        among = np.bincount(own, minlength=classes) / len(known)
+        of_labels = likelihood_ratios(evidence[known], among)[np.arange(len(known)), own] - 1.0
+        s = strength(of_labels) if strength(np.concatenate([t, of_labels])) > 0.0 else 0.0
+    believed = np.log(np.maximum(1.0 + s * (ratio - 1.0), _FLOOR)).astype(np.float32)
+    return Guarded(believed, s, by_labels)

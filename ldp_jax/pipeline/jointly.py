@@ -318,15 +318,15 @@ def _stacked(facts: JointFacts, own: Array, counts: PilotedCounts) -> tuple[Floa
     trusted = guard(own, jax.nn.softmax(prior + of_lists), judged, labels)
     scores = jnp.stack([prior + trusted.log_likelihood, of_lists], -1)
     log_posterior, _ = stack_out_of_fold(scores, facts.known, (1.0, 1.0))
-    return log_posterior, float(trusted.strength)
+    return jax.device_put(log_posterior), trusted.strength
 
 
-def _believed(own: Array, log_q: Array, log_prior: Array, judged: np.ndarray, labels: np.ndarray) -> Array:
+def _believed(own: Array, log_q: Array, log_prior: Array, judged: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Evidence of lists, as far as reports of records or else labels bear it out: either may be what is wrong."""
     by_records = guard(own, jnp.exp(log_q), judged)
     even = jnp.broadcast_to(jnp.exp(log_prior), own.shape)
     by_labels = guard(own, even, judged, labels)
-    return max(by_records, by_labels, key=lambda one: float(one.strength)).log_likelihood
+    return max(by_records, by_labels, key=lambda one: one.strength).log_likelihood
 
 
 def _guarantee(records: list[Guarantee], noise: Discrete | None, epsilon: float) -> PipelineGuarantee:

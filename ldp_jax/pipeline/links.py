@@ -48,7 +48,7 @@ def link_scores(
     [1.1..., 1.6..., -5.8...]
     """
     validate.positive(epsilon=epsilon)
-    noise = noise_variance(jnp.float32(epsilon))
+    noise = np.float32(noise_variance(float(epsilon)))
     n, num_groups = np.shape(reports)
     for name, given, least, most in (("groups", groups, -1, num_groups), ("pairs", pairs, 0, n)):
         values = np.asarray(given)

@@ -226,8 +226,8 @@ def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guard
     else:
         own, smoothing = answers
     trusted = guard(own, posterior, asked)
-    strength = float(trusted.strength) if guarded else 1.0
-    evidence = trusted.log_likelihood if guarded else own
+    strength = trusted.strength if guarded else 1.0
+    evidence = jax.device_put(trusted.log_likelihood) if guarded else own
     losses = {"structure": label_log_loss(log_q, labels, known.keep)}
 
     def found(log_p: Array, used: str, reason: str, field: tuple[float, float] | None = None) -> LocalPrediction:

@@ -6,13 +6,11 @@ The model is :math:`E[r_{ug} \mid c] = d_c H_{cg}`: users of class c have d_c ne
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core import random_words, validate
-from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.pipeline.counts import noise_variance
 
 _RATES = 10
@@ -35,6 +33,7 @@ def pilot(
     Half of each class of the labelled, and random users without a label until the pilot is ``share`` of all users,
     but never more than ``most`` of the unlabelled (-1). Nobody who is silent. The key is of public randomness.
 
+    >>> import jax
     >>> chosen = pilot(jax.random.key(0), np.array([0, 0, 1, 1] + [-1] * 96))
     >>> int(chosen[:4].sum()), int(chosen[4:].sum())
     (2, 6)
@@ -57,54 +56,39 @@ class GroupShares(NamedTuple):
     """What the pilot says of everybody.
 
     Attributes:
-      shares: H, float32 [C, G]; rows sum to 1.
-      degree: float32 [C], the mean number of neighbours of a class.
-      homophily: float32, the share h of neighbours that are of a user's own class.
+      shares: H, [C, G]; rows sum to 1.
+      degree: [C], the mean number of neighbours of a class.
+      homophily: the share h of neighbours that are of a user's own class.
     """
 
-    shares: Float[Array, "classes groups"]
-    degree: Float[Array, " classes"]
-    homophily: Float[Array, ""]
+    shares: Float[np.ndarray, "classes groups"]
+    degree: Float[np.ndarray, " classes"]
+    homophily: float
 
 
-@jax.jit
-def expected_counts(model: GroupShares) -> Float[Array, "classes rates groups"]:
+def expected_counts(model: GroupShares) -> Float[np.ndarray, "classes rates groups"]:
     """The mean of each count of each class at each rate; float32 [C, L, G].
 
     Ten rates round the mean degree, in geometric progression from an eighth of it to eight times it; how many users
     are at each is for the reports to say (:func:`~ldp_jax.pipeline.counts.evidence`). Columns of merged groups are
     sums of these.
 
-    >>> model = GroupShares(jnp.array([[0.75, 0.25], [0.5, 0.5]]), jnp.array([4.0, 4.0]), jnp.float32(0.5))
+    >>> model = GroupShares(np.array([[0.75, 0.25], [0.5, 0.5]]), np.array([4.0, 4.0]), 0.5)
     >>> expected_counts(model)[0, (0, -1)].tolist()
-    [[0.375..., 0.125...], [24.0..., 8.0...]]
+    [[0.375, 0.125], [24.0, 8.0]]
     """
-    rates = model.degree.mean() * jnp.exp(jnp.linspace(-1.0, 1.0, _RATES) * np.log(_SPREAD))
-    return rates[:, None] * model.shares[:, None, :]
+    rates = model.degree.mean() * np.geomspace(1.0 / _SPREAD, _SPREAD, _RATES)
+    return (rates[:, None] * model.shares[:, None, :]).astype(np.float32)
 
 
-@jax.jit
-def shares_and_counts(
-    reports: Array | np.ndarray,
-    groups: Array | np.ndarray,
-    prior: Array | np.ndarray,
-    reported: Array | np.ndarray,
-    epsilon: Scalar,
-) -> tuple[GroupShares, Array]:
-    """:func:`group_shares` and :func:`expected_counts` in one program."""
-    model = group_shares(reports, groups, prior, reported, epsilon)
-    return model, expected_counts(model)
-
-
-@jax.jit
 def group_shares(
     reports: Int[Array | np.ndarray, "n groups"],
     groups: Int[Array | np.ndarray, " n"],
     prior: Float[Array | np.ndarray, "n classes"],
-    reported: Bool[Array | np.ndarray, " n"],
-    epsilon: Scalar,
+    reported: Bool[np.ndarray, " n"],
+    epsilon: float,
 ) -> GroupShares:
-    r"""Step 4 of piloted counts: H by moments, shrunk; never NaN, whatever was reported.
+    r"""Step 4 of piloted counts: H by moments, shrunk; never NaN, whatever was reported. In float64 on the host.
 
     Counts are regressed on the class probabilities of their reporters. What is regressed towards is
     :math:`H^0_{cg} = h P(g \mid c) + (1 - h) P(g)`: a share h of the neighbours is of the user's own class, the
@@ -119,52 +103,49 @@ def group_shares(
       epsilon: of each count.
 
     >>> y = np.arange(60) % 2  # six neighbours in the group of the own class, two in the other
-    >>> reports = jnp.array([[6, 2], [2, 6]])[y]
-    >>> model = group_shares(reports, jnp.asarray(y), jnp.eye(2)[y], np.ones(60, bool), 1.0)
-    >>> np.asarray(model.shares, float).round(2).tolist(), round(float(model.homophily), 2)
+    >>> reports = np.array([[6, 2], [2, 6]])[y]
+    >>> model = group_shares(reports, y, np.eye(2)[y], np.ones(60, bool), 1.0)
+    >>> model.shares.round(2).tolist(), round(model.homophily, 2)
     ([[0.75, 0.25], [0.25, 0.75]], 0.5)
     """
+    groups, prior = np.asarray(groups), np.asarray(prior, np.float64)
     num_groups, classes = reports.shape[1], prior.shape[1]
-    reported = jnp.asarray(reported, jnp.float32)
-    inside = (groups[:, None] == jnp.arange(num_groups)).astype(jnp.float32)  # [n, G]
-    counts = jnp.where(reported[:, None] > 0, reports, 0).astype(jnp.float32)
-    who = prior * reported[:, None]
-    total = jnp.maximum(reported.sum(), 1.0)
+    counts, who = np.asarray(reports, np.float64)[reported], prior[reported]
+    total = max(len(counts), 1)
     noise = noise_variance(epsilon)
     gram = who.T @ who
 
-    def regress(y: Array, towards: Array, deviation: Array, variance: Array) -> Array:
+    def regress(y: np.ndarray, towards: np.ndarray, deviation: np.ndarray, variance: float) -> np.ndarray:
         """The posterior mean of C coefficients, each about its own prior."""
-        # Where two classes report alike, the prior tells them apart: by enough for float32 to solve.
-        precision = jnp.maximum(deviation**-2, 1e-5 * jnp.trace(gram) / variance)
-        matrix = gram / variance + jnp.diag(precision)
-        return jnp.linalg.solve(matrix, who.T @ y / variance + towards * precision)
+        # Where two classes report alike, the prior tells them apart: by enough for the matrix to be solved.
+        precision = np.maximum(deviation**-2, 1e-5 * np.trace(gram) / variance)
+        return np.linalg.solve(gram / variance + np.diag(precision), who.T @ y / variance + towards * precision)
 
     # Degrees: at least a tenth of a neighbour, so that shares are defined.
     degrees = counts.sum(1)
-    mean = jnp.maximum(degrees.sum() / total, 0.1)
-    variance = (((degrees - mean) * reported) ** 2).sum() / total + num_groups * noise
-    degree = regress(degrees, jnp.full(classes, mean), jnp.full(classes, 0.5 * mean), variance)
-    degree = jnp.maximum(degree, 0.05 * mean)
+    mean = max(degrees.sum() / total, 0.1)
+    variance = ((degrees - mean) ** 2).sum() / total + num_groups * noise
+    degree = regress(degrees, np.full(classes, mean), np.full(classes, 0.5 * mean), variance)
+    degree = np.maximum(degree, 0.05 * mean)
 
-    public = (prior.T @ inside) + 1e-3 * inside.mean(0)
-    own = public / jnp.maximum(public.sum(1, keepdims=True), 1e-30)
-    anybody = jnp.maximum(counts.sum(0) / total, 0.0) + 1e-3 * mean * inside.mean(0)
-    anybody = anybody / jnp.maximum(anybody.sum(), 1e-30)
+    size = np.bincount(groups[groups >= 0], minlength=num_groups) / len(groups)
+    public = np.zeros((num_groups, classes))
+    np.add.at(public, groups[groups >= 0], prior[groups >= 0])
+    own = public.T + 1e-3 * size
+    own /= np.maximum(own.sum(1, keepdims=True), 1e-30)
+    anybody = np.maximum(counts.sum(0) / total, 0.0) + 1e-3 * mean * size
+    anybody /= max(anybody.sum(), 1e-30)
 
     expected = who @ degree
-    base = expected[:, None] * anybody
     slope = who @ (degree[:, None] * (own - anybody))
-    rest = (counts - base) * reported[:, None]
+    rest = counts - expected[:, None] * anybody
     spread = (rest**2).sum(0) / total + noise
-    homophily = (slope * rest / spread).sum() / jnp.maximum((slope**2 / spread).sum(), 1e-30)
-    homophily = jnp.clip(homophily, 0.0, 1.0)
+    homophily = float(np.clip((slope * rest / spread).sum() / max((slope**2 / spread).sum(), 1e-30), 0.0, 1.0))
 
     first = homophily * own + (1.0 - homophily) * anybody  # [C, G]
     spread = ((rest - homophily * slope) ** 2).sum(0) / total + 0.5 * noise
     scale = degree[:, None]
-    fitted = jax.vmap(regress, in_axes=(1, 1, 1, 0), out_axes=1)(
-        counts, scale * first, scale * (0.4 * first + 0.003), spread
-    )
-    shares = jnp.maximum(fitted / scale, 0.05 * first + 1e-6)
+    given = (counts.T, (scale * first).T, (scale * (0.4 * first + 0.003)).T, spread)
+    fitted = np.stack([regress(*one) for one in zip(*given, strict=True)], 1)
+    shares = np.maximum(fitted / scale, 0.05 * first + 1e-6)
     return GroupShares(shares / shares.sum(1, keepdims=True), degree, homophily)

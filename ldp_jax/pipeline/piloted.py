@@ -32,9 +32,9 @@ from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.pipeline.counts import DISPERSIONS, evidence, table_size
 from ldp_jax.pipeline.design import CountModel, Design, design
 from ldp_jax.pipeline.device_classifier import count_regression
-from ldp_jax.pipeline.groups import check_labels, merge, merged, shares_and_groups
+from ldp_jax.pipeline.groups import check_labels, class_shares, fine_groups, merge, merged
 from ldp_jax.pipeline.guard import guard
-from ldp_jax.pipeline.pilot import GroupShares, pilot, shares_and_counts
+from ldp_jax.pipeline.pilot import GroupShares, expected_counts, group_shares, pilot
 from ldp_jax.pipeline.rows import Rows, Scaling
 from ldp_jax.pipeline.self_training import (
     FeaturesPosterior,
@@ -205,17 +205,17 @@ def piloted_counts(
     labels, quiet, classes = np.asarray(public.labels, np.int32), public.quiet, public.num_classes
     phase("what features say", 0.0)
     rows, known, scaling = _features(fold_key, public, num_folds)
-    log_q, (prior, fine), num_fine = known.log_q, shares_and_groups(known.log_q, labels), 3 * classes
-    prior, fine, confidence = np.asarray(prior), np.asarray(fine), np.exp(np.asarray(log_q)).max(-1)
+    log_q, num_fine = np.asarray(known.log_q), 3 * classes
+    prior, fine, confidence = class_shares(log_q, labels), fine_groups(log_q, labels), np.exp(log_q).max(-1)
     piloting = pilot(pilot_key, labels, quiet)
     phase("the pilot reports", 0.3)
     asked_by = CountRound(fine, num_fine, piloting, confidence)
     pilot_reports, first = _ask(noisy_counts, first_key, asked_by, epsilon)
-    model, means = shares_and_counts(pilot_reports, fine, prior, first, np.float32(epsilon))
-    means = np.asarray(means)
+    model = group_shares(pilot_reports, fine, prior, first, epsilon)
+    means = expected_counts(model)
     size = table_size(pilot_reports, means, epsilon)
     piloted = evidence(pilot_reports, means, prior, epsilon, size=size, counted=first)
-    expected = CountModel(means, piloted.weights, DISPERSIONS[int(piloted.dispersion)])
+    expected = CountModel(means, piloted.weights, DISPERSIONS[piloted.dispersion])
     phase("the groups of the others", 0.45)
     plan = design(design_key, log_q, expected, epsilon, size=size, asked=~piloting & ~quiet)
 
@@ -235,7 +235,7 @@ def piloted_counts(
     learned = _learned(known, rows, _Answers(own, counts, second, first | second), guarded)
     return PilotedCounts(
         **learned, log_q=jax.device_put(log_q), design=plan, model=model,
-        dispersion=DISPERSIONS[int(asked.dispersion)], pilot=first, scaling=scaling,
+        dispersion=DISPERSIONS[asked.dispersion], pilot=first, scaling=scaling,
     )  # fmt: skip
 
 
@@ -304,16 +304,16 @@ def _learned(known: FeaturesPosterior, rows: Rows | None, answers: _Answers, gua
     held_out, judged = np.where(answers.unseen, labels, -1), unlabelled & answers.unseen
 
     trusted = guard(own, np.exp(log_q_here), judged, held_out)
-    evident, useful = (trusted.log_likelihood if guarded else own), not guarded or float(trusted.strength) > 0.0
+    evident, useful = (trusted.log_likelihood if guarded else own), not guarded or trusted.strength > 0.0
     log_f, regression = log_q, np.zeros_like(log_q_here)
     if rows is not None and useful:  # else there is nothing to learn
         # Evidence that is too sure of itself would teach too much.
         scores = np.stack([log_q_here, log_q_here, evident, regression], -1)
-        trust = np.clip(np.asarray(weigh(scores, held_out, _TOWARDS[[0, 0, 0]])[1])[2], 0.0, 1.0)
+        trust = np.clip(weigh(scores, held_out, _TOWARDS[[0, 0, 0]])[1][2], 0.0, 1.0)
         of_labels = label_evidence(labels, classes)
         learned = self_train(rows, np.where(unlabelled[:, None], trust * np.asarray(evident), of_labels), known)
         trusted = guard(own, np.exp(learned), judged, held_out)
-        evident, useful = (trusted.log_likelihood if guarded else own), not guarded or float(trusted.strength) > 0.0
+        evident, useful = (trusted.log_likelihood if guarded else own), not guarded or trusted.strength > 0.0
         # Reports that are not believed by what they have taught have taught nothing.
         log_f = learned if useful else log_q
     towards = _TOWARDS[[0, 0, 0]]
@@ -323,12 +323,12 @@ def _learned(known: FeaturesPosterior, rows: Rows | None, answers: _Answers, gua
         regression = count_regression(log_q, answers.counts, labelled, answers.reported)
     scores = np.stack([log_q_here, log_f, evident, regression], -1)
     log_posterior, weights = weigh(scores, held_out, towards)
-    arrays = jax.device_put({"log_f": log_f, "log_likelihood": evident, "log_regression": regression})
-    strength = float(trusted.strength) if guarded else 1.0
-    return {
-        **arrays, "log_posterior": log_posterior, "weights": weights, "strength": strength,
-        "by_labels": bool(trusted.by_labels),
+    arrays = {
+        "log_posterior": log_posterior, "log_f": log_f, "log_likelihood": evident, "log_regression": regression,
+        "weights": weights,
     }  # fmt: skip
+    strength = trusted.strength if guarded else 1.0
+    return {**jax.device_put(arrays), "strength": strength, "by_labels": trusted.by_labels}
 
 
 def _check(public: PublicFacts, epsilon: float) -> None:

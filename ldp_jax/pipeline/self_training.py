@@ -16,7 +16,7 @@ import numpy as np
 import scipy.special
 from jaxtyping import Float, Int
 
-from ldp_jax.core import validate
+from ldp_jax.core import random_words, validate
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.pipeline.rows import DenseRows, Rows, RowTables, Scaling, laid_out, part_size
@@ -87,20 +87,16 @@ class FeaturesPosterior(NamedTuple):
         return np.asarray(self.log_q).argmax(1)
 
 
-def folds(key: PRNGKey, labels: Int[Array | np.ndarray, " n"], num_folds: int) -> Int[Array, " n"]:
-    """A random fold of each node, as many nodes of every class in each as can be; int32 [n].
+def folds(key: PRNGKey, labels: Int[Array | np.ndarray, " n"], num_folds: int) -> Int[np.ndarray, " n"]:
+    """A random fold of each node, as many nodes of every class in each as can be; int32 [n], on the host.
 
     ``labels`` are -1 for none, F is at least 2, and the key is of public randomness.
     """
     validate.threefry(key)
     validate.integer_in(2, num_folds=num_folds)
-    return _folds(key, np.asarray(labels, np.int32), num_folds)
-
-
-@partial(jax.jit, static_argnames="num_folds")
-def _folds(key: PRNGKey, labels: Array, num_folds: int) -> Array:
-    order = jnp.lexsort((jax.random.uniform(key, labels.shape), labels))
-    return jnp.zeros(len(labels), jnp.int32).at[order].set(jnp.arange(len(labels), dtype=jnp.int32) % num_folds)
+    found = np.empty(np.shape(labels), np.int32)
+    found[random_words.order_within(key, labels)] = np.arange(len(found)) % num_folds
+    return found
 
 
 def label_evidence(

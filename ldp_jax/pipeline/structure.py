@@ -10,6 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.linalg
 import scipy.sparse
 import scipy.sparse.linalg
 from jaxtyping import Bool, Float, Int
@@ -174,8 +175,10 @@ def _record_coordinates(rows: Rows, most: int) -> np.ndarray:
     """The panel's records [panel, most] in the directions of their largest variation; of all, as far as they go."""
     arrays = (np.asarray(rows.value, np.float64), (np.asarray(rows.row), np.asarray(rows.column)))
     matrix = scipy.sparse.csr_array(arrays, shape=rows.shape)
-    values, vectors = np.linalg.eigh((matrix @ matrix.T).toarray())
-    kept = vectors[:, ::-1][:, :most] * np.sqrt(np.maximum(values[::-1][:most], 0.0))
+    last = rows.shape[0] - 1
+    gram = (matrix @ matrix.T).toarray()
+    values, vectors = scipy.linalg.eigh(gram, subset_by_index=(max(0, last + 1 - most), last))
+    kept = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0))
     return np.pad(kept, ((0, 0), (0, most - kept.shape[1]))).astype(np.float32)
 
 
@@ -204,7 +207,7 @@ def best_field(
     return found[best][0], best
 
 
-def _calibrated(scores: Array | np.ndarray, known: FoldedLabels) -> Array:
+def _calibrated(scores: Array | np.ndarray, known: FoldedLabels) -> np.ndarray:
     """Log posteriors of log-scores to a power that is found out of fold."""
     return stack_out_of_fold(np.asarray(scores)[..., None], known, (1.0,), ridge=1.0)[0]
 
@@ -272,4 +275,5 @@ def structure_posterior(
     }
     losses = {name: label_log_loss(log_p, labels, known.keep) for name, log_p in candidates.items()}
     chosen = min(losses, key=lambda name: losses[name])
-    return StructurePosterior(candidates[chosen], chosen, losses, jax.device_put(scores), tuple(sources), weights)
+    arrays = jax.device_put({"log_q": candidates[chosen], "sources": scores, "weights": weights})
+    return StructurePosterior(**arrays, chosen=chosen, log_loss=losses, names=tuple(sources))

@@ -17,7 +17,7 @@ SIZE = 256
 
 
 def planned(epsilon, shares, degree=20.0, q=None):
-    model = GroupShares(jnp.asarray(shares, jnp.float32), jnp.full(2, degree), jnp.float32(0.5))
+    model = GroupShares(np.asarray(shares), np.full(2, degree), 0.5)
     log_q = jnp.log(jnp.tile(jnp.array([[0.5, 0.5]] if q is None else q), (50, 1)))
     counts = CountModel(expected_counts(model), jnp.full(10, 0.1), math.inf)
     return design(jax.random.key(0), log_q, counts, epsilon, size=SIZE)
