@@ -95,9 +95,9 @@ class PersonalAlphabets:
         return self.inner.counts[self.inner.level]
 
     @property
-    def mask(self) -> Array:
-        """Which classes are in whose alphabet, bool [n, C]."""
-        return _mask(self)
+    def mask(self) -> np.ndarray:
+        """Which classes are in whose alphabet, bool [n, C]; on the host."""
+        return personal_alphabets.Alphabets(np.asarray(self.order), np.asarray(self.sizes)).mask
 
     def _by_class(self, by_place: Array) -> Array:
         """Columns of places as columns of classes."""
@@ -143,11 +143,6 @@ class PersonalAlphabets:
             adjacency=f"any two of {self.order.shape[1]} classes of one user",
             reason=f"alphabets come from public facts; {found.reason}",
         )
-
-
-@jax.jit
-def _mask(m: PersonalAlphabets) -> Array:
-    return m._by_class(jnp.arange(m.order.shape[1]) < m.sizes[:, None])
 
 
 @jax.jit

@@ -104,7 +104,7 @@ TAKES = {
     "delta": lambda number: hyperbolic.HyperbolicGaussian(1.0, number),
     "adam": training.adam,
     "Settings": lambda number: training.Settings(training.adam(0.1), 1, number),
-    "JointPrivacy": pipeline.JointPrivacy,
+    "JointPrivacy": lambda number: pipeline.JointPrivacy(number, 0.0),
     "Question": lambda number: deployment.Question(0, [0, 1], num_groups=2, epsilon=number),
 }
 

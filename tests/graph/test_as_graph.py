@@ -21,7 +21,7 @@ NAMES = {"graph", "lists", "op_or_graph", "public", "bits"}
 """Of arguments that hold a graph, where their annotation says so."""
 
 GIVEN = {
-    "x": np.eye(3), "features": np.eye(3), "alpha": 0.5, "r": 0.5, "epsilon": 1.0, "budget": 1.0, "y": np.eye(3),
+    "x": np.eye(3), "features": np.eye(3), "alpha": 0.5, "r": 0.5, "epsilon": 1.0, "privacy": 1.0, "y": np.eye(3),
     "nodes": np.array([0, 1]), "panel": np.array([0, 1]), "num_nodes": 3, "labels": np.array([0, 1, -1]),
     "num_classes": 2, "num_folds": 2, "count": 1, "steps": 1, "fold": np.arange(3), "groups": np.arange(3),
     "records": np.eye(2), "rho": 0.5, "rows": None, "num_groups": 3, "public": None, "model": None,
