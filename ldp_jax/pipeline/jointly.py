@@ -28,6 +28,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import log_softmax, softmax
 
 from ldp_jax.accounting import composition
 from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
@@ -108,8 +109,8 @@ class JointClasses(NamedTuple):
       guarantee: per record, label, bit of a list, relationship, and record with a bit; names what is protected.
     """
 
-    log_posterior: Float[Array, "n classes"]
-    log_prior: Float[Array, " classes"]
+    log_posterior: Float[np.ndarray, "n classes"]
+    log_prior: Float[np.ndarray, " classes"]
     reason: str
     strength: float
     counts: PilotedCounts | None
@@ -118,7 +119,7 @@ class JointClasses(NamedTuple):
     @property
     def classes(self) -> Int[np.ndarray, " n"]:
         """The likeliest class of each user."""
-        return np.asarray(self.log_posterior).argmax(1)
+        return self.log_posterior.argmax(1)
 
     @property
     def round(self) -> Int[np.ndarray, " n"]:
@@ -156,9 +157,9 @@ class JointFacts(NamedTuple):
         return ScoredPanel(self.classifier.panel_scores, self.labels[self.known.nodes], self.known.keep)
 
     @property
-    def log_prior(self) -> Float[Array, " classes"]:
-        """Natural logarithms of the class shares."""
-        return jnp.asarray(np.log(self.prior), jnp.float32)
+    def log_prior(self) -> Float[np.ndarray, " classes"]:
+        """Natural logarithms of the class shares; float32."""
+        return np.log(self.prior).astype(np.float32)
 
 
 def joint_facts(
@@ -189,7 +190,7 @@ def joint_facts(
 class Learned(NamedTuple):
     """What :func:`joint_prediction` found: fields of :class:`JointClasses`."""
 
-    log_posterior: Float[Array, "n classes"]
+    log_posterior: Float[np.ndarray, "n classes"]
     reason: str
     strength: float
     counts: PilotedCounts | None
@@ -219,16 +220,16 @@ def joint_prediction(
     record_key, count_key = jax.random.split(key)
     labels, prior, shape = facts.labels, facts.log_prior, (len(facts.labels), len(facts.prior))
     phase("reports of records", 0.3)
-    own = jnp.zeros(shape)
+    own, asked = np.zeros(shape, np.float32), "nothing"
     if records is not None:
-        posterior = jnp.broadcast_to(jnp.exp(prior), shape)
+        posterior, asked = np.tile(np.exp(prior), (shape[0], 1)), "records alone"
         reports = records(record_key, Broadcast(posterior, facts.classifier, facts.known.nodes))
-        own, _ = likeliest_evidence(reports, facts.scored, posterior, labels < 0)
-    log_posterior = jax.nn.log_softmax(prior + own)
+        own = np.asarray(likeliest_evidence(reports, facts.scored, posterior, labels < 0)[0])
+    log_posterior = log_softmax(prior + own, axis=1)
     missing = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=shape[1]) == 0)
     if counts is None or len(missing):
         left_out = "" if counts is None else f": nobody of class {missing[0]} is left to count with"
-        return Learned(log_posterior, f"records alone{left_out}", float(records is not None), None)
+        return Learned(log_posterior, f"{asked}{left_out}", float(records is not None), None)
     public = PublicFacts(None, labels, shape[1], log_posterior)
     with watched("counts"):
         found = piloted_counts(count_key, counts, public, epsilon, num_folds=facts.known.num_folds, guarded=False)
@@ -307,26 +308,22 @@ def predict_jointly(
     return JointClasses(found.log_posterior, facts.log_prior, *found[1:], guarantee)
 
 
-def _stacked(facts: JointFacts, own: Array, counts: PilotedCounts) -> tuple[Float[Array, "n classes"], float]:
+def _stacked(
+    facts: JointFacts, own: np.ndarray, counts: PilotedCounts
+) -> tuple[Float[np.ndarray, "n classes"], float]:
     """Step 4: the posterior of both, and how far reports of records are believed.
 
     The model of lists has seen labels of its pilot, with which it agrees by its very fit.
     """
-    labels, prior = facts.labels, facts.log_prior
+    labels, prior, of_lists = facts.labels, facts.log_prior, np.asarray(counts.log_likelihood)
     unseen, judged = np.where(counts.pilot, -1, labels), (labels < 0) & ~counts.pilot
-    of_lists = _believed(counts.log_likelihood, jax.nn.log_softmax(prior + own), prior, judged, unseen)
-    trusted = guard(own, jax.nn.softmax(prior + of_lists), judged, labels)
-    scores = jnp.stack([prior + trusted.log_likelihood, of_lists], -1)
-    log_posterior, _ = stack_out_of_fold(scores, facts.known, (1.0, 1.0))
-    return jax.device_put(log_posterior), trusted.strength
-
-
-def _believed(own: Array, log_q: Array, log_prior: Array, judged: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Evidence of lists, as far as reports of records or else labels bear it out: either may be what is wrong."""
-    by_records = guard(own, jnp.exp(log_q), judged)
-    even = jnp.broadcast_to(jnp.exp(log_prior), own.shape)
-    by_labels = guard(own, even, judged, labels)
-    return max(by_records, by_labels, key=lambda one: one.strength).log_likelihood
+    # Lists are believed as far as records or else labels bear them out: either may be what is wrong.
+    by_records = guard(of_lists, softmax(prior + own, axis=1), judged)
+    by_labels = guard(of_lists, np.tile(np.exp(prior), (len(own), 1)), judged, unseen)
+    of_lists = max(by_records, by_labels, key=lambda one: one.strength).log_likelihood
+    trusted = guard(own, softmax(prior + of_lists, axis=1), judged, labels)
+    scores = np.stack([prior + trusted.log_likelihood, of_lists], -1)
+    return stack_out_of_fold(scores, facts.known, (1.0, 1.0))[0], trusted.strength
 
 
 def _guarantee(records: list[Guarantee], noise: Discrete | None, epsilon: float) -> PipelineGuarantee:

@@ -443,7 +443,7 @@ def _of_lists(key: PRNGKey, public: PublicFacts, stated: _Stated, epsilons: tupl
 def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[JointPrivacy, ...]) -> World:
     """Worlds of private records and lists; each split is tried on the same users."""
     labels, panel, n = facts.labels, facts.known.nodes, len(facts.labels)
-    log_q, scored = jnp.tile(facts.log_prior, (n, 1)), np.asarray(facts.classifier.panel_scores)
+    log_q, scored = np.tile(facts.log_prior, (n, 1)), np.asarray(facts.classifier.panel_scores)
     alphabets = {one: record_alphabets(facts, one) for one in {split.record for split in splits} if one}
 
     def world(number: int) -> list[float]:
