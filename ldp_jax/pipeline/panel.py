@@ -180,12 +180,10 @@ def check_panel(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
 def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"]:
     """Labels by node, -1 outside the panel."""
     nodes, given = np.asarray(panel), np.asarray(labels)
-    for name, array in (("panel", nodes), ("labels", given)):
+    for name, array, what in (("panel", nodes, "places of nodes"), ("labels", given, "numbers of classes")):
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-            what = {"panel": "places in the graph's order", "labels": "as datasets.read_records numbers classes"}[name]
-            raise ValueError(
-                f"{name} must be integers of shape [panel], {what}; got {array.dtype} of shape {array.shape}"
-            )
+            got = f"got {array.dtype} of shape {array.shape}: datasets.read_records numbers names"
+            raise ValueError(f"{name} must be integers of shape [panel], {what}, {got}")
     if len(nodes) != len(given):
         raise ValueError(f"labels must be of the panel's {len(nodes)} members, got {len(given)}")
     if len(nodes) and (nodes.min() < 0 or nodes.max() >= n):
