@@ -9,7 +9,9 @@ import re
 import sys
 import textwrap
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, NoReturn
+from unittest.mock import patch
 
 from experiments._registry import EXPERIMENTS, module
 from experiments._runner import UsageError, check_out
@@ -95,20 +97,41 @@ def _end(message: str) -> NoReturn:
 
 
 def _parsed(kind: type, name: str, words: Sequence[str]) -> Any:
-    """The configuration that the words name; a mistake in them is one line in place of the parser's box."""
+    """The configuration that the words name; help fits a screen, and a mistake is one line in place of a box."""
     import tyro
 
-    with contextlib.redirect_stderr(io.StringIO()) as box:
+    wide = patch.dict(os.environ, COLUMNS="1000")
+    with wide, contextlib.redirect_stdout(io.StringIO()) as shown, contextlib.redirect_stderr(io.StringIO()) as box:
         try:
             return tyro.cli(kind, prog=f"{PROG} {name}", args=words)
         except SystemExit as stopped:
-            if stopped.code in (0, None):
-                raise
-    text = re.sub(r"\x1b\[[0-9;]*m", "", box.getvalue())  # a terminal is sent colours
+            code = stopped.code
+    helped, text = (re.sub(r"\x1b\[[0-9;]*m", "", out.getvalue()) for out in (shown, box))  # a terminal has colours
+    if code in (0, None):
+        print(_short(helped))
+        sys.exit(0)
     _, *lines = (line.strip("│ ") for line in text.strip("\n").splitlines())  # a title, and a box of either kind
     inside = itertools.dropwhile(lambda line: not line.strip("-─"), lines)
     about = " ".join(itertools.takewhile(lambda line: line.strip("-─╰╯"), inside))
     _end(f"{about.rstrip('.')}; {PROG} {name} --help says what there is")
+
+
+def _short(text: str) -> str:
+    """Tyro's help with a paragraph an option, in which nothing is said twice; at most 30 lines of 100 columns."""
+    text = text.replace("``", "`").replace("{None}|", "")
+    usage, *about = re.split(r"\n *\n", re.sub(r"^ .*\n?", "", text, flags=re.MULTILINE).strip())
+    options = []
+    for entry in re.findall(r"^  (?!-h)(\S.*(?:\n {4}.*)*)", text, re.MULTILINE):
+        option, words = re.split(r"\s{2,}", entry, maxsplit=1)
+        option = re.sub(r"\[(\S+|\{.*?\}) \[.*?\.\.\.\]\]", r"\1 ...", option)
+        words = re.sub(r" \(default: (None|''|)\)", "", " ".join(words.split()))
+        choices = re.search(r"\{(.*?)\}", option)
+        if choices:
+            words = words.replace(f"(default: {choices[1].replace(',', ' ')})", "(default: all)")
+        options.append(f"  {re.sub(',(?! )', ', ', option)}  {words}")
+    fill = partial(textwrap.fill, width=100, break_on_hyphens=False)
+    indented = [fill(option, subsequent_indent=" " * 6) for option in options]
+    return "\n".join([fill(usage), "", *map(fill, about), "", *indented])
 
 
 def _prepare_device() -> None:

@@ -344,9 +344,18 @@ class Worded(Analytic):
 
 _MEMBERS = {
     "privatize": "privatize(key, x)", "guarantee": "guarantee()", "domain": "domain()", "codomain": "codomain()",
-    "estimate": "estimate(y)", "draw": "draw(key, x)",
+    "estimate": "estimate(y)", "draw": "draw(key, x) of x of any shape",
 }  # fmt: skip
 SMALLEST = """\
+import jax
+import jax.numpy as jnp
+
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core.mechanism import largest, mechanism
+from ldp_jax.core.spaces import Finite
+from ldp_jax.core.types import Scalar
+
+
 @mechanism
 class Flip:
     epsilon: Scalar
@@ -370,7 +379,7 @@ class Flip:
     def estimate(self, y):
         return y
 """
-"""A mechanism in few lines, of names of this module, ``core.spaces`` and ``accounting.guarantee``."""
+"""A mechanism in few lines."""
 
 
 def require_protocol(candidate: object, *more: str, name: str = "mechanism") -> None:
@@ -390,7 +399,7 @@ def require_protocol(candidate: object, *more: str, name: str = "mechanism") -> 
     missing = [_MEMBERS[member] for member in wanted if not callable(getattr(candidate, member, None))]
     if missing:
         lacks = f"{name} must have {', '.join(missing)}, which {type(candidate).__name__} lacks."
-        raise TypeError(f"{lacks} The smallest one (CONTRIBUTING.md has a complete one):\n\n{SMALLEST}")
+        raise TypeError(f"{lacks} The smallest one (docs/mechanism.md has a complete one):\n\n{SMALLEST}")
 
 
 def report_shape(mechanism: object, x: Record) -> tuple[int, ...]:
@@ -506,6 +515,7 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
     ((5, 2), (5, 2))
     """
     validate.threefry(key)
+    require_protocol(mechanism)
     check_budget(mechanism)
     records = as_records(x)
     return _privatize(jax.random.split(key, len(records)), mechanism, records, block, by_rows(records))

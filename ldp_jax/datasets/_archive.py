@@ -51,9 +51,7 @@ def _opened(data: bytes) -> zipfile.ZipFile:
 
 def read_member(data: bytes, *choices: str, max_bytes: int = MAX_BYTES) -> bytes:
     """One file of a zip archive, the first of ``choices`` that is there; ValueError for broken or larger ones."""
-    unreadable = "the archive is no readable zip (corrupt or truncated?)"
-    with naming(unreadable, Exception):  # on broken bytes zipfile raises errors of many kinds
-        archive = _opened(data)
+    archive = _unpacked(data)
     names = archive.namelist()
     name = next((name for name in choices if name in names), None)
     if name is None:
@@ -61,11 +59,24 @@ def read_member(data: bytes, *choices: str, max_bytes: int = MAX_BYTES) -> bytes
     size = archive.getinfo(name).file_size
     if size > max_bytes:
         raise ValueError(_too_much(name, "declares", size, max_bytes))
-    with naming(unreadable, Exception), archive.open(name) as file:
+    with naming(_UNREADABLE, Exception), archive.open(name) as file:
         member = file.read(size)  # inflates no further
         if len(member) < size:
             raise ValueError(f"member {name!r} has {size - len(member)} bytes fewer than it declares")
     return member
+
+
+_UNREADABLE = "the archive is no readable zip (corrupt or truncated?)"
+
+
+def _unpacked(data: bytes) -> zipfile.ZipFile:
+    with naming(_UNREADABLE, Exception):  # on broken bytes zipfile raises errors of many kinds
+        return _opened(data)
+
+
+def member_names(data: bytes) -> list[str]:
+    """The files of a zip archive."""
+    return _unpacked(data).namelist()
 
 
 def read_arrays(

@@ -4,24 +4,33 @@ Messages number graphs and nodes as the files do: from 1 in TU's, from 0 in the 
 """
 
 import contextlib
+import io
 import re
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from ldp_jax.datasets._archive import MAX_BYTES, read_file, read_member
-from ldp_jax.datasets._arrays import distinct, simple_edges, table, whole_numbers
+from ldp_jax.datasets._archive import MAX_BYTES, member_names, read_file, read_member
+from ldp_jax.datasets._arrays import distinct, integers, simple_edges, table, whole_numbers
+
+_NEEDED = ("A", "graph_indicator", "graph_labels")
+_READ = (*_NEEDED, "node_labels", "node_attributes", "graph_attributes")
+_UNREAD = ("edge_labels", "edge_attributes")
+"""Parts of TU Dortmund's format."""
 
 _END = "the end of the file (is it cut short?)"
 
 
 def tu_files(folder: Path, dataset: str, max_bytes: int = MAX_BYTES) -> dict[str, bytes]:
     """The files of a set in a folder, for :func:`parse_tu`: all that are unpacked, or the archive, or nothing."""
-    unpacked = [folder / f"{dataset}_{part}.txt" for part in ("A", "graph_indicator", "graph_labels")]
+    place = lambda part: folder / f"{dataset}_{part}.txt"
     packed = folder / f"{dataset}.zip"
-    paths = unpacked if any(path.is_file() for path in unpacked) else [packed] if packed.is_file() else []
-    return {path.name: read_file(path, max_bytes) for path in paths}
+    if any(place(part).is_file() for part in _NEEDED):
+        there = [part for part in (*_READ, *_UNREAD) if part in _NEEDED or place(part).is_file()]
+        return {place(part).name: b"" if part in _UNREAD else read_file(place(part), max_bytes) for part in there}
+    return {packed.name: read_file(packed, max_bytes)} if packed.is_file() else {}
 
 
 def parse_tu(files: Mapping[str, bytes], *, dataset: str, max_bytes: int = MAX_BYTES) -> dict[str, np.ndarray]:
@@ -29,13 +38,19 @@ def parse_tu(files: Mapping[str, bytes], *, dataset: str, max_bytes: int = MAX_B
 
     ``_A.txt`` has one directed edge a line, ``_graph_indicator.txt`` the graph of each node and
     ``_graph_labels.txt`` the class of each graph, all ids from 1; edges all in both directions, or all in one.
-    Nodes are sorted by graph; classes are numbered by value. Labels and attributes of nodes and edges are not read.
-    ``files`` are the one archive, whose members may declare ``max_bytes``, or the three files of ``dataset``.
+    Nodes are sorted by graph; classes are numbered by value. Where they are there, ``_node_attributes.txt`` are the
+    features, ``_node_labels.txt`` the extra ``node_labels`` int32 [n], and ``_graph_attributes.txt`` the extra
+    ``graph_attributes`` float32 [graphs, k]. Labels and attributes of edges are not read, as ``notes`` says.
+    ``files`` are the one archive, whose members may declare ``max_bytes``, or the files of ``dataset``.
     """
-    texts = []
-    for part in ("A", "graph_indicator", "graph_labels"):
-        name = f"{dataset}_{part}.txt"
-        texts.append((_text(files, max_bytes, name, f"{dataset}/{name}", name), name))
+    name = lambda part: f"{dataset}_{part}.txt"
+    listed = files if name("A") in files or len(files) > 1 else member_names(next(iter(files.values())))
+    there = [part for part in (*_READ, *_UNREAD) if name(part) in listed or f"{dataset}/{name(part)}" in listed]
+
+    def text(part: str) -> tuple[bytes, str]:
+        return _text(files, max_bytes, name(part), f"{dataset}/{name(part)}", name(part)), name(part)
+
+    texts = [text(part) for part in _NEEDED]
     pairs = table(*texts[0], "edge", 2) - 1
     graph = table(*texts[1], "node", 1)[:, 0] - 1
     labels = table(*texts[2], "graph", 1, shown=False)[:, 0]
@@ -55,7 +70,38 @@ def parse_tu(files: Mapping[str, bytes], *, dataset: str, max_bytes: int = MAX_B
             f"{dataset}_A.txt must hold pairs of nodes in [1, {n}], one a line of "
             f"{dataset}_graph_indicator.txt, got {tuple((ends + 1).tolist())} in {where}"
         )
-    return _arrays(dataset, pairs, graph, labels, np.arange(1, n + 1), 1)
+    arrays = _arrays(dataset, pairs, graph, labels, np.arange(1, n + 1), 1)
+    order = np.argsort(graph, kind="stable")
+    if "node_labels" in there:
+        found = table(*text("node_labels"), "node", 1, shown=False)
+        arrays["node_labels"] = integers(
+            "node_labels", _a_line(found, n, name("node_labels"), "node")[order, 0], np.int32
+        )
+    if "node_attributes" in there:
+        arrays["x"] = _a_line(_reals(*text("node_attributes")), n, name("node_attributes"), "node")[order]
+    if "graph_attributes" in there:
+        found = _reals(*text("graph_attributes"))
+        arrays["graph_attributes"] = _a_line(found, len(labels), name("graph_attributes"), "graph")
+    unread = ", ".join(name(part) for part in _UNREAD if part in there)
+    return arrays | ({"notes": np.frombuffer(f"Not read: {unread}.".encode(), np.uint8)} if unread else {})
+
+
+def _reals(text: bytes, name: str) -> np.ndarray:
+    """Lines of as many real numbers each, with commas between; float32 [lines, k]. The message shows no line."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of no line, which the caller refuses
+            found = np.loadtxt(io.BytesIO(text), np.float64, comments=None, delimiter=",", ndmin=2)
+    except (ValueError, OverflowError):
+        raise ValueError(f"each line of {name} must hold as many real numbers, with commas between") from None
+    with np.errstate(over="ignore"):  # becomes inf, which a data set refuses
+        return found.astype(np.float32)
+
+
+def _a_line(found: np.ndarray, count: int, name: str, unit: str) -> np.ndarray:
+    if len(found) != count:
+        raise ValueError(f"{name} must have a line for each {unit} ({count}), got {len(found)}")
+    return found
 
 
 def parse_powerful_gnns(

@@ -91,7 +91,8 @@ def read_records(
         faults.append(f"{len(strangers)} rows are of users that are not among the nodes: see table.set_index")
     wanted = [*numbers, *categories, *([label] if label else [])]
     faults += [f"column {name!r} is declared twice" for name in dict.fromkeys(wanted) if wanted.count(name) > 1]
-    faults += [f"column {name!r} is not there" for name in wanted if name not in table.columns]
+    known = ", ".join(map(str, table.columns[:20]))
+    faults += [f"column {name!r} is not there, beside {known}" for name in wanted if name not in table.columns]
     faults += [f"column {name!r} is there twice" for name in wanted if list(table.columns).count(name) > 1]
     if not numbers and not categories:
         faults.append("no column is declared: numbers={name: (lower, upper)} or categories={name: (word, ...)}")
@@ -142,7 +143,7 @@ def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, 
         return np.zeros((len(column), 1))
     values = pandas.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     absent = column.isna().to_numpy()
-    if (np.isnan(values) & ~absent).any():
+    if (np.isnan(values) & ~absent).any() or column.dtype.kind in "mM":  # dates count nanoseconds
         say("must hold numbers, and does not everywhere")
     if absent.any() and refuse:
         say("misses values: missing='centre' puts them at the middle of the bounds")
@@ -161,7 +162,7 @@ def _one_hot(column: "pandas.Series", words: Sequence[Hashable], refuse: bool, s
         return np.zeros((len(column), 1))
     made = np.stack([(column == word).to_numpy(bool, na_value=False) for word in words], 1)
     if (~made.any(1) & ~absent).any():
-        say("holds words that are not declared")
+        say("holds words that are not declared: declare each possible one, or make the others missing")
     if absent.any() and refuse:
         say("misses words: missing='centre' gives them no category")
     return made

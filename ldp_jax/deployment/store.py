@@ -136,9 +136,7 @@ class ReportStore:
             raise FileNotFoundError(f"{self.folder} lacks {len(missing)} files that count, as {missing[0]}")
         if not paths:
             return
-        checked = pyarrow.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
-        kind = pyarrow.dataset.ParquetFileFormat(default_fragment_scan_options=checked)
-        for batch in pyarrow.dataset.dataset(paths, format=kind).to_batches(batch_size=rows):
+        for batch in self._batches(paths, rows):
             missed -= batch.num_rows
             if wanted is not None:
                 batch = batch.filter(wanted)
@@ -146,6 +144,14 @@ class ReportStore:
                 yield _decoded(codec, batch)
         if missed:  # checksums are of pages: a footer may hide some
             raise OSError(f"files of {self.folder} are damaged: they lack {missed} reports that were stored")
+
+    def _batches(self, paths: list[Path], rows: int) -> Iterator[pyarrow.RecordBatch]:
+        checked = pyarrow.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
+        kind = pyarrow.dataset.ParquetFileFormat(default_fragment_scan_options=checked)
+        try:
+            yield from pyarrow.dataset.dataset(paths, format=kind).to_batches(batch_size=rows)
+        except pyarrow.ArrowInvalid as error:  # a ValueError, of a file that is cut short
+            raise OSError(f"files of {self.folder} are damaged: {error}") from error
 
     def all(self, asked: Table | Question, *, rounds: Sequence[int] | None = None) -> Decoded:
         """The same at once: for :func:`~ldp_jax.deployment.vectors` and :meth:`Decoded.by_node`."""

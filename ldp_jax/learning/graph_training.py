@@ -13,13 +13,14 @@ import optax
 from jaxtyping import Float, Int, PyTree
 
 from ldp_jax.core import validate
+from ldp_jax.core.progress import watched
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph import packing
 from ldp_jax.graph.packing import GraphSet, Packed
 from ldp_jax.learning import metrics
 from ldp_jax.learning._checkpoint import Store, import_orbax
 from ldp_jax.learning.models import Model, Variables
-from ldp_jax.learning.training import Run, Settings, begin, run_epochs, step
+from ldp_jax.learning.training import Run, Settings, begin, in_blocks, run_epochs, step
 
 __all__ = ["Scores", "fit_graphs", "predict", "scores", "step_decay_adam"]
 
@@ -276,7 +277,8 @@ def fit_graphs(
         }
         store = Store(Path(checkpoint), made_by)
     go_on = lambda run, until: _train(run, given[0], until, *given[2:], **static)
-    run = _watched(run, go_on, settings.epochs, store, progress)
+    with watched("fit_graphs", settings.progress):
+        run = _watched(run, go_on, settings.epochs, store, progress)
     done = int(run.number)
     return FittedGraphs(
         variables=run.best,
@@ -296,9 +298,9 @@ def _watched(
     store: Store | None,
     progress: Progress | None,
 ) -> Run:
-    """A run to its end: at once, or epoch by epoch where someone looks at each."""
+    """A run to its end: in blocks, or epoch by epoch where someone looks at each."""
     if store is None and progress is None:
-        return go_on(run, np.int32(epochs))
+        return in_blocks(go_on, run, epochs)
     try:
         run = run if store is None else store.load(run)
         while (number := int(run.number)) < epochs:

@@ -4,6 +4,7 @@
 """
 
 import dataclasses
+import time
 from collections.abc import Callable
 from functools import cache, partial
 from typing import NamedTuple
@@ -13,8 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Float, Int, PyTree
 
+from ldp_jax.core import progress as shown
 from ldp_jax.core import validate
 from ldp_jax.core.sharding import each_part, placement
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
@@ -83,6 +86,8 @@ class Settings:
       patience: stop after as many epochs without a better validation score; None trains all epochs.
       at_once: of many runs, those that are vmapped together; None for one at a time, which is fastest on a CPU. On
         an accelerator take as many as fit.
+      progress: told how far a training of more than five seconds is; without it, it is shown. Equal settings may
+        differ in it.
     """
 
     optimizer: optax.GradientTransformation
@@ -90,6 +95,7 @@ class Settings:
     batch_size: int
     patience: int | None = None
     at_once: int | None = None
+    progress: shown.Progress | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         optional = {"patience": self.patience, "at_once": self.at_once}
@@ -273,13 +279,15 @@ class Run(NamedTuple):
     best_epoch: Array
     losses: Array
     validations: Array
+    test: Array  # score of the best; NaN where nobody has asked
 
 
 def begin(variables: Variables, optimizer: optax.GradientTransformation, epochs: int) -> Run:
     """A training before its first epoch."""
     never, zero = jnp.full(epochs, jnp.nan, jnp.float32), jnp.int32(0)
     state = optimizer.init(variables["params"])
-    return Run(zero, variables, state, variables, jnp.float32(-jnp.inf), zero, never, never)
+    least = jnp.float32(-jnp.inf)
+    return Run(zero, variables, state, variables, least, zero, never, never, jnp.float32(jnp.nan))
 
 
 def step(
@@ -339,9 +347,49 @@ def run_epochs(
             jnp.where(better, number, run.best_epoch),
             run.losses.at[number].set(loss),
             run.validations.at[number].set(now),
+            run.test,
         )
 
     return jax.lax.while_loop(going, one, run)
+
+
+def in_blocks(go_on: Callable[[Run, np.int32], Run], run: Run, epochs: int) -> Run:
+    """A run on the host to its end, by ``go_on(run, until)``: blocks of about a second, which can be watched."""
+    done, size = 0, 1
+    begun = since = time.monotonic()
+    while done < epochs:
+        until = min(done + size, epochs)
+        run = go_on(run, np.int32(until))
+        if np.asarray(run.number).max() < until:  # out of patience
+            break
+        now = time.monotonic()
+        begun = begun if done else now  # the first epoch's time is that of compilation
+        size = max(1, int((until - done) / max(now - since, 1e-6)))
+        done, since = until, now
+        if now - begun > shown.AFTER:
+            shown.phase(f"epoch {done} of {epochs}", done / epochs)
+    return run
+
+
+def _to_the_end(
+    go_on: Callable[[Array, Run | None, np.int32], Run],
+    unbegun: Callable[[], Run],
+    given: tuple,
+    settings: Settings,
+) -> Fitted:
+    """A training in blocks; at once, where an argument is traced or bound to devices. The first one is the key."""
+    traced_or_bound = (
+        not validate.concrete(leaf) or (isinstance(leaf, jax.Array) and leaf.committed)
+        for leaf in jax.tree.leaves(given)
+    )
+    if any(traced_or_bound):
+        run = go_on(given[0], None, np.int32(settings.epochs))
+    else:
+        # Each epoch has draws of its own, though a later block has the first one's key.
+        block = lambda run, until: go_on(given[0] if until == 1 else jax.random.clone(given[0]), run, until)
+        with shown.watched("fit", settings.progress):
+            run = in_blocks(block, unbegun(), settings.epochs)
+    return Fitted(run.best, run.best_score, run.test, run.best_epoch, run.losses, run.validations)
 
 
 def fit(
@@ -377,10 +425,12 @@ def fit(
     """
     validate.threefry(key)
     check_examples(model, objective, context, {"train": train, "validation": validation, "test": test})
+    data = context, train, validation, test
     # Patience is traced, so that it tells no two programs apart.
-    stopless = dataclasses.replace(settings, patience=None, at_once=None)
-    parts = train, validation, test
-    return _fit(key, context, parts, settings.most_idle, model=model, objective=objective, settings=stopless)
+    static = {"model": model, "objective": objective, "settings": _stopless(settings, at_once=None)}
+    go_on = lambda key, run, until: _fit(run, until, settings.most_idle, (key, *data), **static)
+    unbegun = lambda: _unbegun(_begin.eval_shape(key, context, train, **static))
+    return _to_the_end(go_on, unbegun, (key, *data), settings)
 
 
 @partial(jax.jit, static_argnames=("model", "objective"))
@@ -401,27 +451,54 @@ def check_examples(
     if objective.check is None:
         return
 
-    def shape(leaf: Array | np.ndarray) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct(jnp.shape(leaf)[1 if stacked else 0 :], jnp.result_type(leaf))
-
-    context, examples = jax.tree.map(shape, (context, parts["train"]))
+    context, examples = _shapes((context, parts["train"]), stacked)
     made = _outputs.eval_shape(context, examples, model=model, objective=objective)
     for name, part in parts.items():
         objective.check(name, part, context, made)
 
 
+def _shapes(values: PyTree, stacked: bool) -> PyTree:
+    """The shape of each leaf, or of one run's part of it."""
+    skip = 1 if stacked else 0
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf)[skip:], jnp.result_type(leaf)), values)
+
+
+def _stopless(settings: Settings, at_once: int | None) -> Settings:
+    """What identifies a program."""
+    return dataclasses.replace(settings, patience=None, at_once=at_once, progress=None)
+
+
+@partial(jax.jit, static_argnames=("model", "objective", "settings"))
+def _begin(
+    key: PRNGKey, context: PyTree, examples: PyTree, *, model: Model, objective: Objective, settings: Settings
+) -> Run:
+    """A run before its first epoch, from the key of its variables."""
+    count = jax.tree.leaves(examples)[0].shape[0]
+    first = jnp.zeros(min(settings.batch_size, count), jnp.int32)
+    inputs = objective.inputs(context, jax.tree.map(lambda leaf: leaf[first], examples))
+    return begin(model.init(key, inputs), settings.optimizer, settings.epochs)
+
+
+def _unbegun(made: Run, runs: tuple[int, ...] = ()) -> Run:
+    """Zeros in the place of a run of such shapes, or of some side by side, that the program begins."""
+    key = lambda leaf: jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
+    zeros = lambda leaf: (jnp if key(leaf) else np).zeros(runs + leaf.shape, leaf.dtype)
+    return jax.device_put(jax.tree.map(zeros, made))
+
+
 @partial(jax.jit, static_argnames=("model", "objective", "settings"))
 def _fit(
-    key: PRNGKey,
-    context: PyTree,
-    parts: tuple[PyTree, PyTree, PyTree],
+    run: Run | None,
+    until: Array,
     patience: Array,
+    data: tuple,
     *,
     model: Model,
     objective: Objective,
     settings: Settings,
-) -> Fitted:
-    examples, validation, test = parts
+) -> Run:
+    """Epochs up to ``until``, and the test; the first block, to epoch 1, and a run of None are begun here."""
+    key, context, examples, validation, test = data
     count = jax.tree.leaves(examples)[0].shape[0]
     batch_size = min(settings.batch_size, count)
     batches = -(-count // batch_size)
@@ -459,10 +536,10 @@ def _fit(
         (variables, state, total), _ = jax.lax.scan(one, (variables, state, jnp.float32(0.0)), steps)
         return variables, state, total / batches
 
-    variables = model.init(init_key, objective.inputs(context, take(jnp.zeros(batch_size, jnp.int32))))
-    run = begin(variables, settings.optimizer, settings.epochs)
-    run = run_epochs(run, settings.epochs, patience, epoch, lambda variables: score(variables, validation))
-    return Fitted(run.best, run.best_score, score(run.best, test), run.best_epoch, run.losses, run.validations)
+    fresh = lambda: _begin(init_key, context, examples, model=model, objective=objective, settings=settings)
+    begun = fresh() if run is None else jax.lax.cond(until > 1, lambda: run, fresh)
+    run = run_epochs(begun, until, patience, epoch, lambda variables: score(variables, validation))
+    return run._replace(test=score(run.best, test))
 
 
 def fit_many(
@@ -478,28 +555,41 @@ def fit_many(
     """Train one model a key, over context and examples stacked along a leading axis, in one compiled program.
 
     Each leaf of the result has a leading axis of runs. Programs for different numbers of runs may round differently
-    in the last bits; where a run must not depend on those beside it, call :func:`fit` for each. Another patience is
-    another program here. Where keys are divided among devices, so are the runs.
+    in the last bits; where a run must not depend on those beside it, call :func:`fit` for each. Where keys are
+    divided among devices, so are the runs.
     """
     validate.threefry(keys, axes=1)
     parts = {"train": train, "validation": validation, "test": test}
     check_examples(model, objective, context, parts, stacked=True)
-    stacked = keys, context, train, validation, test
-    return _fit_many(stacked, model=model, objective=objective, settings=settings, over=placement(keys))
+    data = context, train, validation, test
+    static = {"model": model, "objective": objective, "settings": _stopless(settings, settings.at_once)}
+    over = placement(keys)
+    go_on = lambda keys, run, until: _fit_many(run, until, settings.most_idle, (keys, *data), **static, over=over)
+    unbegun = lambda: _unbegun(_begin.eval_shape(*_shapes((keys, context, train), True), **static), (len(keys),))
+    return _to_the_end(go_on, unbegun, (keys, *data), settings)
 
 
 @partial(jax.jit, static_argnames=("model", "objective", "settings", "over"))
 def _fit_many(
-    stacked: tuple, *, model: Model, objective: Objective, settings: Settings, over: NamedSharding | None
-) -> Fitted:
-    def one(inputs: tuple) -> Fitted:
-        key, context, train, validation, test = inputs
-        return fit(key, model, objective, context, train, validation, test, settings)
+    run: Run | None,
+    until: Array,
+    patience: Array,
+    data: tuple,
+    *,
+    model: Model,
+    objective: Objective,
+    settings: Settings,
+    over: NamedSharding | None,
+) -> Run:
+    one = partial(_fit, model=model, objective=objective, settings=_stopless(settings, None))
 
-    def runs(stacked: tuple) -> Fitted:
-        return jax.lax.map(one, stacked, batch_size=settings.at_once)
+    def runs(until: Array, patience: Array, stacked: tuple) -> Run:
+        each = lambda run_and_data: one(run_and_data[0], until, patience, run_and_data[1])
+        return jax.lax.map(each, stacked, batch_size=settings.at_once)
 
-    return runs(stacked) if over is None else each_part(runs, over, (over.spec,), over.spec)(stacked)
+    if over is not None:
+        runs = each_part(runs, over, (P(), P(), over.spec), over.spec)
+    return runs(until, patience, (run, data))
 
 
 @partial(jax.jit, static_argnames=("model",))

@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import Mechanism
+from ldp_jax.core.mechanism import Mechanism, require_protocol
 from ldp_jax.core.sharding import by_rows, each_part, placement
 from ldp_jax.core.spaces import Box, as_records
 from ldp_jax.core.spaces import clip as into
@@ -158,9 +158,11 @@ def _check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
     shape = (x.num_nodes, x.num_features) if isinstance(x, RowSource) else np.shape(x)
     if len(shape) != 2:
         raise ValueError(f"x must be records of shape [n, d], got shape {shape}")
+    require_protocol(mechanism)
     domain = mechanism.domain()
     if not isinstance(domain, Box) or domain.dim != shape[1]:
-        raise ValueError(f"mechanism is for {domain}, records have {shape[1]} features")
+        hint = "" if isinstance(domain, Box) else ": features.Sampled(mechanism, dim, k) asks for k of the numbers"
+        raise ValueError(f"mechanism is for {domain}, records have {shape[1]} features{hint}")
     _axes(mechanism, shape[0])
     return shape
 

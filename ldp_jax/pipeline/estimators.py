@@ -141,9 +141,12 @@ class _UserClassifier(ClassifierMixin, BaseEstimator, abc.ABC):
         users, y = _users(X, graphs.num_nodes(_graph(self.graph))), np.asarray(y)
         if y.shape != users.shape or len(np.unique(users)) != len(users):
             raise ValueError(f"X must name {y.shape} users, one a class and each once, got {users.shape}")
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        self.result_ = self._ask(users, labels.astype(np.int32), len(self.classes_))
-        self.guarantee_ = self.result_.guarantee
+        try:
+            classes, labels = np.unique(y, return_inverse=True)
+        except TypeError:
+            raise ValueError("y must be classes of one type: leave users whose class is unknown out of X") from None
+        self.result_ = self._ask(users, labels.astype(np.int32), len(classes))
+        self.classes_, self.guarantee_ = classes, self.result_.guarantee
         return self
 
     def predict_proba(self, X: Users) -> Float[np.ndarray, "m classes"]:  # noqa: N803

@@ -180,9 +180,10 @@ def check_panel(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
 def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"]:
     """Labels by node, -1 outside the panel."""
     nodes, given = np.asarray(panel), np.asarray(labels)
-    for name, array in (("panel", nodes), ("labels", given)):
+    for name, array, what in (("panel", nodes, "places of nodes"), ("labels", given, "numbers of classes")):
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-            raise ValueError(f"{name} must be integers of shape [panel], got {array.dtype} of shape {array.shape}")
+            got = f"got {array.dtype} of shape {array.shape}: datasets.read_records numbers names"
+            raise ValueError(f"{name} must be integers of shape [panel], {what}, {got}")
     if len(nodes) != len(given):
         raise ValueError(f"labels must be of the panel's {len(nodes)} members, got {len(given)}")
     if len(nodes) and (nodes.min() < 0 or nodes.max() >= n):
@@ -190,7 +191,7 @@ def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"
     if len(np.unique(nodes)) != len(nodes):
         raise ValueError("panel must name each of its members once")
     if len(given) and given.min() < 0:
-        raise ValueError(f"labels of the panel must be >= 0, got {given.min()}")
+        raise ValueError(f"labels of the panel must be >= 0, got {given.min()}: leave unknown ones out")
     if len(given) and given.max() >= 2**31:  # they are stored in 32 bits
         raise ValueError(f"labels of the panel must be below 2^31, got {given.max()}")
     found = np.full(n, -1, np.int32)

@@ -115,6 +115,8 @@ def embed_reports(
     if not isinstance(mechanism.inner, Discrete):
         raise ValueError(f"mechanism must be Sampled(Discrete.of(table), dim, k), got {mechanism}")
     table = mechanism.inner.table()
+    if not isinstance(reports, VectorReports):
+        raise ValueError(f"reports must be deployment.vectors(reports, {k}, {dim}), got {type(reports).__name__}")
     if reports.digest != table.digest:
         raise ValueError("reports are of another table than the mechanism's, whose epsilon is not theirs")
     user, index, output = (np.asarray(part) for part in (reports.user, reports.index, reports.output))

@@ -307,5 +307,6 @@ def _of_mean_length_one(row: np.ndarray, column: np.ndarray, values: np.ndarray,
 def _dense(x: Features) -> np.ndarray:
     x = np.asarray(x)
     if x.ndim != 2 or not np.issubdtype(x.dtype, np.number) or np.iscomplexobj(x):
-        raise ValueError(f"x must be real features of shape [n, d], got {x.dtype} of shape {x.shape}")
+        hint = ": of a Dataset or Records give the x" if x.dtype == object else ""
+        raise ValueError(f"x must be real features of shape [n, d], got {x.dtype} of shape {x.shape}{hint}")
     return x

@@ -4,9 +4,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from ldp_jax import features, verification
-from ldp_jax.accounting import guarantee
-from ldp_jax.core import mechanism, spaces, types
+from ldp_jax import features, privatize, verification
+from ldp_jax.core import mechanism
 
 
 class Unfinished:
@@ -16,7 +15,8 @@ class Unfinished:
 
 @pytest.mark.parametrize("taker", [
     lambda made: verification.check(made, jax.random.key(0)), lambda made: features.Sampled(made, dim=3, k=1),
-], ids=["check", "Sampled"])  # fmt: skip
+    lambda made: privatize(jax.random.key(0), made, jnp.zeros(3)),
+], ids=["check", "Sampled", "privatize"])  # fmt: skip
 @pytest.mark.usefixtures("untyped")
 def test_what_is_missing_is_named(taker):
     for candidate, words in (
@@ -32,8 +32,6 @@ def test_what_is_missing_is_named(taker):
 
 
 def test_the_class_that_is_shown_is_a_mechanism():
-    names = {"jax": jax, "jnp": jnp}
-    for module in (mechanism, spaces, guarantee, types):
-        names |= vars(module)
+    names: dict[str, object] = {}
     exec(mechanism.SMALLEST, names)
     assert verification.check(names["Flip"](1.0), jax.random.key(0), trials=10_000)

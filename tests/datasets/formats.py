@@ -156,6 +156,14 @@ _TU = {
     "T_graph_indicator.txt": b"1\n1\n2\n2\n2\n",
     "T_graph_labels.txt": b"1\n-1\n",
 }
+_TU_ATTRIBUTES = _TU | {
+    "T_graph_indicator.txt": b"2\n1\n2\n1\n2\n",
+    "T_A.txt": b"1, 3\n3, 5\n",
+    "T_node_labels.txt": b"7\n6\n7\n-1\n0\n",
+    "T_node_attributes.txt": b"0.5, 0\n1e-1,1\n0,0\n0.25, 0.75\n1, 1\n",
+    "T_graph_attributes.txt": b"2.5\n-3\n",
+    "T_edge_labels.txt": b"0\n1\n",
+}
 _POWERFUL = b"3\n3 1\n0 1 1\n0 2 0 2\n0 1 1\n2 0\n7 1 1\n7 1 0\n1 1\n0 0\n"
 
 
@@ -189,7 +197,7 @@ def _tu(files: Files) -> Arrays:
     return graph_sets.parse_tu(files, dataset="T", max_bytes=MAX_BYTES)
 
 
-USERS_FORMATS = ("npz", "npz of a set", "TU", "TU zip", "powerful-gnns")
+USERS_FORMATS = ("npz", "npz of a set", "TU", "TU zip", "TU attributes", "powerful-gnns")
 """The files that no digest pins."""
 
 FORMATS = {
@@ -203,6 +211,7 @@ FORMATS = {
     "flags": _musae("id,days,mature,views,partner,new_id\n" + _FLAGS, "mature"),
     "TU": Format(_TU, _tu),
     "TU zip": Format({"T.zip": zipped({f"T/{name}": data for name, data in _TU.items()})}, _tu),
+    "TU attributes": Format(_TU_ATTRIBUTES, _tu),
     "PPI": Format(ppi_files(), lambda files: ppi.parse(files, graphs=(2, 1, 1))),
     "powerful-gnns": Format(
         {"dataset.zip": zipped({"dataset/P/P.txt": _POWERFUL})},

@@ -239,7 +239,7 @@ def tu_folder(folder, dataset, graphs, classes):
     pairs = np.concatenate([np.stack([one, one + 1], 1), np.stack([one + 1, one], 1)])
     for part, rows in (("A", pairs), ("graph_indicator", graph + 1), ("graph_labels", np.arange(graphs) % classes)):
         np.savetxt(folder / f"{dataset}_{part}.txt", rows, "%d", delimiter=", ")
-    (folder / f"{dataset}_node_labels.txt").write_text("not read")
+    (folder / f"{dataset}_edge_labels.txt").write_text("not read")
     return graph
 
 

@@ -2,13 +2,14 @@
 
 import collections
 import copyreg
+import dataclasses
 import pickle
 
 import numpy as np
 import pytest
 import scipy.sparse
 
-from ldp_jax.datasets import _archive, _arrays, gnn_benchmark, planetoid
+from ldp_jax.datasets import _archive, _arrays, _format, gnn_benchmark, planetoid
 from tests.datasets.formats import FORMATS, planetoid_files, unzipped, zipped
 
 
@@ -85,6 +86,22 @@ def test_tu(changes, edges, y):
     assert data.node_graph.tolist() == ([0, 1, 2, 3, 4] if len(y) == 5 else [0, 0, 1, 1, 1])
 
 
+def test_tu_attributes_follow_their_nodes():
+    """Nodes are sorted by graph, so the second and the fourth line come first; attributes need declared bounds."""
+    form = FORMATS["TU attributes"]
+    data = form.read()
+    np.testing.assert_array_equal(data.x, np.float32([[0.1, 1], [0.25, 0.75], [0.5, 0], [0, 0], [1, 1]]))
+    assert data.extras["node_labels"].tolist() == [6, -1, 7, 7, 0]
+    assert data.extras["graph_attributes"].tolist() == [[2.5], [-3]]
+    assert data.notes == "Not read: T_edge_labels.txt."
+    packed = {"T.zip": zipped({f"T/{name}": text for name, text in form.files.items()})}
+    zip_form = dataclasses.replace(form, files=packed)
+    np.testing.assert_array_equal(zip_form.read().x, data.x)
+    assert zip_form.read().notes == data.notes
+    with pytest.raises(ValueError, match="bounds of the features of t must be declared"):
+        _format.build("t", form.parse(form.files), "t")
+
+
 def powerful_gnns(text: str):
     return FORMATS["powerful-gnns"].read({"dataset.zip": zipped({"dataset/P/P.txt": text.encode()})})
 
@@ -126,11 +143,16 @@ def test_powerful_gnns_refuses_what_does_not_fit(text, message):
         ({"indicator": "1\n1\n2\n2\n"}, r"pairs of nodes in \[1, 4\], .* got \(3, 5\) in graph 2"),
         ({"indicator": "1\n1\n1\n1\n1\n"}, "graph 2 must have a node, got none but a label"),
         ({"A": "", "indicator": "", "labels": ""}, "T must hold a graph, got none"),
+        ({"node_attributes": "1, 2\n"}, r"T_node_attributes.txt must have a line for each node \(5\), got 1$"),
+        ({"node_attributes": "1, 2\n3\n"}, "each line of T_node_attributes.txt must hold as many real numbers, "),
+        ({"graph_attributes": "1, x\n"}, "each line of T_graph_attributes.txt must hold as many real numbers, "),
     ],
 )
 def test_tu_refuses_what_does_not_fit(changes, message):
     with pytest.raises(ValueError, match=message):
-        FORMATS["TU"].read({f"{part}.txt": text.encode() for part, text in changes.items()})
+        FORMATS["TU attributes" if "attributes" in str(changes) else "TU"].read(
+            {f"{part}.txt": text.encode() for part, text in changes.items()}
+        )
 
 
 @pytest.mark.parametrize(

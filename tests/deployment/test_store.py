@@ -95,6 +95,9 @@ def test_files_without_a_name_are_not_read_and_go_and_damaged_ones_are_refused(t
     pyarrow.parquet.write_table(pyarrow.parquet.read_table(left)[2:], left)  # a footer that hides two rows
     with pytest.raises(OSError, match="lack 2 reports"):
         store.all(GRID)
+    left.write_bytes(data[:-50])
+    with pytest.raises(OSError, match="are damaged: .*parquet"):
+        store.all(GRID)
     data[len(data) // 4] ^= 1
     left.write_bytes(bytes(data))
     with pytest.raises(OSError):  # noqa: PT011 - pyarrow's own words
@@ -258,3 +261,10 @@ def test_rows_that_no_device_sends_are_refused_and_users_of_64_bits_find_their_n
     ):
         with pytest.raises(ValueError, match=words):
             ask(**change)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_reports_as_they_are_stored_are_refused_by_name(ring, tmp_path):
+    mechanism, stored = features.Sampled(features.Discrete.of(GRID), DIM, K), ReportStore(tmp_path).all(GRID)
+    with pytest.raises(ValueError, match=rf"must be deployment.vectors\(reports, {K}, {DIM}\), got Decoded"):
+        embed_reports(ring, mechanism, np.arange(USERS), stored, alpha=0.2, r=0.5)

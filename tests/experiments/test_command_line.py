@@ -177,6 +177,20 @@ print(sorted(heavy & {*sys.modules}))
         assert any(line.split() == [name, *command.about.split()] for line in lines)
 
 
+@pytest.mark.parametrize("name", command_line.COMMANDS)
+def test_help_fits_a_screen_and_names_every_option(name, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        command_line.main([name, "--help"])
+    assert stopped.value.code == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) <= 30
+    assert max(map(len, lines)) <= 100
+    fields = [field.name for field in dataclasses.fields(command_line.COMMANDS[name].load()[0])]
+    options = [words for line in lines if line.startswith("  ") for words in line.split(maxsplit=1)[:1]]
+    missing = {f"--{field.replace('_', '-')}" for field in fields} - {option.rstrip(",") for option in options}
+    assert missing <= {"--name"}  # which is given by place
+
+
 def test_a_full_disk_is_one_line(capsys, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")

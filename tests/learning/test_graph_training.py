@@ -52,7 +52,7 @@ SETTINGS = Settings(ADAM, epochs=6, batch_size=16)
 
 def run(key=0, parts=None, model=SMALL, **changes):
     """``changes`` of the settings, and what else there is to say."""
-    own = {field.name for field in dataclasses.fields(Settings)} & set(changes)
+    own = {field.name for field in dataclasses.fields(Settings) if field.compare} & set(changes)
     settings = dataclasses.replace(SETTINGS, **{name: changes.pop(name) for name in own})
     return fit_graphs(jax.random.key(key), model, *(parts or stars_and_cycles()), settings, **changes)
 

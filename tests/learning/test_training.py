@@ -1,6 +1,9 @@
 """Training: what a batch weighs, which epoch is kept, one program for a sweep; metrics against other libraries."""
 
 import dataclasses
+import itertools
+from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -206,6 +209,32 @@ def test_many_runs_are_the_single_ones_in_one_program():
         jax.random.split(jax.random.key(2), 3), model, objective, *inputs, dataclasses.replace(SETTINGS, at_once=3)
     )
     np.testing.assert_allclose(together.losses, many.losses, rtol=1e-4)
+
+
+def test_who_watches_changes_nothing(monkeypatch):
+    """A second passes at each look, so that a block is an epoch; a training within a compiled function has none."""
+    monkeypatch.setattr(training.shown, "AFTER", 0.0)
+    monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=itertools.count().__next__))
+    told, model = [], mlp(2, 4, 3, 0.1)
+    watched = dataclasses.replace(SETTINGS, patience=9, progress=lambda *now: told.append(now))
+    for call, key, inputs in (
+        (fit, jax.random.key(2), blobs()),
+        (fit_many, jax.random.split(jax.random.key(2), 3), stacked_runs()),
+    ):
+        run = partial(call, model=model, objective=training.node_classification)
+        parts = dict(zip(("context", "train", "validation", "test"), inputs, strict=True))
+        whole = jax.jit(lambda key, parts, run=run: run(key, **parts, settings=SETTINGS))(
+            jax.random.clone(key), parts
+        )
+        assert not told
+        jax.tree.map(np.testing.assert_array_equal, run(key, **parts, settings=watched), whole)
+        assert told == [("epoch 2 of 3", 2 / 3), ("epoch 3 of 3", 1.0), ("done", 1.0)]
+        told.clear()
+    falling = table(3, 2, 1), NUMBER
+    stopped = dataclasses.replace(watched, epochs=9, patience=2)
+    fit(jax.random.key(2), ONE_NUMBER, FALLING, None, np.ones(3, np.float32), *falling, stopped)
+    assert [words for words, _ in told] == ["epoch 2 of 9", "epoch 3 of 9", "done"]  # where patience is over
+    assert watched == dataclasses.replace(watched, progress=None)
 
 
 @pytest.mark.usefixtures("untyped")

@@ -86,6 +86,9 @@ def test_what_does_not_fit_is_refused(data, embedding):
         with pytest.raises(ValueError, match=message):
             made.fit(TRAIN)
     classifier = ReportClassifier(graph=data.graph, records=data.x, key=KEY)
-    for users, y in (([120], [0]), ([0.5], [0]), ([1, 1], [0, 1]), ([1, 2], [0])):
-        with pytest.raises(ValueError, match="X must"):
+    for users, y, fault in (
+        ([120], [0], "X must"), ([0.5], [0], "X must"), ([1, 1], [0, 1], "X must"), ([1, 2], [0], "X must"),
+        ([1, 2], ["red", None], "y must be classes of one type"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=fault):
             classifier.fit(np.array(users), np.array(y))
