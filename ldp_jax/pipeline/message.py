@@ -7,6 +7,7 @@ for c where the choice is among S: the confusion :math:`M_S(c | y)`. The evidenc
 .. math:: l(y) = \log \sum_{c \in S} M_S(c | y) \, P(\text{report} | c).
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -74,7 +75,8 @@ def confusions(
     validate.positive(smoothing=smoothing)
     sets, which = _sets(alphabets)
     counted = _Counted(panel.scores, panel.labels, np.int32(len(panel.labels)), np.float32(panel.keep))
-    return _confusion(counted, sets, np.asarray(smoothing, np.float32)[None])[0], which
+    some = np.asarray(smoothing, np.float32)[None]
+    return _confusion(counted, sets, some, labels_are_true=panel.keep == 1.0)[0], which
 
 
 class _Counted(NamedTuple):
@@ -86,9 +88,9 @@ class _Counted(NamedTuple):
     keep: Array | np.float32
 
 
-@jax.jit
-def _confusion(panel: _Counted, alphabets: Array, smoothings: Array) -> Array:
-    """M_S [s, sets, C, C] for each of some smoothings."""
+@partial(jax.jit, static_argnames="labels_are_true")
+def _confusion(panel: _Counted, alphabets: Array, smoothings: Array, *, labels_are_true: bool) -> Array:
+    """M_S [s, sets, C, C] for each of some smoothings: counted where labels are true, else found by EM."""
     scores, labels, count, keep = panel
     classes = scores.shape[1]
     reported = jnp.where((jnp.arange(len(labels)) < count)[:, None], jax.nn.one_hot(labels, classes), 0.0)
@@ -103,6 +105,8 @@ def _confusion(panel: _Counted, alphabets: Array, smoothings: Array) -> Array:
 
         def smoothed(smoothing: Array) -> Array:
             more = 0.5 * smoothing * (uniform + own)
+            if labels_are_true:
+                return (joint.T + more) / (reported.sum(0)[:, None] + smoothing)
 
             def step(_: object, carry: tuple[Array, Array]) -> tuple[Array, Array]:
                 share, table = carry
@@ -111,11 +115,8 @@ def _confusion(panel: _Counted, alphabets: Array, smoothings: Array) -> Array:
                 total = counts.sum(1)
                 return total / total.sum(), (counts + more) / (total[:, None] + smoothing)
 
-            # Of labels that are true the confusion is counted; else it is found by EM.
-            known = (joint.T + more) / (reported.sum(0)[:, None] + smoothing)
             begin = (jnp.full(classes, 1.0 / classes), 0.5 * (uniform + own))
-            found = jax.lax.fori_loop(0, jnp.where(keep == 1.0, 0, _STEPS), step, begin)[1]
-            return jnp.where(keep == 1.0, known, found)
+            return jax.lax.fori_loop(0, _STEPS, step, begin)[1]
 
         return jax.lax.map(smoothed, smoothings)
 
@@ -161,11 +162,12 @@ def likeliest_evidence(
     rows = _Counted(scores, labels, np.int32(len(panel.labels)), np.float32(panel.keep))
     reports = ClassReports(reports.log_likelihood, np.asarray(reports.alphabets))
     among = np.asarray(smoothings, np.float32)
-    best, evidence = _likeliest(rows, sets, which, reports, posterior, np.asarray(counted), among)
+    given = (rows, sets, which, reports, posterior, np.asarray(counted), among)
+    best, evidence = _likeliest(*given, labels_are_true=panel.keep == 1.0)
     return evidence, smoothings[int(best)]
 
 
-@jax.jit
+@partial(jax.jit, static_argnames="labels_are_true")
 def _likeliest(
     panel: _Counted,
     sets: Array,
@@ -174,9 +176,11 @@ def _likeliest(
     posterior: Array,
     counted: Array,
     smoothings: Array,
+    *,
+    labels_are_true: bool,
 ) -> tuple[Array, Array]:
     """The place of the likeliest smoothing, the first of equals, and the evidence under it."""
-    tables = _confusion(panel, sets, smoothings)
+    tables = _confusion(panel, sets, smoothings, labels_are_true=labels_are_true)
     law = jnp.where(reports.alphabets, jnp.exp(reports.log_likelihood), 0.0)
 
     def evidence(table: Array) -> Array:
