@@ -68,7 +68,7 @@ def main(words: Sequence[str] | None = None) -> None:
     try:
         if hasattr(config, "out"):
             check_out(config.out)  # before minutes of computing, not after them
-            _prepare_device()
+            _prepare_device(getattr(config, "xla_flags", ""))
         run(config)
     except UsageError as error:
         _end(str(error))
@@ -111,8 +111,13 @@ def _parsed(kind: type, name: str, words: Sequence[str]) -> Any:
     _end(f"{about.rstrip('.')}; {PROG} {name} --help says what there is")
 
 
-def _prepare_device() -> None:
-    """Keep compiled programs on disk, and find out whether the device that the environment asks for is there."""
+def _prepare_device(flags: str) -> None:
+    """Keep compiled programs on disk, and find out whether the device that the environment asks for is there.
+
+    XLA reads its flags as it finds the device; the user's own come last, and hold.
+    """
+    if flags:
+        os.environ["XLA_FLAGS"] = f"{flags} {os.environ.get('XLA_FLAGS', '')}".strip()
     import jax
 
     from ldp_jax.core.compilation import compilation_cache
