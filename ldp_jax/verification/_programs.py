@@ -16,6 +16,9 @@ from ldp_jax.core.types import AnyArray, Array, ArrayLike, PRNGKey, R, Report, S
 SIZE = 8192
 """Rows of a block."""
 
+GROUP = 16
+"""Reports of a block that are asked about one record."""
+
 T = TypeVar("T", bound=Any)
 """A tree that keeps its form: records, reports, a mechanism."""
 
@@ -149,8 +152,10 @@ _reports = jax.jit(_report_rows)
 
 
 @jax.jit
-def _logs(mechanism: HasDensity, *rows: Values) -> Array:
-    return jax.vmap(lambda *row: mechanism.log_density(*row))(*rows)
+def _logs(mechanism: HasDensity, y: Report, *record: Values) -> Array:
+    """Of groups of reports [rows, GROUP], a record each: what a density computes of it is computed once a group."""
+    one: Callable[..., Array] = lambda y, *record: mechanism.log_density(y, *record)
+    return jax.vmap(jax.vmap(one, (0, *(None for _ in record))))(y, *record)
 
 
 @jax.jit
@@ -196,19 +201,28 @@ def report_each_retraced(words: AnyArray, mechanism: Asked[R, Y], x: R) -> Y | N
 def logs_each(mechanism: HasDensity, y: Report, x: Values, *own: AnyArray) -> np.ndarray:
     """log p of stacked reports about a record each."""
     mechanism, own = _apart(mechanism, own, count_of(y))
-    return in_blocks(lambda rows: _logs(mechanism, *rows), (y, x, *own))
-
-
-def logs_of(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:
-    """log p of stacked reports about one record."""
-    return logs_each(mechanism, y, repeated(x, count_of(y)))
+    alike = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[:, None], GROUP, 1), y)
+    return in_blocks(lambda rows: _logs(mechanism, *rows), (alike, x, *own), SIZE // GROUP)[:, 0]
 
 
 def log_grid(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:
     """log p [records, reports] of stacked reports about each of stacked records."""
-    record, report = np.indices((count_of(x), count_of(y))).reshape(2, -1)
-    ask = lambda rows: _logs(mechanism, take(y, rows[0]), take(x, rows[1]))
-    return in_blocks(ask, (report, record)).reshape(count_of(x), -1)
+    (reports, records), (mechanism, own) = (count_of(y), count_of(x)), _apart(mechanism, (), count_of(x))
+    count = max(1, -(-reports // GROUP))
+    groups = jax.tree.map(
+        lambda leaf: np.resize(leaf, (count * GROUP, *np.shape(leaf)[1:])).reshape(
+            count, GROUP, *np.shape(leaf)[1:]
+        ),
+        y,
+    )
+    ask = lambda at: _logs(mechanism, take(groups, at[1]), *take((x, *own), at[0]))
+    found = in_blocks(ask, tuple(np.indices((records, count)).reshape(2, -1)), SIZE // GROUP)
+    return found.reshape(records, -1)[:, :reports]
+
+
+def logs_of(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:
+    """log p of stacked reports about one record."""
+    return log_grid(mechanism, y, jax.tree.map(lambda leaf: np.asarray(leaf)[None], x))[0]
 
 
 def lost(mine: np.ndarray, others: np.ndarray) -> np.ndarray:
