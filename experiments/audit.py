@@ -89,7 +89,7 @@ class Config:
     quick: bool = False
     """epsilon 1 alone, 20 000 draws, and of draws only whether one record follows its density and what two show:
     other records, windows, single reports, float32, words and variances are not looked at, and programs are less
-    optimised; within a minute of two cores, into files named audit_quick"""
+    optimised; about a minute of two cores, into files named audit_quick"""
     seed: int = 0
     """of the draws"""
     out: Path = DEFAULT_OUT

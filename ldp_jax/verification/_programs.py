@@ -169,7 +169,9 @@ def _given(x: R) -> R:
 
 def draws(mechanism: Asked[R, Y], key: PRNGKey, x: R, n: int) -> Y:
     """n independent reports of one record, stacked."""
-    return privatize_stacked(key, mechanism, repeated(_given(x), n))
+    validate.threefry(key)
+    check_budget(mechanism)
+    return report_each(jax.random.key_data(jax.random.split(key, n)), mechanism, repeated(_given(x), n))
 
 
 def privatize_stacked(key: PRNGKey, mechanism: Asked[R, Y], x: R) -> Y:
@@ -201,20 +203,21 @@ def report_each_retraced(words: AnyArray, mechanism: Asked[R, Y], x: R) -> Y | N
 def logs_each(mechanism: HasDensity, y: Report, x: Values, *own: AnyArray) -> np.ndarray:
     """log p of stacked reports about a record each."""
     mechanism, own = _apart(mechanism, own, count_of(y))
-    alike = jax.tree.map(lambda leaf: np.repeat(np.asarray(leaf)[:, None], GROUP, 1), y)
-    return in_blocks(lambda rows: _logs(mechanism, *rows), (alike, x, *own), SIZE // GROUP)[:, 0]
+    alike = lambda leaf: np.repeat(leaf[:, None], GROUP, 1)
+    ask = lambda rows: np.asarray(_logs(mechanism, jax.tree.map(alike, rows[0]), *rows[1:]))[:, 0]
+    return in_blocks(ask, (y, x, *own), SIZE // GROUP)
 
 
 def log_grid(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:
     """log p [records, reports] of stacked reports about each of stacked records."""
     (reports, records), (mechanism, own) = (count_of(y), count_of(x)), _apart(mechanism, (), count_of(x))
     count = max(1, -(-reports // GROUP))
-    groups = jax.tree.map(
-        lambda leaf: np.resize(leaf, (count * GROUP, *np.shape(leaf)[1:])).reshape(
-            count, GROUP, *np.shape(leaf)[1:]
-        ),
-        y,
-    )
+
+    def grouped(leaf: ArrayLike) -> np.ndarray:
+        of_one = np.shape(leaf)[1:]
+        return np.resize(leaf, (count * GROUP, *of_one)).reshape(count, GROUP, *of_one)
+
+    groups = jax.tree.map(grouped, y)
     ask = lambda at: _logs(mechanism, take(groups, at[1]), *take((x, *own), at[0]))
     found = in_blocks(ask, tuple(np.indices((records, count)).reshape(2, -1)), SIZE // GROUP)
     return found.reshape(records, -1)[:, :reports]
