@@ -9,12 +9,15 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import HasDensity, check_budget, privacy_loss
+from ldp_jax.core.mechanism import HasDensity, check_budget
 from ldp_jax.core.spaces import Records, Reports, as_records
 from ldp_jax.core.types import AnyArray, Array, ArrayLike, PRNGKey, R, Report, Scalar, Values, Y
 
 SIZE = 8192
 """Rows of a block."""
+
+GROUP = 16
+"""Reports of a block that are asked about one record."""
 
 T = TypeVar("T", bound=Any)
 """A tree that keeps its form: records, reports, a mechanism."""
@@ -121,16 +124,27 @@ class View(NamedTuple):
     def log_density(self, y: Report, x: Values) -> Array:
         return self.mechanism.log_density(y, x, self.own)
 
+    def guarantee(self) -> Guarantee:
+        return self.mechanism.guarantee()
+
+    def domain(self) -> Records:
+        return self.mechanism.domain()
+
     def codomain(self) -> Reports:
         return self.mechanism.codomain(int(self.own))
 
 
-def _view(mechanism: object, own: tuple[Scalar, ...]) -> Any:
-    return View(mechanism, *own) if own else mechanism
+def _apart(mechanism: Any, own: tuple[AnyArray, ...], n: int) -> tuple[Any, tuple[AnyArray, ...]]:
+    """A mechanism without its user, and whose each of n rows is; user 0's where lists are nobody's."""
+    if isinstance(mechanism, View):
+        return mechanism.mechanism, (np.full(n, mechanism.own, np.int32),)
+    if not own and hasattr(mechanism, "domain") and getattr(mechanism.domain(), "users", 0):
+        return mechanism, (np.zeros(n, np.int32),)
+    return mechanism, own
 
 
 def _report_rows(words: Array, mechanism: Asked[R, Y], x: R, *own: Array) -> Y:
-    one = lambda key, record, *user: _view(mechanism, user).privatize(key, record)
+    one: Callable[..., Y] = lambda key, *row: mechanism.privatize(key, *row)
     return jax.vmap(one)(jax.random.wrap_key_data(words), x, *own)
 
 
@@ -138,19 +152,10 @@ _reports = jax.jit(_report_rows)
 
 
 @jax.jit
-def _reports_of_one(words: Array, mechanism: Asked[R, Y], x: R, *own: Array) -> Y:
-    return jax.vmap(_view(mechanism, own).privatize, (0, None))(jax.random.wrap_key_data(words), x)
-
-
-@jax.jit
-def _logs(mechanism: HasDensity, y: Report, x: Values) -> Array:
-    return jax.vmap(lambda report: mechanism.log_density(report, x))(y)
-
-
-@jax.jit
-def _losses(mechanism: HasDensity, y: Report, x: Values, other: Values, *own: Array) -> Array:
-    one = lambda y, x, other, *user: privacy_loss(_view(mechanism, user), y, x, other)
-    return jax.vmap(one)(y, x, other, *own)
+def _logs(mechanism: HasDensity, y: Report, *record: Values) -> Array:
+    """Of groups of reports [rows, GROUP], a record each: what a density computes of it is computed once a group."""
+    one: Callable[..., Array] = lambda y, *record: mechanism.log_density(y, *record)
+    return jax.vmap(jax.vmap(one, (0, *(None for _ in record))))(y, *record)
 
 
 @jax.jit
@@ -162,13 +167,11 @@ def _given(x: R) -> R:
     return x if isinstance(x, tuple) else cast(R, np.asarray(as_records(x)))
 
 
-def draws(mechanism: Asked[R, Y], key: PRNGKey, x: R, n: int, *own: Scalar) -> Y:
-    """n independent reports of one record, stacked; what a draw computes of the record is computed once a block."""
+def draws(mechanism: Asked[R, Y], key: PRNGKey, x: R, n: int) -> Y:
+    """n independent reports of one record, stacked."""
     validate.threefry(key)
     check_budget(mechanism)
-    x = _given(x)
-    words = jax.random.key_data(jax.random.split(key, n))
-    return in_blocks(lambda block: _reports_of_one(block, mechanism, x, *own), words)
+    return report_each(jax.random.key_data(jax.random.split(key, n)), mechanism, repeated(_given(x), n))
 
 
 def privatize_stacked(key: PRNGKey, mechanism: Asked[R, Y], x: R) -> Y:
@@ -179,7 +182,11 @@ def privatize_stacked(key: PRNGKey, mechanism: Asked[R, Y], x: R) -> Y:
 
 
 def report_each(words: AnyArray, mechanism: Asked[R, Y], x: R, *own: AnyArray) -> Y:
-    """The report of each of stacked records, of a user each, by a key each; keys as the words that they hold."""
+    """The report of each of stacked records, of a user each, by a key each; keys as the words that they hold.
+
+    One record is asked as so many rows of it: a sampler, the largest of all programs, is compiled once.
+    """
+    mechanism, own = _apart(mechanism, own, len(words))
     return in_blocks(lambda rows: _reports(rows[0], mechanism, *rows[1:]), (words, x, *own))
 
 
@@ -193,14 +200,43 @@ def report_each_retraced(words: AnyArray, mechanism: Asked[R, Y], x: R) -> Y | N
     return in_blocks(lambda rows: fresh(rows[0], mechanism, rows[1]), (words, x))
 
 
+def logs_each(mechanism: HasDensity, y: Report, x: Values, *own: AnyArray) -> np.ndarray:
+    """log p of stacked reports about a record each."""
+    mechanism, own = _apart(mechanism, own, count_of(y))
+    alike = lambda leaf: np.repeat(leaf[:, None], GROUP, 1)
+    ask = lambda rows: np.asarray(_logs(mechanism, jax.tree.map(alike, rows[0]), *rows[1:]))[:, 0]
+    return in_blocks(ask, (y, x, *own), SIZE // GROUP)
+
+
+def log_grid(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:
+    """log p [records, reports] of stacked reports about each of stacked records."""
+    (reports, records), (mechanism, own) = (count_of(y), count_of(x)), _apart(mechanism, (), count_of(x))
+    count = max(1, -(-reports // GROUP))
+
+    def grouped(leaf: ArrayLike) -> np.ndarray:
+        of_one = np.shape(leaf)[1:]
+        return np.resize(leaf, (count * GROUP, *of_one)).reshape(count, GROUP, *of_one)
+
+    groups = jax.tree.map(grouped, y)
+    ask = lambda at: _logs(mechanism, take(groups, at[1]), *take((x, *own), at[0]))
+    found = in_blocks(ask, tuple(np.indices((records, count)).reshape(2, -1)), SIZE // GROUP)
+    return found.reshape(records, -1)[:, :reports]
+
+
 def logs_of(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:
     """log p of stacked reports about one record."""
-    return in_blocks(lambda rows: _logs(mechanism, rows, x), y)
+    return log_grid(mechanism, y, jax.tree.map(lambda leaf: np.asarray(leaf)[None], x))[0]
+
+
+def lost(mine: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """The loss by log densities, elementwise: 0 for a report that neither record can give."""
+    with np.errstate(invalid="ignore"):
+        return np.where(np.isneginf(mine) & np.isneginf(others), 0.0, mine - others)
 
 
 def losses_of(mechanism: HasDensity, y: Report, x: Values, other: Values, *own: AnyArray) -> np.ndarray:
     """log p(y | x) - log p(y | other) of stacked triples."""
-    return in_blocks(lambda rows: _losses(mechanism, *rows), (y, x, other, *own))
+    return lost(*(logs_each(mechanism, y, record, *own) for record in (x, other)))
 
 
 def estimates(mechanism: Any, y: Report) -> np.ndarray:

@@ -1,7 +1,7 @@
 """A sampler as a function of the random words that it draws: its program, with other words in their place."""
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from jax.extend import core
 
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Report, Values
-from ldp_jax.verification._programs import Asked
+from ldp_jax.verification._programs import Asked, in_blocks
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
 
@@ -22,18 +22,31 @@ class Draw(NamedTuple):
     bits: int
 
 
-class Sampler(NamedTuple):
-    """A mechanism as a function of its words, those of ``draws`` in order; ``report`` may be traced."""
-
-    draws: tuple[Draw, ...]
-    report: Callable[[Asked, Values, list[AnyArray]], Report]
+def draws_of(mechanism: Asked, x: Values) -> tuple[Draw, ...]:
+    """What ``mechanism.privatize(key, x)`` draws, in order; refused inside a loop or a branch."""
+    return tuple(_draws(_program(mechanism, x)[0].jaxpr))
 
 
-def sampler(mechanism: Asked, x: Values) -> Sampler:
-    """The sampler of ``mechanism.privatize(key, x)``: the program that runs, not a formula beside it.
+def report_words(mechanism: Asked, x: Values, words: Sequence[AnyArray]) -> Report:
+    """The reports of stacked records under stacked words, those of :func:`draws_of` in order.
 
-    One that draws inside a loop or a branch is refused: how many words it takes is not fixed.
+    By the program that runs, not a formula beside it; parameters are arguments, so that all budgets share one.
     """
+    return in_blocks(lambda rows: _reports(mechanism, *rows), (x, list(words)))
+
+
+@jax.jit
+def _reports(mechanism: Asked, x: Values, words: list[Array]) -> Report:
+    def one(x: Values, words: list[Array]) -> Report:
+        program, arguments, out = _program(mechanism, x)
+        flat = _run(program.jaxpr, program.consts, [jax.random.key(0), *arguments], iter(words))
+        return jax.tree.unflatten(out, flat)
+
+    return jax.vmap(one)(x, words)
+
+
+def _program(mechanism: Asked, x: Values) -> tuple[core.ClosedJaxpr, list[Array], Any]:
+    """The program of ``privatize``, its arguments after the key, and the structure of its report."""
     leaves, structure = jax.tree.flatten((mechanism, x))
 
     def privatize(key: PRNGKey, *leaves: Array) -> Report:
@@ -42,17 +55,7 @@ def sampler(mechanism: Asked, x: Values) -> Sampler:
 
     leaves = [jnp.asarray(leaf) for leaf in leaves]
     program, shape = jax.make_jaxpr(privatize, return_shape=True)(jax.random.key(0), *leaves)
-    draws = tuple(_draws(program.jaxpr))
-    out = jax.tree.structure(shape)
-
-    def report(mechanism: Asked, x: Values, words: list[AnyArray]) -> Report:
-        given = jax.tree.leaves((mechanism, x))
-        given = [jnp.asarray(leaf, known.dtype) for leaf, known in zip(given, leaves, strict=True)]
-        supply = iter(words)
-        flat = _run(program.jaxpr, program.consts, [jax.random.key(0), *given], supply)
-        return jax.tree.unflatten(out, flat)
-
-    return Sampler(draws, report)
+    return program, leaves, jax.tree.structure(shape)
 
 
 def _inner(equation: core.JaxprEqn) -> core.ClosedJaxpr | None:

@@ -7,7 +7,6 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import integer_tables
@@ -16,14 +15,13 @@ from ldp_jax.core.mechanism import HasCoordinates, HasInverse, HasTable, HasWord
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array, Record, Report
 from ldp_jax.verification import _words
-from ldp_jax.verification._programs import Asked, Exact, in_blocks, logs_of
-from ldp_jax.verification.exact import adjacency, check_numbers, coordinate_laws, from_uniform, spaces
+from ldp_jax.verification._programs import Asked, Exact, log_grid
+from ldp_jax.verification.exact import adjacency, check_numbers, coordinate_laws, spaces
 
 ROUNDING = 1e-5
 """The loss that float32 arithmetic of a probability may add, in nats: 1e-6 for sums computed without
 cancellation. A side that is lost, or rounded up to the step of a uniform, costs far more."""
 
-_BATCH = 1024  # reports at once: one shape, one compiled program
 _RANDOM = 1 << 14  # words that check that nothing lies between two thresholds
 _CELLS = 4096
 
@@ -103,7 +101,7 @@ def _claimed(mechanism: Exact, records: np.ndarray) -> np.ndarray:
                 continue
             values = np.asarray(part.atoms, np.float64)
             y = values if codomain.branches == (codomain,) else (np.full(len(values), branch), values)
-            columns.append(np.exp([logs_of(mechanism, y, np.float64(x)) for x in records]))
+            columns.append(np.exp(log_grid(mechanism, y, records.astype(np.float64))))
     return np.concatenate(columns, 1)
 
 
@@ -223,7 +221,7 @@ def float_audit(mechanism: Exact, x: float, x_other: float) -> FloatAudit:
     total = 2**23
     u = (np.arange(total, dtype=np.float32) + np.float32(0.5)) / np.float32(total)
     (ours, mine), (theirs, others) = (
-        np.unique(np.asarray(from_uniform(mechanism, u, record)), return_counts=True) for record in records
+        np.unique(np.asarray(_from_uniform(mechanism, u, record)), return_counts=True) for record in records
     )
     shared, at, at_other = np.intersect1d(ours, theirs, assume_unique=True, return_indices=True)
     losses = np.abs(np.log(mine[at]) - np.log(others[at_other]))
@@ -233,6 +231,11 @@ def float_audit(mechanism: Exact, x: float, x_other: float) -> FloatAudit:
         float(losses.max()) if len(shared) else math.nan,
         len(ours),
     )
+
+
+@jax.jit
+def _from_uniform(mechanism: HasInverse, u: Array, x: Record) -> Array:
+    return mechanism.from_uniform(u, x)
 
 
 def _audit(mine: _Masses, others: _Masses) -> FloatAudit:
@@ -272,24 +275,20 @@ class _Steps:
         """Trace the sampler once, for all records; the masses that are claimed say where steps may be."""
         rows = np.nan_to_num(claimed)
         self.likely = {Fraction(c) for row in (*rows, *rows[:, ::-1]) for c in (np.cumsum(row) - row / 2).tolist()}
-        self.sampler = _words.sampler(mechanism, records[0])
-        self.mechanism, self.records = mechanism, records
+        self.draws = _words.draws_of(mechanism, records[0])
+        self.mechanism, self.records, self.outcome = mechanism, records, _outcomes(mechanism)
         # A draw of many words is several numbers of two, as a coin and a value from one key are.
         self.axes = [
             (place, min(2, math.prod(draw.shape) - first) * draw.bits)
-            for place, draw in enumerate(self.sampler.draws)
+            for place, draw in enumerate(self.draws)
             for first in range(0, math.prod(draw.shape), 2)
         ]
         self.bits = [bits for _, bits in self.axes]
         self.rng = np.random.default_rng(0)  # no privacy depends on it
-        outcome = _outcomes(mechanism)
-        one = lambda m, x, words: outcome(self.sampler.report(m, x, words))
-        self.run = jax.jit(jax.vmap(one, in_axes=(None, 0, 0)))
 
     def report(self, rows: np.ndarray, words: list[np.ndarray]) -> np.ndarray:
         """Outcomes [n] of records ``rows`` under words, one array a draw."""
-        ask = lambda block: self.run(self.mechanism, *block)
-        return in_blocks(ask, (self.records[rows], words), _BATCH)
+        return self.outcome(_words.report_words(self.mechanism, self.records[rows], words))
 
     def ask(self, points: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
         """Outcomes of (record, whole numbers)."""
@@ -299,7 +298,7 @@ class _Steps:
     def words(self, numbers: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
         """Whole numbers, one an axis, as words [n, ...] of each draw, the most significant first."""
         out = []
-        for place, draw in enumerate(self.sampler.draws):
+        for place, draw in enumerate(self.draws):
             mine = [axis for axis, (of, _) in enumerate(self.axes) if of == place]
             raw = b"".join(row[axis].to_bytes(self.bits[axis] // 8, "big") for row in numbers for axis in mine)
             words = np.frombuffer(raw, f">u{draw.bits // 8}").astype(f"uint{draw.bits}")
@@ -365,7 +364,7 @@ class _Steps:
             if 0 <= place + by < 1 << self.bits[axis]
             for other in (self.anywhere(),)
         ]
-        draws = self.sampler.draws
+        draws = self.draws
         words = [
             np.concatenate([near, self.rng.integers(0, 1 << draw.bits, (_RANDOM, *draw.shape)).astype(near.dtype)])
             for near, draw in zip(self.words([numbers for _, numbers in points]), draws, strict=True)
@@ -385,20 +384,18 @@ class _Steps:
             raise NotApplicable("the report is no step function of its words: a set of them reports otherwise")
 
 
-def _outcomes(mechanism: Asked) -> Callable[[Report], Array]:
+def _outcomes(mechanism: Asked) -> Callable[[Report], np.ndarray]:
     """A report as a whole number: its place among the atoms of all branches, a continuum being one of them."""
     parts = mechanism.codomain().branches
     starts = np.cumsum([0, *(1 if part.atoms is None else len(part.atoms) for part in parts)])
 
-    def outcome(y: Report) -> Array:
-        branch, value = y if isinstance(y, tuple) else (0, y)
-        places = [
-            0 if part.atoms is None else jnp.searchsorted(jnp.asarray(part.atoms, jnp.float32), value)
-            for part in parts
-        ]
-        return jnp.select(
-            [branch == b for b in range(len(parts))], [starts[b] + p for b, p in enumerate(places)], -1
-        )
+    def outcome(y: Report) -> np.ndarray:
+        branch, value = y if isinstance(y, tuple) else (np.zeros(len(y), np.int32), y)
+        found = np.full(len(value), -1)
+        for b, part in enumerate(parts):
+            place = 0 if part.atoms is None else np.searchsorted(np.asarray(part.atoms, np.float32), value)
+            found = np.where(branch == b, starts[b] + place, found)
+        return found
 
     return outcome
 

@@ -5,7 +5,6 @@ import math
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
@@ -73,9 +72,8 @@ def matches_density(
     keys = [draw_key, *(jax.random.split(pick_key, n - 1) if n > 1 else ())]
     for own, user_key in enumerate(keys):
         count, share = (trials, significance / 2) if own == 0 else (max(100, trials // n), significance / (2 * n))
-        user, mine = np.int32(own), domain.seen_by(own, record)
-        y = draws(mechanism, user_key, mine, count, user)
-        fits.append(fit_of(View(mechanism, user), user_key, mine, y, share))
+        view, mine = View(mechanism, np.int32(own)), domain.seen_by(own, record)
+        fits.append(fit_of(view, user_key, mine, draws(view, user_key, mine, count), share))
     return _worst(fits)._replace(smallest_defect=fits[0].smallest_defect, draws=trials)
 
 
@@ -89,7 +87,7 @@ def fit_of(mechanism: HasLaw, key: PRNGKey, x: Values, y: Report, significance: 
     impossible = Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
     if not codomain.contains(jax.tree.map(np.asarray, y), rounding=2).all():
         return impossible
-    if not codomain.continuous and not np.isfinite(logs_of(mechanism, y, jax.tree.map(jnp.asarray, x))).all():
+    if not codomain.continuous and not np.isfinite(logs_of(mechanism, y, x)).all():
         return impossible
     if codomain.branches == (codomain,) and codomain.continuous:
         cdf, misplaced = distribution(mechanism, x)
@@ -136,7 +134,7 @@ def _vectors(each: list[Cells], mechanism: HasCoordinates, y: Report, key: PRNGK
             rows = np.repeat(mass[chosen[:, position]], bins**position, 0)
             probability = (probability[:, None] * rows).ravel()
     else:
-        pick, row = np.asarray(jax.random.randint(key, (n,), 0, k)), np.arange(n)
+        pick, row = generator(key).integers(0, k, n), np.arange(n)
         place = indices[row, pick] * bins + code[row, pick]
         probability = mass.ravel() / codomain.dim
     counts = np.bincount(place, minlength=len(probability))

@@ -11,17 +11,27 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import integer_tables, validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasDensity, HasInverse, HasTable, Univariate
+from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasTable, Univariate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
-from ldp_jax.core.types import Array, Record, Report, Values
+from ldp_jax.core.types import Report, Values
 from ldp_jax.verification import lists
 from ldp_jax.verification._laws import law_of
-from ldp_jax.verification._programs import Asked, Exact, count_of, logs_of, losses_of, report_each, take, wide
+from ldp_jax.verification._programs import (
+    Asked,
+    Exact,
+    count_of,
+    log_grid,
+    logs_of,
+    losses_of,
+    lost,
+    report_each,
+    take,
+    wide,
+)
 
 _MAX_EPSILON = 700.0
 _MOST_TRIPLES = 4_000_000  # records times reports that are enumerated
@@ -70,19 +80,20 @@ def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supr
     with float64_on_cpu():
         m = wide(mechanism)
         if isinstance(mechanism, HasCriticalPoints) and _of_its_density(mechanism, "critical_points"):
-            return _of_columns(m, *m.critical_points())
+            return _largest(m, *m.critical_points())
         codomain = m.codomain()
-        asked = domain.critical_records() if records is None else jax.tree.map(jnp.float64, records)
+        asked = domain.critical_records() if records is None else jax.tree.map(np.float64, records)
         reports = law_of(codomain).critical_reports(asked)
-        if domain.all_adjacent and not codomain.continuous and not codomain.branches:
-            return _of_columns(m, asked, reports)
         declared = _largest(m, asked, reports)
-        searched = _random_search(m, reports)
-        hidden = math.isnan(searched.epsilon) or searched.epsilon > declared.epsilon
-        larger = searched if hidden else declared  # NaN is not hidden
-        if _beyond(m, asked, reports) > larger.epsilon * (1 + 1e-9):  # it grows without end
-            larger = larger._replace(epsilon=math.inf)
-        return larger._replace(searched=searched.epsilon)
+        if domain.all_adjacent and not codomain.continuous and not codomain.branches:
+            return declared
+        beyond = _beyond(m, asked, reports)
+    searched = _random_search(mechanism, reports)
+    hidden = math.isnan(searched.epsilon) or searched.epsilon > declared.epsilon
+    larger = searched if hidden else declared  # NaN is not hidden
+    if beyond > larger.epsilon * (1 + 1e-9):  # it grows without end
+        larger = larger._replace(epsilon=math.inf)
+    return larger._replace(searched=searched.epsilon)
 
 
 def _of_its_density(mechanism: object, said: str) -> bool:
@@ -153,10 +164,9 @@ def hockey_stick(mechanism: Exact, epsilon: float, *, panels: int = 64) -> float
         records = domain.critical_records()
         if independent:
             return _hockey_stick_of_vectors(m, records, epsilon)
-        each = [take(records, i) for i in range(count_of(records))]
-        law = law_of(m.codomain())
-        reports, weights = law.quadrature(records, lambda y: logs_of(m, y, each[0]), panels=panels)
-        mass = np.exp(np.stack([logs_of(m, reports, x) for x in each])) * np.asarray(weights)
+        law, first = law_of(m.codomain()), take(records, 0)
+        reports, weights = law.quadrature(records, lambda y: logs_of(m, y, first), panels=panels)
+        mass = np.exp(log_grid(m, reports, records)) * np.asarray(weights)
         return _excess(mass, epsilon, adjacency(domain, records))
 
 
@@ -220,17 +230,6 @@ def _of_coordinates(mechanism: HasCoordinates) -> Supremum:
     return Supremum(math.fsum(epsilon), x, other, y, math.fsum(searched))
 
 
-@jax.jit
-def _grid(mechanism: HasDensity, records: Values, reports: Report) -> Array:
-    return jax.lax.map(lambda x: jax.vmap(lambda y: mechanism.log_density(y, x))(reports), records)
-
-
-@jax.jit
-def from_uniform(mechanism: HasInverse, u: Record, x: Record) -> Array:
-    """Reports of uniforms."""
-    return mechanism.from_uniform(u, x)
-
-
 def _plain(stacked: Values, place: int) -> Report:
     """One of stacked values as numbers: a float, or a tuple."""
     if isinstance(stacked, tuple):
@@ -239,33 +238,23 @@ def _plain(stacked: Values, place: int) -> Report:
     return float(value) if value.ndim == 0 else tuple(value.tolist())
 
 
-def _of_columns(mechanism: HasDensity, records: Values, reports: Report) -> Supremum:
-    """All records against all reports, by the largest and the smallest of each report: any two are adjacent."""
-    count = count_of(records) * count_of(reports)
+def _largest(mechanism: Exact, records: Values, reports: Report) -> Supremum:
+    """The largest loss of all reports between all adjacent records."""
+    count, domain = count_of(records) * count_of(reports), mechanism.domain()
     if count > _MOST_TRIPLES:
         raise NotApplicable(f"{count} records and reports are more than {_MOST_TRIPLES}: ask a smaller dim")
-    logs = np.asarray(_grid(mechanism, jax.tree.map(jnp.asarray, records), jax.tree.map(jnp.asarray, reports)))
-    high, low = logs.max(0), logs.min(0)
-    losses = np.where(np.isneginf(high), -np.inf, high - np.where(np.isneginf(high), 0.0, low))
-    losses = np.where(np.isnan(logs).any(0), np.nan, losses)  # NaN is not hidden
-    y = int(losses.argmax())
-    x, other = (_plain(records, int(i)) for i in (logs[:, y].argmax(), logs[:, y].argmin()))
-    return Supremum(float(losses[y]), x, other, _plain(reports, y), float(losses[y]))
-
-
-def _witness(mechanism: Exact, x: Values, other: Values, y: Report) -> Supremum:
-    """The largest loss among triples of equal length, of adjacent records."""
-    losses = losses_of(mechanism, y, x, other)
-    losses = np.where(mechanism.domain().adjacent(x, other), losses, -np.inf)
-    best = int(losses.argmax())
-    return Supremum(float(losses[best]), _plain(x, best), _plain(other, best), _plain(y, best), float(losses[best]))
-
-
-def _largest(mechanism: Exact, records: Values, y: Report) -> Supremum:
-    """The largest loss among all pairs of records and all reports."""
-    every = (records, records, y)
-    axes = np.meshgrid(*(np.arange(count_of(each)) for each in every), indexing="ij")
-    return _witness(mechanism, *(take(each, axis.ravel()) for each, axis in zip(every, axes, strict=True)))
+    logs = log_grid(mechanism, reports, records)
+    every = np.arange(logs.shape[1])
+    if domain.all_adjacent:
+        pairs = [(logs.argmax(0), logs.argmin(0))]  # of each report
+    else:
+        pairs = [
+            (np.full(len(every), i), np.full(len(every), j)) for i, j in np.argwhere(adjacency(domain, records))
+        ]
+    loss = np.stack([lost(logs[high, every], logs[low, every]) for high, low in pairs])
+    pair, y = np.unravel_index(loss.argmax(), loss.shape)  # NaN is not hidden
+    x, other = (_plain(records, int(side[y])) for side in pairs[pair])
+    return Supremum(float(loss[pair, y]), x, other, _plain(reports, int(y)), float(loss[pair, y]))
 
 
 def _beyond(mechanism: Exact, records: Values, reports: Report) -> float:
@@ -274,19 +263,23 @@ def _beyond(mechanism: Exact, records: Values, reports: Report) -> float:
     return -math.inf if far is None else _largest(mechanism, records, far).epsilon
 
 
-def _random_search(mechanism: Exact, reports: Report) -> Supremum:
+def _random_search(mechanism: Exact, known: Report) -> Supremum:
     """The largest loss over random pairs of records, at random reports and at reports drawn from one of them."""
     rng = np.random.default_rng(0)  # no privacy depends on it
-    codomain = mechanism.codomain()
-    x, other = mechanism.domain().neighbours(rng, _SEARCH)
-    y = law_of(codomain).search(rng, reports, _SEARCH)
-    if not codomain.continuous or len(codomain.branches) > 1:
-        return _witness(mechanism, x, other, y)
-    if isinstance(mechanism, HasInverse):
-        drawn = from_uniform(mechanism, rng.uniform(0.0, 1.0, _SEARCH), x)
-    else:
-        keys = jax.random.split(jax.random.key(0), _SEARCH)
-        drawn = report_each(jax.random.key_data(keys), mechanism, x)
-    both = lambda a, b: np.concatenate([a, np.asarray(b, a.dtype)])
-    twice = lambda records: jax.tree.map(lambda leaf: np.concatenate([leaf, leaf]), records)
-    return _witness(mechanism, twice(x), twice(other), jax.tree.map(both, y, drawn))
+    codomain, domain = mechanism.codomain(), mechanism.domain()
+    x, other = domain.neighbours(rng, _SEARCH)
+    drawn = None
+    if codomain.continuous and len(codomain.branches) < 2:
+        keys = jax.random.key_data(jax.random.split(jax.random.key(0), _SEARCH))
+        drawn = report_each(keys, mechanism, jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), x))
+    with float64_on_cpu():
+        m = wide(mechanism)
+        y = jax.tree.map(np.asarray, law_of(m.codomain()).search(rng, known, _SEARCH))
+        if drawn is not None:
+            y = jax.tree.map(lambda *leaves: np.concatenate(leaves), y, wide(drawn))
+            x, other = (jax.tree.map(lambda leaf: np.concatenate([leaf, leaf]), side) for side in (x, other))
+        x, other = wide(x), wide(other)
+        losses = np.where(domain.adjacent(x, other), losses_of(m, y, x, other), -np.inf)
+    best = int(losses.argmax())
+    found = float(losses[best])
+    return Supremum(found, _plain(x, best), _plain(other, best), _plain(y, best), found)

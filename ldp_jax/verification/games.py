@@ -14,7 +14,7 @@ from ldp_jax.core.mechanism import HasDensity, check_budget
 from ldp_jax.core.types import Array, PRNGKey, Report, Scalar, Values
 from ldp_jax.verification import statistics
 from ldp_jax.verification._laws import law_of
-from ldp_jax.verification._programs import Asked, count_of, draws, estimates, generator, losses_of, repeated, take
+from ldp_jax.verification._programs import Asked, draws, estimates, generator, logs_of, lost, take
 from ldp_jax.verification.statistics import SIGNIFICANCE
 
 _EVENTS = 512  # thresholds tried on one score
@@ -164,8 +164,7 @@ def _scores(m: Asked, reports: list[Report], x: Values, x_other: Values, half: i
     """Numbers that may tell two records apart."""
     scores: dict[str, Scores] = {}
     if isinstance(m, HasDensity):
-        first, second = (repeated(record, count_of(reports[0])) for record in (x, x_other))
-        losses = (losses_of(m, y, first, second) for y in reports)
+        losses = (lost(logs_of(m, y, x), logs_of(m, y, x_other)) for y in reports)
         mine, others = (np.nan_to_num(np.asarray(loss, np.float64)) for loss in losses)
         scores["declared loss"] = (mine, others)
     of_space = law_of(m.codomain()).scores(reports, x, x_other)

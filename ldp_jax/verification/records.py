@@ -1,13 +1,12 @@
 """Is every record treated alike? Windows that are not, what single reports lose, and how often one is sent."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
 from ldp_jax.core import validate
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import Array, PRNGKey, Report, Values
+from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.verification import _positions
 from ldp_jax.verification._laws import law_of
 from ldp_jax.verification._programs import (
@@ -15,9 +14,11 @@ from ldp_jax.verification._programs import (
     count_of,
     draws,
     generator,
-    in_blocks,
+    logs_each,
     logs_of,
+    lost,
     privatize_stacked,
+    repeated,
     take,
 )
 from ldp_jax.verification.exact import spaces
@@ -108,32 +109,17 @@ def reported_losses(mechanism: Exact, key: PRNGKey, *, trials: int = TRIALS) -> 
     else:
         x, other = domain.neighbours(generator(mine_key), trials)
     y = privatize_stacked(draw_key, mechanism, x)
-    full = lambda end: jax.tree.map(lambda leaf, of: np.broadcast_to(leaf, np.shape(of)).astype(of.dtype), end, x)
-    ends = [full(end) for end in domain.extremes()]
-    adjacent = np.stack([domain.adjacent(x, each) for each in (other, *ends)], 1)
-    ends = jax.tree.map(lambda *leaves: np.stack([leaf[0] for leaf in leaves]), *ends)
-    losses = in_blocks(lambda rows: _losses(mechanism, *rows, ends), (y, x, other, adjacent))
-    largest = float(np.max(losses))
+    ends = [
+        jax.tree.map(lambda leaf, of: leaf.astype(of.dtype), repeated(end, trials), x) for end in domain.extremes()
+    ]
+    mine, largest = logs_each(mechanism, y, x), -np.inf
+    for against in (other, *ends):
+        loss = lost(mine, logs_each(mechanism, y, against))
+        # A report that its own record cannot give by the density is matches_density's to refuse.
+        loss = np.where(np.isneginf(mine) | ~domain.adjacent(x, against), 0.0, loss)
+        largest = max(largest, float(np.nan_to_num(loss, nan=np.inf).max()))
     limit = claim * (1 + ROUNDING) + ROUNDING
     return Fit(largest <= limit, "losses of drawn reports", largest, limit, 13.8 / trials, trials)
-
-
-@jax.jit
-def _losses(mechanism: Exact, y: Report, x: Values, other: Values, adjacent: Array, ends: Values) -> Array:
-    """Losses of reports [n] against another record each, [n], and against all of ``ends``, [m].
-
-    That of the worst of those that ``adjacent`` [n, 1 + m] says are adjacent; ``inf`` for a NaN.
-    """
-
-    def one(y: Report, x: Values, other: Values, adjacent: Array) -> Array:
-        mine = mechanism.log_density(y, x)
-        against = jax.vmap(lambda end: mechanism.log_density(y, end))(ends)
-        logs = jnp.append(mechanism.log_density(y, other), against)
-        # A report that its own record cannot give by the density is matches_density's to refuse.
-        loss = jnp.where(jnp.isneginf(mine) | ~adjacent, 0.0, mine - logs).max()
-        return jnp.where(jnp.isnan(loss), jnp.inf, loss)
-
-    return jax.vmap(one)(y, x, other, adjacent)
 
 
 def distinct_reports(
@@ -177,7 +163,6 @@ def _mass(mechanism: Exact, y: Report, x: Values) -> np.ndarray:
     # Rounding may have put a report just beyond the break that it was drawn on the other side of.
     nudges = (-2, 0, 2) if codomain.continuous else (0,)
     beside = [jax.tree.map(lambda leaf, by=by: _nudged(leaf, by) if by else leaf, y) for by in nudges]
-    x = jax.tree.map(jnp.asarray, x)
     logs = np.max([np.asarray(logs_of(mechanism, at, x), np.float64) for at in beside], 0)
     volume, atom = law_of(codomain).volume(y)
     return np.exp(logs) * volume * (1 + 1e-4) + np.where(atom, 0.0, _UNIFORM)

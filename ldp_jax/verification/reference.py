@@ -40,15 +40,15 @@ def matches_reference(mechanism: Asked, key: PRNGKey, *, law: Law | None = None,
     x = _positions.random_records(domain, record_key, trials)
     if isinstance(x, tuple) or np.ndim(x) != 1:
         raise NotApplicable("mechanism must be one on numbers or categories: ask a vector's inner mechanism")
-    sampler = _words.sampler(mechanism, x[0])
+    draws = _words.draws_of(mechanism, x[0])
     table = mechanism.table() if isinstance(mechanism, HasTable) else None
-    if table is None and len(sampler.draws) != 1:
-        raise NotApplicable(f"{type(mechanism).__name__} takes {len(sampler.draws)} draws of words: ask its parts")
+    if table is None and len(draws) != 1:
+        raise NotApplicable(f"{type(mechanism).__name__} takes {len(draws)} draws of words: ask its parts")
     rng = generator(word_key)
-    words = [rng.integers(0, 1 << d.bits, (trials, *d.shape)).astype(f"uint{d.bits}") for d in sampler.draws]
-    y = jax.jit(jax.vmap(sampler.report, in_axes=(None, 0, 0)))(mechanism, x, words)
+    words = [rng.integers(0, 1 << d.bits, (trials, *d.shape)).astype(f"uint{d.bits}") for d in draws]
+    y = _words.report_words(mechanism, x, words)
     if table is not None:
-        wrong = np.asarray(y) != _table_report(table, x, words)
+        wrong = y != _table_report(table, x, words)
     else:
         wrong = _off(mechanism, law or _claimed(mechanism), x, np.asarray(y, np.float64), _share(words[0]))
     count = int(wrong.sum())

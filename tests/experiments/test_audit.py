@@ -72,12 +72,13 @@ def test_it_writes_its_files_and_passes(tmp_path, monkeypatch):
     audit.main(config)
     rows = pd.read_csv(tmp_path / "audit_quick.csv")
     assert set(rows.mechanism) == set(audit.SUBJECTS)
-    assert {"claimed", "supremum", "lower_bound", "fit", "variance"} <= set(rows.metric)
+    assert {"claimed", "supremum", "lower_bound", "fit", "defect"} <= set(rows.metric)
     assert {"arithmetic", "refused"} <= set(rows.metric)
-    assert not {"distinct", "windows", "drawn_loss", "records", "impossible"} & set(rows.metric)
+    assert not {"distinct", "windows", "drawn_loss", "records", "impossible", "variance"} & set(rows.metric)
     assert set(rows[rows.metric == "arithmetic"].epsilon) == set(audit.ABOVE)
     text = (tmp_path / "audit_quick.md").read_text()
     assert "| *Duchi, d = 4, ties twice* | ideal |  | **1.313** (> " in text
+    assert "quick: epsilon 1 alone, 20000 draws a record. The smallest defect" in text
     assert (tmp_path / "audit_quick.png").stat().st_size > 10_000
     # A second run computes nothing.
     monkeypatch.setattr(audit, "examine", None)

@@ -137,7 +137,7 @@ def test_a_readme_that_is_not_there_names_the_option(capsys):
 
 @pytest.mark.parametrize("command", [name for name in command_line.COMMANDS if name not in ("list", "show")])
 def test_an_out_that_cannot_be_written_to_is_found_out_first(tmp_path, monkeypatch, capsys, command):
-    monkeypatch.setattr(command_line, "_prepare_device", lambda: pytest.fail("went on"))
+    monkeypatch.setattr(command_line, "_prepare_device", lambda flags: pytest.fail("went on"))
     (tmp_path / "file").write_text("mine")
     name = ["demo"] if command == "reproduce" else []
     for out in (tmp_path / "file", tmp_path / "file" / "below"):
