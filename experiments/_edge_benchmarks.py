@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments._runner import console
 from experiments._sides import Sides, in_a_process, key_of, row
-from ldp_jax import datasets, edges, features, pipeline
+from ldp_jax import edges, features, pipeline
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import models, training
 
@@ -73,12 +73,7 @@ def chung_lu(n: int, m: int, seed: int = 0) -> np.ndarray:
 
 _CHILD = "import sys; from experiments import _edge_benchmarks as here; here.child(*sys.argv[1:])"
 _EMBEDDING = "private_embedding to a file, 64 features, tol 1e-4,"
-_BIG = {
-    "dprr": "DPRR", "counts": "NeighbourCounts, 10 groups,", "embedding": _EMBEDDING,
-    "from_counts": "predict_from_counts, 100 features, 1 % labels,",
-    "from_reports": "predict_from_reports, 100 features, a panel of 1 %,",
-}  # fmt: skip
-_PREDICTIONS = ("from_counts", "from_reports")
+_BIG = {"dprr": "DPRR", "counts": "NeighbourCounts, 10 groups,", "embedding": _EMBEDDING}
 
 
 def big_graph(
@@ -105,15 +100,10 @@ def big_embedding() -> list[dict[str, Any]]:
     return big_graph(("embedding",), (*few, (30_000, 1_000_000), (300_000, 10_000_000), (3_000_000, 100_000_000)))
 
 
-def big_predictions() -> list[dict[str, Any]]:
-    """Predictions from counts and from reports, for 10^6 users."""
-    return [_one_big(name, "", 1_000_000, 5_000_000) for name in _PREDICTIONS]
-
-
 def _one_big(name: str, folder: str, n: int, m: int) -> dict[str, Any]:
     words = _BIG[name]
     console.print(f"loading and computing: {words.rstrip(',')}")
-    found = in_a_process(_CHILD, name, folder, str(n), str(m), what="the big graph was not finished")
+    found = in_a_process(_CHILD, name, folder, str(n), what="the big graph was not finished")
     note = (
         f"{2 * m:,} directed edges in ({16 * m / 1e9:.2g} GB), {found['note']}; {found['gigabytes']:.1f} GB at "
         f"most, {found['bare']:.1f} GB of them before anything was read"
@@ -122,17 +112,14 @@ def _one_big(name: str, folder: str, n: int, m: int) -> dict[str, Any]:
     return row(title, "ldp_jax", 0, round(found["wall"], 2), round(found["cpu"], 2), note)
 
 
-def child(name: str, folder: str, nodes: str, edges: str) -> None:
+def child(name: str, folder: str, nodes: str) -> None:
     """One job in a process of its own; prints what it took."""
-    bare, n, m = _gigabytes(), int(nodes), int(edges)
-    if name in _PREDICTIONS:
-        found = _prediction(name, n, 2 * m / n)
-    else:
-        start = time.perf_counter()
-        graph = graphs.from_edges(np.load(Path(folder) / "edges.npy"), n)
-        loaded = time.perf_counter() - start
-        found = _embedding(graph, n, folder) if name == "embedding" else _released(name, graph, n, loaded)
-        found["note"] += f"; loading {loaded:.1f} s"
+    bare, n = _gigabytes(), int(nodes)
+    start = time.perf_counter()
+    graph = graphs.from_edges(np.load(Path(folder) / "edges.npy"), n)
+    loaded = time.perf_counter() - start
+    found = _embedding(graph, n, folder) if name == "embedding" else _released(name, graph, n, loaded)
+    found["note"] += f"; loading {loaded:.1f} s"
     print(json.dumps(found | {"bare": bare, "gigabytes": _gigabytes()}))
 
 
@@ -178,7 +165,7 @@ def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
     x = np.load(f"{folder}/x.npy", mmap_mode="r")
     op, layout, _ = _timed(lambda: propagation.operator(graph))
 
-    def embedded(seed: int, tol: float) -> np.ndarray:
+    def embedded(seed: int, tol: float) -> Any:
         made = pipeline.private_embedding(
             key_of(seed), op, x, mechanism, alpha=0.1, r=0.1, tol=tol, out=f"{folder}/z{seed}.npy"
         )
@@ -187,11 +174,15 @@ def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
     _, first, _ = _timed(lambda: embedded(0, 1.0))  # compiles, and makes no product
     z, wall, cpu = _timed(lambda: embedded(1, 1e-4))
     known = np.random.default_rng(0).permutation(n)[:3000]
-    parts = [training.Examples(np.arange(at, at + 1000), known[at : at + 1000] % 4) for at in (0, 1000, 2000)]
+    train, validation, test = (
+        training.Examples(np.arange(at, at + 1000), known[at : at + 1000] % 4) for at in (0, 1000, 2000)
+    )
     settings, model = training.Settings(training.adam(0.01), epochs=20, batch_size=100), models.linear(4)
 
-    def classes() -> np.ndarray:
-        fitted = training.fit(key_of(2), model, training.node_classification, z[known], *parts, settings)
+    def classes() -> jax.Array:
+        fitted = training.fit(
+            key_of(2), model, training.node_classification, z[known], train, validation, test, settings
+        )
         return training.predict(model, fitted, z)
 
     _, predicted, _ = _timed(classes)
@@ -204,19 +195,3 @@ def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
         f"{needs:.2g} GB foretold"
     )
     return {"wall": wall, "cpu": cpu, "note": note}
-
-
-def _prediction(name: str, n: int, mean_degree: float) -> dict[str, Any]:
-    """Classes of all users of a block model from 1 % of them, compilation included."""
-    data = datasets.synthetic(
-        key_of(0), num_nodes=n, num_classes=5, num_features=100, mean_degree=mean_degree, homophily=0.8
-    )
-    known = np.flatnonzero(np.arange(n) % 100 == 0)
-    labels = np.where(np.arange(n) % 100 == 0, data.y, -1)
-    if name == "from_counts":
-        call = lambda: pipeline.predict_from_counts(key_of(1), data.graph, data.x, labels, 1.0)
-    else:
-        call = lambda: pipeline.predict_from_reports(key_of(1), data.graph, data.x, known, data.y[known], 2.0)
-    found, wall, cpu = _timed(call)
-    right = np.delete(found.classes == data.y, known).mean()
-    return {"wall": wall, "cpu": cpu, "note": f"compilation included; accuracy {right:.1%}"}

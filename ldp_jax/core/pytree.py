@@ -46,7 +46,7 @@ def digest(tree: Any) -> bytes:
     found = hashlib.blake2b(repr(structure).encode(), digest_size=16)
     for leaf in map(np.asarray, leaves):
         found.update(f"{leaf.dtype}{leaf.shape}".encode())
-        found.update(memoryview(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8)))
+        found.update(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data)
     return found.digest()
 
 

@@ -42,7 +42,7 @@ def write_columns(
                 first = min(start, columns - width)  # the last block overlaps the one before it
                 made = np.asarray(block(np.int32(first)))[:, start - first :]
                 file.seek(len(header) + 4 * rows * start)
-                file.write(memoryview(np.ascontiguousarray(made.T, np.float32)))
+                file.write(np.ascontiguousarray(made.T, np.float32).data)
                 file.flush()
             file.seek(end)
             file.write(name)

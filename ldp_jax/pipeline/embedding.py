@@ -517,13 +517,13 @@ def propagate(
     dim = _box(mechanism).dim
     width = min(dim, block_width(to_file=out is not None))
     sharing = _sharing(mechanism, op.num_nodes) if out is None else None
-    by_blocks = ppr_by_blocks if out is None else partial(ppr_to_file, out)
     if sharing is not None:
-        columns = sharing.column_blocks(reports, width)
-    elif isinstance(mechanism, HasColumns):
+        return ppr_by_blocks(op, sharing.column_blocks(reports, width), dim, alpha, r, tol)
+    if isinstance(mechanism, HasColumns):
         columns = partial(_estimate_columns, mechanism, reports, width=width)
     else:
         columns = partial(take_columns, _estimates(mechanism, reports), width=width)
+    by_blocks = ppr_by_blocks if out is None else partial(ppr_to_file, out)
     return by_blocks(op, columns, dim, alpha, r, tol)
 
 
