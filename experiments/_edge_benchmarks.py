@@ -1,6 +1,10 @@
-"""Benchmarks of neighbour lists: DPRR against a dense version, and one graph of 10^8 edges."""
+"""Benchmarks of neighbour lists: DPRR against a dense version; and of all jobs on graphs of up to 10^8 edges."""
 
+import json
+import resource
 import tempfile
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +14,9 @@ import numpy as np
 
 from experiments._runner import console
 from experiments._sides import Sides, in_a_process, key_of, row
-from ldp_jax import edges
-from ldp_jax.graph import graphs
+from ldp_jax import edges, features, pipeline
+from ldp_jax.graph import graphs, propagation
+from ldp_jax.learning import models, training
 
 
 def barabasi_albert(n: int) -> Any:
@@ -46,40 +51,6 @@ def dprr_sides(n: int) -> Sides:
     }
 
 
-_CHILD = """
-import json, resource, sys, time
-start = time.perf_counter()
-import jax, numpy as np
-from ldp_jax import edges
-from ldp_jax.graph import graphs
-def gigabytes():  # ru_maxrss of a child begins at what its parent had
-    try:
-        with open("/proc/self/status") as status:
-            most = next(line.split()[1] for line in status if line.startswith("VmHWM"))
-    except OSError:
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return int(most) * 1024 / 1e9
-bare = gigabytes()
-pairs, n = np.load(sys.argv[1]), int(sys.argv[2])
-graph = graphs.from_edges(pairs, n)
-del pairs
-loaded = time.perf_counter()
-if sys.argv[3] == "dprr":
-    noisy = edges.privatize_graph(jax.random.key(0), graph, edges.DPRR.from_epsilon(1.0, n_max=n))
-    out = len(noisy.graph.senders)
-else:
-    groups = np.random.default_rng(0).integers(0, 10, n)
-    noisy = edges.privatize_counts(jax.random.key(0), graph, edges.NeighbourCounts(1.0, num_groups=10), groups)
-    out = noisy.counts.size
-done = time.perf_counter()
-print(json.dumps({
-    "load": loaded - start, "privatize": done - loaded, "cpu": time.process_time(),
-    "in": len(graph.senders), "out": out,
-    "bare": bare, "gigabytes": gigabytes(),
-}))
-"""
-
-
 def chung_lu(n: int, m: int, seed: int = 0) -> np.ndarray:
     """m distinct edges of n nodes whose expected degrees follow a power law of exponent about 3.2; int32 [m, 2]."""
     rng = np.random.default_rng(seed)
@@ -100,20 +71,21 @@ def chung_lu(n: int, m: int, seed: int = 0) -> np.ndarray:
     return pairs
 
 
-_BIG = {"dprr": "DPRR", "counts": "NeighbourCounts, 10 groups,"}
+_CHILD = "import sys; from experiments import _edge_benchmarks as here; here.child(*sys.argv[1:])"
+_EMBEDDING = "private_embedding to a file, 64 features, tol 1e-4,"
+_BIG = {"dprr": "DPRR", "counts": "NeighbourCounts, 10 groups,", "embedding": _EMBEDDING}
 
 
 def big_graph(
-    names: tuple[str, ...] = tuple(_BIG), sizes: tuple[tuple[int, int], ...] = ((3_000_000, 100_000_000),)
+    names: tuple[str, ...] = ("dprr", "counts"), sizes: tuple[tuple[int, int], ...] = ((3_000_000, 100_000_000),)
 ) -> list[dict[str, Any]]:
-    """DPRR and neighbour counts at epsilon 1 on generated graphs (nodes and edges), each in a fresh process."""
+    """Jobs on generated graphs (nodes and edges), each in a fresh process."""
     rows = []
     for n, m in sizes:
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "edges.npy"
             console.print(f"generating {m:,} edges among {n:,} nodes (not timed)")
-            np.save(path, chung_lu(n, m))
-            rows += [_one_big(name, path, n, m) for name in names]
+            np.save(Path(folder) / "edges.npy", chung_lu(n, m))
+            rows += [_one_big(name, folder, n, m) for name in names]
     return rows
 
 
@@ -122,15 +94,104 @@ def big_counts() -> list[dict[str, Any]]:
     return big_graph(("counts",), ((30_000, 1_000_000), (300_000, 10_000_000), (3_000_000, 100_000_000)))
 
 
-def _one_big(name: str, path: Path, n: int, m: int) -> dict[str, Any]:
+def big_embedding() -> list[dict[str, Any]]:
+    """Embeddings of 10^4 to 10^6 nodes of mean degree 20, and of 10^6 to 10^8 edges, 33 a node."""
+    few = ((10_000, 100_000), (100_000, 1_000_000), (1_000_000, 10_000_000))
+    return big_graph(("embedding",), (*few, (30_000, 1_000_000), (300_000, 10_000_000), (3_000_000, 100_000_000)))
+
+
+def _one_big(name: str, folder: str, n: int, m: int) -> dict[str, Any]:
     words = _BIG[name]
-    console.print(f"loading and privatising: {words.rstrip(',')}")
-    found = in_a_process(_CHILD, str(path), str(n), name, what="the big graph was not finished")
-    sent = f"{found['out']:,} {'directed edges' if name == 'dprr' else 'counts'} out"
+    console.print(f"loading and computing: {words.rstrip(',')}")
+    found = in_a_process(_CHILD, name, folder, str(n), what="the big graph was not finished")
     note = (
-        f"{found['in']:,} directed edges in ({8 * found['in'] / 1e9:.2g} GB), {sent}; loading "
-        f"{found['load']:.1f} s, reports {found['privatize']:.1f} s, {found['gigabytes']:.1f} GB at most, "
-        f"{found['bare']:.1f} GB of them before the file was read"
+        f"{2 * m:,} directed edges in ({16 * m / 1e9:.2g} GB), {found['note']}; {found['gigabytes']:.1f} GB at "
+        f"most, {found['bare']:.1f} GB of them before anything was read"
     )
     title = f"{words} on one graph of {n:,} nodes and {m:,} edges"
-    return row(title, "ldp_jax", 0, round(found["load"] + found["privatize"], 1), round(found["cpu"], 1), note)
+    return row(title, "ldp_jax", 0, round(found["wall"], 2), round(found["cpu"], 2), note)
+
+
+def child(name: str, folder: str, nodes: str) -> None:
+    """One job in a process of its own; prints what it took."""
+    bare, n = _gigabytes(), int(nodes)
+    start = time.perf_counter()
+    graph = graphs.from_edges(np.load(Path(folder) / "edges.npy"), n)
+    loaded = time.perf_counter() - start
+    found = _embedding(graph, n, folder) if name == "embedding" else _released(name, graph, n, loaded)
+    found["note"] += f"; loading {loaded:.1f} s"
+    print(json.dumps(found | {"bare": bare, "gigabytes": _gigabytes()}))
+
+
+def _gigabytes() -> float:
+    """What this process has held at most; ru_maxrss of a child begins at what its parent had."""
+    try:
+        status = Path("/proc/self/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e9
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+
+
+def _timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
+    """What a call gives, and its wall and CPU seconds."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    made = jax.block_until_ready(call())
+    return made, time.perf_counter() - wall, time.process_time() - cpu
+
+
+def _released(name: str, graph: Any, n: int, loaded: float) -> dict[str, Any]:
+    """DPRR or counts at epsilon 1; the times are of all, from the file on."""
+    key, start = jax.random.key(0), time.perf_counter()
+    if name == "dprr":
+        noisy = edges.privatize_graph(key, graph, edges.DPRR.from_epsilon(1.0, n_max=n))
+        sent = f"{len(noisy.graph.senders):,} directed edges out"
+    else:
+        groups = np.random.default_rng(0).integers(0, 10, n)
+        sent = (
+            f"{edges.privatize_counts(key, graph, edges.NeighbourCounts(1.0, 10), groups).counts.size:,} counts out"
+        )
+    took = time.perf_counter() - start
+    return {"wall": loaded + took, "cpu": time.process_time(), "note": f"{sent}; reports {took:.1f} s"}
+
+
+def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
+    """HDS records of a file, embedded to a file, and a classifier of its rows; the times are of the embedding."""
+    dim, mechanism = 64, features.HDS(1.0, dim=64, k=10)
+    x = np.lib.format.open_memmap(f"{folder}/x.npy", "w+", np.float32, (n, dim))
+    for start in range(0, n, 2**16):
+        rows = x[start : start + 2**16]
+        rows[:] = np.random.default_rng(start).random(rows.shape, np.float32)
+    x.flush()
+    x = np.load(f"{folder}/x.npy", mmap_mode="r")
+    op, layout, _ = _timed(lambda: propagation.operator(graph))
+
+    def embedded(seed: int, tol: float) -> Any:
+        made = pipeline.private_embedding(
+            key_of(seed), op, x, mechanism, alpha=0.1, r=0.1, tol=tol, out=f"{folder}/z{seed}.npy"
+        )
+        return made.z
+
+    _, first, _ = _timed(lambda: embedded(0, 1.0))  # compiles, and makes no product
+    z, wall, cpu = _timed(lambda: embedded(1, 1e-4))
+    known = np.random.default_rng(0).permutation(n)[:3000]
+    train, validation, test = (
+        training.Examples(np.arange(at, at + 1000), known[at : at + 1000] % 4) for at in (0, 1000, 2000)
+    )
+    settings, model = training.Settings(training.adam(0.01), epochs=20, batch_size=100), models.linear(4)
+
+    def classes() -> jax.Array:
+        fitted = training.fit(
+            key_of(2), model, training.node_classification, z[known], train, validation, test, settings
+        )
+        return training.predict(model, fitted, z)
+
+    _, predicted, _ = _timed(classes)
+    products = int(propagation.chebyshev_steps(0.1, 1e-4))
+    each = cpu / (len(graph.senders) * dim * products) * 1e9
+    needs = pipeline.embedding.embedding_memory(mechanism, n, op.num_places, to_file=True) / 1e9
+    note = (
+        f"{products} products, {each:.2f} CPU ns an edge, column and product; layout {layout:.1f} s, compilation "
+        f"and reports before it {first:.1f} s, classifier and classes of all after it {predicted:.1f} s; "
+        f"{needs:.2g} GB foretold"
+    )
+    return {"wall": wall, "cpu": cpu, "note": note}

@@ -5,6 +5,7 @@ arguments. (``jax.tree_util.register_dataclass`` and ``flax.struct`` call it wit
 """
 
 import dataclasses
+import hashlib
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar, dataclass_transform
 
@@ -37,6 +38,16 @@ def _as_leaf(name: str, owner: str, value: object) -> object:
             raise ValueError(f"{owner}: {name} must be real numbers, got {value!r:.40} of dtype {array.dtype}")
         return float(array) if array.ndim == 0 else jax.numpy.asarray(array, dtype=np.float32)
     return value
+
+
+def digest(tree: Any) -> bytes:
+    """16 bytes that tell trees of concrete leaves apart, to the last bit; the same in every process."""
+    leaves, structure = jax.tree.flatten(tree)
+    found = hashlib.blake2b(repr(structure).encode(), digest_size=16)
+    for leaf in map(np.asarray, leaves):
+        found.update(f"{leaf.dtype}{leaf.shape}".encode())
+        found.update(np.ascontiguousarray(leaf).reshape(-1).view(np.uint8).data)
+    return found.digest()
 
 
 def _equal(a: object, b: object) -> bool:

@@ -13,6 +13,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import jax
@@ -29,6 +30,7 @@ from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.sharding import each_part, placement, varying
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.graph import aggregation, graphs
+from ldp_jax.graph._column_file import write_columns
 from ldp_jax.graph.aggregation import Divided, Induced, Segments, Tables
 
 __all__ = [
@@ -44,6 +46,7 @@ __all__ = [
     "ppr_dense",
     "ppr_push",
     "ppr_rows",
+    "ppr_to_file",
     "take_columns",
     "traced_operator",
 ]
@@ -242,9 +245,13 @@ def _chebyshev(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> 
     return op.nodes(w * power)
 
 
-def block_width() -> int:
-    """Columns worked on at a time: on a CPU few enough for a graph's rows to stay in the cache."""
-    return 64 if jax.default_backend() == "cpu" else 1024
+def block_width(*, to_file: bool = False) -> int:
+    """Columns worked on at a time: on a CPU few enough for a graph's rows to stay in the cache.
+
+    A quarter of them where each block goes to a file: large graphs then need a quarter of the memory, and lose as
+    much less where a process is killed.
+    """
+    return (64 if jax.default_backend() == "cpu" else 1024) // (4 if to_file else 1)
 
 
 @partial(jax.jit, static_argnames="columns")
@@ -397,6 +404,28 @@ def ppr_by_blocks(
     else:
         pieces = [_ppr_block(op, block(np.int32(start)), *numbers, np.int32(1)) for start in starts]
     return _side_by_side(pieces, columns=columns)
+
+
+def ppr_to_file(
+    out: str | Path,
+    op: Operator,
+    block: "partial[Float[Array, 'n width']]",
+    columns: int,
+    alpha: Scalar,
+    r: Scalar,
+    tol: Scalar = 1e-5,
+) -> Float[np.memmap, "n columns"]:
+    """:func:`ppr_by_blocks`, by smaller ones that each go to a .npy file, from which the result is read as needed.
+
+    A call with the same arguments goes on where another was killed, and loses the block in flight alone; until all
+    are there the file's name ends with ``.part``. ``block`` holds all that its columns depend on, and gives
+    ``block_width(to_file=True)`` of them, or all where there are fewer.
+    """
+    numbers, width = [np.float32(v) for v in (alpha, r, tol)], min(columns, block_width(to_file=True))
+    made_of = op, block.func.__qualname__.encode(), block.args, numbers
+    return write_columns(
+        out, (op.num_nodes, columns), lambda start: _ppr(op, block(start), *numbers), width, made_of
+    )
 
 
 def _as_operator(op_or_graph: Operator | Graph, num_nodes: int | None = None) -> Operator:

@@ -44,6 +44,10 @@ __all__ = [
 __dir__ = lambda: __all__
 
 
+_ROWS = 2**16
+"""Rows of a file that are predicted together."""
+
+
 class Objective(NamedTuple):
     """The goal of a training: functions of a shared ``context`` (an embedding) and a batch of ``examples``.
 
@@ -592,12 +596,12 @@ def _fit_many(
     return runs(until, patience, (run, data))
 
 
-@partial(jax.jit, static_argnames=("model",))
 def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n"]:
     """The likeliest class of each example by a trained model, int32 [n]; of runs side by side, [runs, n].
 
     ``inputs`` are what the model takes: rows of an embedding, or a graph and features; after :func:`fit_many` each
-    leaf has a leading axis of runs. Of several labels an example, threshold the outputs of ``model.apply``.
+    leaf has a leading axis of runs. Rows of a memory-mapped file are read some at a time, of one run. Of several
+    labels an example, threshold the outputs of ``model.apply``.
 
     Raises:
       ValueError: for a model that has not an output for each of two classes or more.
@@ -611,7 +615,15 @@ def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n
     >>> predict(model, found, z[:4]).tolist()
     [0, 1, 2, 0]
     """
+    if not isinstance(inputs, np.memmap) or fitted.epoch.ndim:
+        return _predict(model, fitted, inputs)
+    starts = range(0, len(inputs), _ROWS)
+    parts = [_predict(model, fitted, np.array(inputs[start : start + _ROWS])) for start in starts]
+    return jnp.concatenate(parts)
 
+
+@partial(jax.jit, static_argnames="model")
+def _predict(model: Model, fitted: Fitted, inputs: PyTree) -> Array:
     def one(variables: Variables, inputs: PyTree) -> Array:
         outputs = model.apply(variables, inputs, key=None, train=False)[0]
         if outputs.ndim != 2 or outputs.shape[1] < 2:

@@ -1,7 +1,9 @@
 """The main job in one call: private features and a public graph in, a private embedding out."""
 
+import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import jax
@@ -23,7 +25,7 @@ from ldp_jax.core.spaces.space import real
 from ldp_jax.core.types import Array, Graph, PRNGKey, PRNGKeys, Report, Scalar
 from ldp_jax.edges import NoisyGraph
 from ldp_jax.graph.propagation import Operator as Operator
-from ldp_jax.graph.propagation import block_width, operator, ppr, ppr_by_blocks, take_columns
+from ldp_jax.graph.propagation import block_width, operator, ppr, ppr_by_blocks, ppr_to_file, take_columns
 
 _ROWS = 4096
 """Users whose records are dense at the same time."""
@@ -46,7 +48,11 @@ STRUCTURE_ONLY = np.uint32(0xFFFF5EED)
 
 @runtime_checkable
 class RowSource(Protocol):
-    """Records that become dense a few rows at a time: a ``Dataset``, or a :class:`PublicRecord`."""
+    """Records that become dense a few rows at a time: a ``Dataset``, or a :class:`PublicRecord`.
+
+    Rows are asked for in order and once, so that an iterator may stand behind them, as of the batches of a Parquet
+    file.
+    """
 
     @property
     def num_nodes(self) -> int:
@@ -107,7 +113,8 @@ class SharesPrograms(Protocol):
 
 
 UserRecords: TypeAlias = Any
-"""Records of n users: dense [n, d] of the host or the device, or a :class:`RowSource`."""
+"""Records of n users: dense [n, d] of the host or the device, where a ``np.memmap`` is read a few thousand rows at
+a time; or a :class:`RowSource`."""
 
 Bounds: TypeAlias = tuple[ArrayLike, ArrayLike] | np.ndarray
 """Lower and upper, each a number or one a column, [d]: of two columns, too, the first pair is lower."""
@@ -136,15 +143,34 @@ class PublicRecord(NamedTuple):
         return np.full((stop - start, self.num_features), self.value, np.float32)
 
 
+class _FileRows(NamedTuple):
+    """Records of a memory-mapped file, in bounds or in [-1, 1]."""
+
+    x: np.memmap
+    bounds: Bounds | None
+
+    @property
+    def num_nodes(self) -> int:
+        return self.x.shape[0]
+
+    @property
+    def num_features(self) -> int:
+        return self.x.shape[1]
+
+    def scaled_rows(self, start: int, stop: int) -> Float[np.ndarray, "rows d"]:
+        rows = as_records(self.x[start:stop])
+        return np.asarray(_declared(rows, Box(self.num_features), self.bounds, clip=True))
+
+
 class Embedding(NamedTuple):
     """An embedding and what it spent.
 
     Attributes:
-      z: float32 [n, d].
+      z: float32 [n, d], of the device; or of the host, read from the file as it is needed.
       guarantee: per unit of privacy; names what is protected and what is not.
     """
 
-    z: Array
+    z: Float[Array | np.memmap, "n d"]
     guarantee: PipelineGuarantee
 
 
@@ -233,7 +259,7 @@ def _check_propagation(op: Operator, n: int, alpha: Scalar, r: Scalar, tol: Scal
 
 
 def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
-    """Every user's report, stacked; the rows of a sparse data set are made dense a few thousand at a time.
+    """Every user's report, stacked; rows of a sparse data set or of a file become dense a few thousand at a time.
 
     This is what the devices do, and total as they are: numbers of any size are clipped, NaN goes to the centre.
     :func:`private_embedding` asks first.
@@ -254,6 +280,8 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
     n, _ = _check_records(x, mechanism)
     _check_budgets(mechanism)
     domain = _box(mechanism)
+    if isinstance(x, np.memmap):
+        x = _declared(x, domain, None, clip=True)
     leaves, structure = jax.tree.flatten(mechanism)
     known = all(map(validate.concrete, (key, *leaves)))
     sharing = _sharing(mechanism, n) if known else None
@@ -314,6 +342,11 @@ def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) ->
         if bounds is not None:
             raise ValueError("bounds are for dense x: the rows of a data set have public bounds of their own")
         return x
+    if isinstance(x, np.memmap):
+        for start in () if clip else range(0, len(x), _ROWS):
+            _declared(np.array(x[start : start + _ROWS]), domain, bounds, clip)
+        given = None if (domain.lower, domain.upper) == (-1.0, 1.0) else (domain.lower, domain.upper)
+        return _FileRows(x, given if bounds is None else bounds)
     lower, upper = (domain.lower, domain.upper) if bounds is None else _limits(bounds, domain.dim, x)
     if validate.concrete(x) and not clip:
         with jax.ensure_compile_time_eval():  # x may be a constant of a program
@@ -376,18 +409,22 @@ def _to_domain(rows: _Rows, domain: Box) -> _Rows:
     return domain.lower + (rows + 1) / 2 * (domain.upper - domain.lower)  # pyrefly: ignore[bad-return]
 
 
-def embedding_memory(mechanism: Mechanism, nodes: int, edges: int, *, dense: bool = False) -> float:
+def embedding_memory(
+    mechanism: Mechanism, nodes: int, edges: int, *, dense: bool = False, to_file: bool = False
+) -> float:
     """Bytes that :func:`private_embedding` takes at most, from public sizes alone.
 
     The larger of two moments: the reports of the users that are worked on together, and the propagation, which
     holds Z twice (as blocks of columns, and put side by side), the working arrays of one block, the reports, the
-    graph of so many directed edges and the records where x is dense.
+    graph of so many directed edges and the records where x is dense. Of Z that goes to a file one block is held.
 
     >>> from ldp_jax.features import HDS
     >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8) / 1e9:.0f} GB"
     '248 GB'
+    >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8, to_file=True) / 1e9:.0f} GB"
+    '3 GB'
     """
-    dim, width = _box(mechanism).dim, block_width()
+    dim, width = _box(mechanism).dim, block_width(to_file=to_file)
     leaves, structure = jax.tree.flatten(mechanism)
     pairs = zip(leaves, _axes(mechanism, nodes), strict=True)
     one = jax.tree.unflatten(structure, [leaf if axis is None else leaf[0] for leaf, axis in pairs])
@@ -398,14 +435,17 @@ def embedding_memory(mechanism: Mechanism, nodes: int, edges: int, *, dense: boo
     together = nodes if dense else min(nodes, _ROWS)
     reporting = nodes * sent + together * (4 * dim + 4 * sent + 32)
     estimates = 0 if isinstance(mechanism, HasColumns) else 2 * columns  # every one at once, and padded
-    propagating = nodes * (2 * columns + 6 * min(dim, width) + estimates + sent + 8 + dim * dense) + 3 * edges
+    whole = 2 * (min(dim, width) if to_file else columns)
+    propagating = nodes * (whole + 6 * min(dim, width) + estimates + sent + 8 + dim * dense) + 3 * edges
     return 4.0 * max(reporting, propagating)
 
 
-def _check_memory(mechanism: Mechanism, op: Operator, dense: bool, memory: float, runs: int = 1) -> None:
+def _check_memory(
+    mechanism: Mechanism, op: Operator, dense: bool, memory: float, runs: int = 1, *, to_file: bool = False
+) -> None:
     validate.positive(memory=memory)
     edges = op.num_places
-    needed = embedding_memory(mechanism, op.num_nodes, edges, dense=dense)
+    needed = embedding_memory(mechanism, op.num_nodes, edges, dense=dense, to_file=to_file)
     needed += 4.0 * (runs - 1) * op.num_nodes * _box(mechanism).dim
     if needed > memory:
         dim = _box(mechanism).dim
@@ -415,7 +455,22 @@ def _check_memory(mechanism: Mechanism, op: Operator, dense: bool, memory: float
             f"memory of {memory / 1e9:.3g} GB does not hold an embedding of {op.num_nodes} nodes x {dim} features "
             f"({needed / 1e9:.3g} GB): about {fits} such nodes would fit, or about "
             f"{int(dim * fits / op.num_nodes)} features (Dataset.top_features); or raise memory"
+            f"{'' if to_file else ', or give out, a file for z'}"
         )
+
+
+def _check_file(out: str | Path | None, n: int, dim: int, *given: object) -> None:
+    """Refuse a file that could not be written, from public sizes alone."""
+    if out is None:
+        return
+    if not all(validate.concrete(one) and placement(one) is None for one in jax.tree.leaves(given)):
+        raise ValueError("out must be None where arguments are traced, or divided among devices")
+    folder, size = Path(out).absolute().parent, 4 * n * dim
+    if not folder.is_dir() or Path(out).is_dir():
+        raise ValueError(f"out must be a file in a folder that is there, got {out}")
+    started = sum(part.stat().st_size for part in folder.glob(f"{Path(out).name}.*.part"))
+    if (free := shutil.disk_usage(folder).free + started) < size:
+        raise ValueError(f"out takes {size / 1e9:.3g} GB, and its disk has {free / 1e9:.3g} GB free: {out}")
 
 
 @jax.jit
@@ -444,8 +499,9 @@ def _estimate_columns(mechanism: Any, reports: Report, start: Array, *, width: i
 
 
 def propagate(
-    op: Operator, mechanism: Mechanism, reports: Report, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5
-) -> Float[Array, "n d"]:
+    op: Operator, mechanism: Mechanism, reports: Report, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5,
+    out: str | Path | None = None,
+) -> Float[Array | np.memmap, "n d"]:  # fmt: skip
     """Personalized PageRank Z [n, d] of the estimates, by blocks of columns: dense estimates never exist at once.
 
     The propagation is compiled once for a graph: estimates are a small program of their own, so that another
@@ -453,6 +509,7 @@ def propagate(
     returns them, and other arguments those of :func:`private_embedding`.
     """
     _check_propagation(op, jax.tree.leaves(reports)[0].shape[0], alpha, r, tol)
+    _check_file(out, op.num_nodes, _box(mechanism).dim, op, mechanism, reports, alpha, r, tol)
     traced = not all(map(validate.concrete, jax.tree.leaves((op, mechanism, reports, alpha, r, tol))))
     if traced:
         return _propagate(op, mechanism, reports, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, tol)))
@@ -460,15 +517,16 @@ def propagate(
     if over is not None:
         return ppr(op, _estimates(mechanism, reports, over), alpha, r, tol)
     dim = _box(mechanism).dim
-    width = min(dim, block_width())
-    sharing = _sharing(mechanism, op.num_nodes)
+    width = min(dim, block_width(to_file=out is not None))
+    sharing = _sharing(mechanism, op.num_nodes) if out is None else None
     if sharing is not None:
-        columns = sharing.column_blocks(reports, width)
-    elif isinstance(mechanism, HasColumns):
+        return ppr_by_blocks(op, sharing.column_blocks(reports, width), dim, alpha, r, tol)
+    if isinstance(mechanism, HasColumns):
         columns = partial(_estimate_columns, mechanism, reports, width=width)
     else:
         columns = partial(take_columns, _estimates(mechanism, reports), width=width)
-    return ppr_by_blocks(op, columns, dim, alpha, r, tol)
+    by_blocks = ppr_by_blocks if out is None else partial(ppr_to_file, out)
+    return by_blocks(op, columns, dim, alpha, r, tol)
 
 
 def _as_operator(graph: Graph | Operator | NoisyGraph) -> Operator:
@@ -490,6 +548,7 @@ def private_embedding(
     bounds: Bounds | None = None,
     clip: bool = False,
     memory: float = _MEMORY,
+    out: str | Path | None = None,
 ) -> Embedding:
     """Perturb every user's features locally, propagate the reports over the graph (LDP-GE, Algorithm 4).
 
@@ -503,7 +562,7 @@ def private_embedding(
         stands beside that of the features. Where every user reported a whole list it is directed, and a node
         averages over the list it reported.
       x: private records: dense [n, d] in the mechanism's domain (most often [-1, 1]), whose users may be divided
-        among devices, and then z is; or a ``Dataset``, whose
+        among devices, and then z is; or a ``np.memmap`` of such, read a few rows at a time; or a ``Dataset``, whose
         sparse rows are scaled with its public bounds and made dense a few at a time; or a :class:`PublicRecord`,
         the structure-only twin, whose noise is independent of the private one under the same key.
       mechanism: such as ``HDS(epsilon, dim=d, k=20)``. Its epsilon may be an array [n], one a user: personal
@@ -515,11 +574,14 @@ def private_embedding(
         mechanism's domain; by default x is in that domain. Pairs by column are ``np.transpose(pairs)``.
       clip: whether a dense x may leave its bounds: it is then clipped, and NaN goes to their centre.
       memory: bytes to allow, of all devices together (:func:`embedding_memory`).
+      out: a .npy file for z, which is then never in memory as a whole: a few columns at a time go there. A process
+        that is killed loses those alone: the same call, with the same key, makes the same reports and goes on.
 
     Raises:
       ValueError: for arguments that do not fit each other or are out of range, a graph that is not symmetric, or an
-        embedding that ``memory`` does not hold, from public sizes alone; and for a dense x that leaves its bounds
-        without ``clip``: the data owner's check of their own simulation, which says no record's value and no count.
+        embedding that ``memory`` or the disk does not hold, from public sizes alone; and for a dense x that leaves
+        its bounds without ``clip``: the data owner's check of their own simulation, which says no record's value
+        and no count.
         All of it before the key is used.
 
     >>> from ldp_jax import datasets, features
@@ -541,9 +603,11 @@ def private_embedding(
     op = _as_operator(graph)
     _check_propagation(op, shape[0], alpha, r, tol)  # before anything is spent
     # Of users on several devices all estimates exist at once, and are exchanged for columns.
-    _check_memory(mechanism, op, not isinstance(x, RowSource), memory, runs=1 if placement(x) is None else 3)
+    dense, runs = not isinstance(x, (RowSource, np.memmap)), 1 if placement(x) is None else 3
+    _check_memory(mechanism, op, dense, memory, runs, to_file=out is not None)
+    _check_file(out, *shape, key, x, alpha, r, tol)
     reports = perturb(key, _declared(x, _box(mechanism), bounds, clip), mechanism)
-    return Embedding(propagate(op, mechanism, reports, alpha=alpha, r=r, tol=tol), spent)
+    return Embedding(propagate(op, mechanism, reports, alpha=alpha, r=r, tol=tol, out=out), spent)
 
 
 def _spent(graph: Graph | Operator | NoisyGraph, x: UserRecords, mechanism: Mechanism) -> PipelineGuarantee:
@@ -597,7 +661,7 @@ def private_embeddings(
     op = _as_operator(graph)
     _check_propagation(op, n, alpha, r, tol)
     _check_memory(mechanism, op, True, memory, runs=len(keys))
-    x = _declared(x, _box(mechanism), bounds, clip)
+    x = _declared(np.asarray(x) if isinstance(x, np.memmap) else x, _box(mechanism), bounds, clip)
     if isinstance(x, PublicRecord):
         keys = jax.vmap(lambda key: _key_for(key, x))(keys)
         x = _to_domain(jnp.full((n, d), x.value, jnp.float32), _box(mechanism))

@@ -21,7 +21,6 @@ graph or other records need another key: the key cannot depend on what is privat
 """
 
 import abc
-from hashlib import blake2b
 from typing import Any
 
 import jax
@@ -31,6 +30,7 @@ from jaxtyping import Float, PyTree
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import Mechanism
+from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.graph import graphs
 from ldp_jax.pipeline.embedding import UserRecords, private_embedding
@@ -52,11 +52,7 @@ def _key_of(key: PRNGKey | None, *parameters: PyTree) -> PRNGKey:
     if key is None:
         raise ValueError("key must be a typed key, as jax.random.key(0) for a simulation, got None")
     validate.threefry(key)
-    leaves, structure = jax.tree.flatten(parameters)
-    digest = blake2b(repr(structure).encode(), digest_size=16)
-    for leaf in map(np.asarray, leaves):
-        digest.update(f"{leaf.dtype}{leaf.shape}".encode() + leaf.tobytes())
-    for word in np.frombuffer(digest.digest(), np.uint32):
+    for word in np.frombuffer(digest(parameters), np.uint32):
         key = jax.random.fold_in(key, word)
     return key
 

@@ -6,6 +6,7 @@ estimate of 0, or a likelihood of one under every class. Who reports must not de
 """
 
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -18,7 +19,7 @@ from ldp_jax.core import validate
 from ldp_jax.core.spaces import SparseReport
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.features import Discrete, Sampled
-from ldp_jax.graph.propagation import Operator, block_width, operator, ppr_by_blocks
+from ldp_jax.graph.propagation import Operator, block_width, operator, ppr_by_blocks, ppr_to_file
 
 
 class ReportedEmbedding(NamedTuple):
@@ -31,7 +32,7 @@ class ReportedEmbedding(NamedTuple):
       strangers: how many rows were of users who are no node.
     """
 
-    z: Float[Array, "n d"]
+    z: Float[Array | np.memmap, "n d"]
     guarantee: PipelineGuarantee
     reported: Bool[np.ndarray, " n"]
     strangers: int
@@ -78,6 +79,7 @@ def embed_reports(
     alpha: Scalar,
     r: Scalar,
     tol: Scalar = 1e-5,
+    out: str | Path | None = None,
 ) -> ReportedEmbedding:
     """Propagate the reports of one round over a public graph.
 
@@ -94,6 +96,7 @@ def embed_reports(
       alpha: decay factor in (0, 1].
       r: convolution coefficient in [0, 1].
       tol: see :func:`ldp_jax.graph.propagation.ppr`.
+      out: a .npy file for z (:func:`~ldp_jax.pipeline.private_embedding`).
 
     Raises:
       ValueError: for a mechanism without a table, arrays that do not fit each other, a user with two rows, or
@@ -134,8 +137,9 @@ def embed_reports(
     reported = np.zeros(n, bool)
     reported[place], indices[place], values[place] = True, index[known], output[known]
     given = SparseReport(indices, values)
-    columns = partial(_columns, mechanism, given, reported, width=min(dim, block_width()))
-    z = ppr_by_blocks(op, columns, dim, alpha, r, tol)
+    columns = partial(_columns, mechanism, given, reported, width=min(dim, block_width(to_file=out is not None)))
+    by_blocks = ppr_by_blocks if out is None else partial(ppr_to_file, out)
+    z = by_blocks(op, columns, dim, alpha, r, tol)
     guarantee = PipelineGuarantee.of(
         [mechanism.guarantee()], protected=("features",), unprotected=("edges", "labels", "who reported")
     )

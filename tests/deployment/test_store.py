@@ -228,6 +228,10 @@ def test_stored_reports_become_an_embedding(tmp_path, ring):
     store.add(b"".join(UPLOADS[user] for user in order[1:]), GRID)  # one is silent, one has no node
     nodes = np.array([1000 + user for user in range(USERS - 1)] + [5, 6, 7])
     found = embed_reports(ring, mechanism, nodes, deployment.vectors(store.all(GRID), K, DIM), alpha=0.2, r=0.5)
+    again = embed_reports(
+        ring, mechanism, nodes, deployment.vectors(store.all(GRID), K, DIM), alpha=0.2, r=0.5, out=tmp_path / "z"
+    )
+    np.testing.assert_array_equal(again.z, found.z)
     silent = order[0]
     assert found.strangers == 1
     assert found.reported.tolist() == [user != silent and user < USERS - 1 for user in range(USERS + 2)]

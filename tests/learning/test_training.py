@@ -189,7 +189,7 @@ def stacked_runs(runs=3):
 SETTINGS = Settings(ADAM, epochs=3, batch_size=8)
 
 
-def test_many_runs_are_the_single_ones_in_one_program():
+def test_many_runs_are_the_single_ones_in_one_program(tmp_path):
     traces, model = [], mlp(2, 4, 3, 0.1)
     counted = Model(model.init, lambda *args, **kwargs: (traces.append(1), model.apply(*args, **kwargs))[1])
     objective, inputs = training.node_classification, stacked_runs()
@@ -205,6 +205,9 @@ def test_many_runs_are_the_single_ones_in_one_program():
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), alone, one)
         scores = model.apply(one.variables, inputs[0][i], key=None, train=False)[0]
         np.testing.assert_array_equal(training.predict(model, many, inputs[0])[i], scores.argmax(1))
+        rows = np.memmap(tmp_path / f"{i}", np.float32, "w+", shape=inputs[0][i].shape)
+        rows[:] = inputs[0][i]
+        np.testing.assert_array_equal(training.predict(model, one, rows), scores.argmax(1))
     together = fit_many(
         jax.random.split(jax.random.key(2), 3), model, objective, *inputs, dataclasses.replace(SETTINGS, at_once=3)
     )

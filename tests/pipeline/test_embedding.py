@@ -356,6 +356,57 @@ def test_an_embedding_beyond_memory_is_refused_before_anything_is_spent():
     assert embedding.embedding_memory(HDS(1.0, 10_000, 20), 3_000_000, 10**8) > 2e11
 
 
+def test_records_of_a_file_go_to_a_file_and_a_killed_call_goes_on(tmp_path, monkeypatch):
+    """The bits of a call that was not killed, of records in memory; a file is of its arguments alone."""
+    dim, out = 150, tmp_path / "z.npy"
+    x = np.random.default_rng(2).uniform(0, 1, (N, dim)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    stored = np.load(tmp_path / "x.npy", mmap_mode="r")
+    monkeypatch.setattr(embedding, "_ROWS", 8)
+    solve, calls = propagation._ppr, []
+
+    def dies(*arguments):
+        calls.append(1)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return solve(*arguments)
+
+    for m in (HDS(2.0, dim, 40), LaplaceVector(2.0, dim)):
+        given = {"m": m, "bounds": (0, 1), "out": out}
+        expected = np.array(embed(x=x, **given).z)
+        np.testing.assert_allclose(embed(x=x, m=m, bounds=(0, 1)).z, expected, atol=1e-6 * np.abs(expected).max())
+        out.unlink()
+        calls.clear()
+        monkeypatch.setattr(propagation, "_ppr", dies)
+        with pytest.raises(KeyboardInterrupt):
+            embed(x=stored, **given)
+        monkeypatch.setattr(propagation, "_ppr", lambda *given: calls.append(1) or solve(*given))
+        z = embed(x=stored, **given).z
+        assert len(calls) == 4 + 7  # ten blocks of 16 columns, of which three were there
+        assert isinstance(z, np.memmap)
+        np.testing.assert_array_equal(z, expected)
+        assert not np.array_equal(embed(1, x=stored, **given).z, expected)
+        assert {path.name for path in tmp_path.iterdir()} == {"x.npy", "z.npy"}
+    inside = {"x": stored, "m": HDS(2.0, dim, 40)}
+    with pytest.raises(ValueError, match="x must lie in"):
+        embed(bounds=(0, 0.999), **inside)
+    np.testing.assert_array_equal(embed(**inside).z, embed(**inside | {"x": x}).z)
+
+
+def test_a_file_that_could_not_be_written_is_refused_before_anything_is_spent(tmp_path, monkeypatch):
+    key, m = jax.random.key(14), MECHANISMS["hds"]
+    call = lambda key, out: private_embedding(key, GRAPH, X, m, alpha=ALPHA, r=R, out=out)
+    with pytest.raises(ValueError, match="out must be a file in a folder that is there"):
+        call(key, tmp_path / "nowhere" / "z.npy")
+    with pytest.raises(ValueError, match="out must be None where arguments are traced"):
+        jax.jit(lambda key: call(key, tmp_path / "z.npy").z)(jax.random.key(0))
+    monkeypatch.setattr(embedding.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 4 * N * D - 1}))
+    with pytest.raises(ValueError, match="out takes 8.4e-07 GB, and its disk has"):
+        call(key, tmp_path / "z.npy")
+    jax.random.bits(key)
+    assert not list(tmp_path.iterdir())
+
+
 def test_guarantee_names_what_is_and_what_is_not_protected():
     spent = embed().guarantee
     assert dict(spent) == {RECORD: MECHANISMS["hds"].guarantee()}
