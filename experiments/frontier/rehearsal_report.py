@@ -101,7 +101,7 @@ def _counted(found: list[Outcome]) -> str:
     rank = pd.DataFrame({"gain": gains, "foretold": foretold}).rank().corr().gain.foretold
     inside, draws = sum(one.inside for one in found), sum(one.rehearsed for one in found)
     return (
-        f"it is wrong in {sum(bool(one.miss) for one in found)} of {len(found)} settings (graph, panel, epsilon); "
+        f"it is wrong in {sum(bool(one.miss) for one in found)} of {len(found)} settings (graph, labels, epsilon); "
         f"its points are {np.abs(gains - foretold).mean():.2f} off in the mean, their rank correlation with the "
         f"gain is {rank:.2f}, and {inside} of {draws} gains are inside the interval that was foretold"
     )

@@ -97,7 +97,8 @@ class PersonalAlphabets:
     @property
     def mask(self) -> np.ndarray:
         """Which classes are in whose alphabet, bool [n, C]; on the host."""
-        return personal_alphabets.Alphabets(np.asarray(self.order), np.asarray(self.sizes)).mask
+        sizes = np.asarray(self.inner.counts)[np.asarray(self.inner.level)]  # no program of its own
+        return personal_alphabets.Alphabets(np.asarray(self.order), sizes).mask
 
     def _by_class(self, by_place: Array) -> Array:
         """Columns of places as columns of classes."""
