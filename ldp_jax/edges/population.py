@@ -38,9 +38,11 @@ class Population(NamedTuple):
                 "graph and public must be concrete, because the number of edges is part of shapes: call this "
                 "outside jit, vmap and grad; inside, vmap the mechanism's privatize over users"
             )
+        if not isinstance(graph, graphs.GraphSet):
+            graph = graphs.as_graph(graph)
         if isinstance(graph, graphs.GraphSet):
             group = np.asarray(graph.node_graph, np.int64)
-        elif np.size(graphs.as_graph(graph).n_node) == 1:
+        elif np.size(graph.n_node) == 1:
             group = np.zeros(graphs.num_nodes(graph), np.int64)
         else:
             raise ValueError(

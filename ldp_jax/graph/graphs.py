@@ -5,6 +5,7 @@ self-loops and repeats. ``nodes``, ``edges`` and ``globals`` are None: private v
 A set of graphs is a :class:`GraphSet`.
 """
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Literal
@@ -45,10 +46,14 @@ _BLOCK = 2**22
 
 
 def as_graph(graph: Graph, name: str = "graph") -> Graph:
-    """A graph as it is, traced or not; ``name`` is that of the argument.
+    """A graph as it is, traced or not; ``name`` is that of the argument. All entry points ask here.
+
+    Another library's graph is read, where it is simple and its nodes are the numbers 0, ..., n - 1, which rows of
+    records follow: networkx, scipy, PyTorch Geometric, DGL. Of names :func:`ldp_jax.graph.interop.read` says which
+    row is whose.
 
     Raises:
-      ValueError: for anything but a ``GraphsTuple``, with how to make one of it.
+      ValueError: for anything else, with how to make a graph of it; no message names an edge.
 
     >>> as_graph(None)
     Traceback (most recent call last):
@@ -56,13 +61,16 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
     """
     if all(hasattr(graph, part) for part in ("senders", "receivers", "n_node")):
         return graph
+    read = _read(graph)
+    if read is not None:
+        return read
     got, module = type(graph).__name__, type(graph).__module__.partition(".")[0]
     if isinstance(graph, GraphSet):
         hint = ": of a set give one graph, by set.subset([i]).graph"
     elif hasattr(graph, "graph") and (hasattr(graph, "y") or hasattr(graph, "names")):
         hint = ": give its attribute graph"
     elif module in ("networkx", "pandas", "scipy") or hasattr(graph, "edge_index") or hasattr(graph, "edges"):
-        hint = ": ldp_jax.graph.interop.read makes one of it, with the names of its nodes"
+        hint = ": ldp_jax.graph.interop.read makes one of it, with the names of its nodes, or says what is wrong"
     elif isinstance(graph, (np.ndarray, list, tuple)):
         hint = ": where these are edges, give them to it, each undirected edge once"
     else:
@@ -70,6 +78,24 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
     raise ValueError(
         f"{name} must be a GraphsTuple, as graphs.from_edges(edges, num_nodes) makes it, got {got}{hint}"
     )
+
+
+def _read(source: object) -> Graph | None:
+    """What :func:`as_graph` reads; None of all else."""
+    from ldp_jax.graph import interop  # which needs this module
+
+    names = None
+    if type(source).__module__.partition(".")[0] == "networkx":
+        names = range(len(found := set(getattr(source, "nodes", ()))))
+        if found != {*names}:
+            return None
+    elif hasattr(source, "graph") or not (
+        hasattr(source, "tocoo") or hasattr(source, "edge_index") or hasattr(source, "edges")
+    ):
+        return None
+    with contextlib.suppress(ValueError, TypeError, AttributeError):  # edges may be private: no more is said
+        return interop.read(source, names).graph
+    return None
 
 
 def from_edges(
@@ -225,7 +251,8 @@ def is_symmetric(graph: Graph) -> bool:
     >>> is_symmetric(from_edges([[0, 1]], num_nodes=2)), is_symmetric(directed([0], [1], num_nodes=2))
     (True, False)
     """
-    return _symmetric(as_graph(graph).senders, graph.receivers)
+    graph = as_graph(graph)
+    return _symmetric(graph.senders, graph.receivers)
 
 
 def _symmetric(senders: ArrayLike | tuple, receivers: ArrayLike | tuple) -> bool:
@@ -282,7 +309,8 @@ def validate_symmetric(
       (senders, receivers, num_nodes), sorted by receiver, then by sender: int32, the graph's arrays themselves
       where they are sorted already.
     """
-    sizes = np.ravel(np.asarray(as_graph(graph).n_node))
+    graph = as_graph(graph)
+    sizes = np.ravel(np.asarray(graph.n_node))
     n = int(sizes.sum())
     node_graph = np.repeat(np.arange(len(sizes)), sizes) if node_graph is None else np.asarray(node_graph)
     senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)

@@ -168,7 +168,7 @@ def operator(
         number is a multiple of that of the devices; nodes without edges may fill them up.
     """
     validate.one_of(("auto", "segment", "ell"), layout=layout)
-    graphs.as_graph(graph)
+    graph = graphs.as_graph(graph)
     if places is not None:
         validate.integer_in(len(graph.senders), places=places)
         validate.one_of(("segment",), layout=layout)
@@ -432,16 +432,17 @@ def _as_operator(op_or_graph: Operator | Graph, num_nodes: int | None = None) ->
     """An operator as it is, a concrete graph checked and laid out, a traced one as ``segment`` and unchecked."""
     if isinstance(op_or_graph, Operator):
         return op_or_graph
-    if validate.concrete(graphs.as_graph(op_or_graph).senders):
-        return operator(op_or_graph)
+    graph = graphs.as_graph(op_or_graph)
+    if validate.concrete(graph.senders):
+        return operator(graph)
     if num_nodes is None:
         raise ValueError("a traced graph does not tell how many nodes it has: pass traced_operator(graph, n)")
-    return traced_operator(op_or_graph, num_nodes)
+    return traced_operator(graph, num_nodes)
 
 
 def traced_operator(graph: Graph, num_nodes: int) -> Operator:
     """The ``segment`` operator of a traced graph, also under ``vmap``; unchecked: symmetric, sorted by receiver."""
-    graphs.as_graph(graph)
+    graph = graphs.as_graph(graph)
     senders, receivers = jnp.asarray(graph.senders), jnp.asarray(graph.receivers)
     return Operator(graphs.degree(receivers, num_nodes), Segments(senders, receivers))
 

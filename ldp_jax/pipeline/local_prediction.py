@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from ldp_jax.core import validate
 from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.graph.graphs import GraphsTuple
+from ldp_jax.graph.graphs import GraphsTuple, as_graph
 from ldp_jax.graph.propagation import Operator, kprop, operator, ppr
 from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifier, panel_regression
 from ldp_jax.pipeline.guard import guard
@@ -186,6 +186,7 @@ def panel_facts(
     validate.in_range(1.0 / num_classes, 1.0, open_lower=True, keep=keep)
     if keep == 1.0:
         check_panel(labels, num_classes)
+    graph = as_graph(graph)
     op, network_key = operator(graph), None
     if hidden:
         key, network_key = jax.random.split(key)

@@ -181,8 +181,8 @@ def rehearse(
     """Say what reports will bring, before anybody reports. Costs no budget and asks nobody.
 
     To collect is recommended where the mean gain is at least 0.5 points and P(gain > 0) is at least 0.6, beside at
-    least 50 public labels. Verdicts on records were held against what came (``frontier_features.md`` of the
-    experiments); those on lists follow the same limits, and were not.
+    least 50 public labels. Verdicts were held against what came (``frontier_features.md``, ``frontier_edges.md``,
+    ``frontier_joint.md`` of the experiments). Of lists more may come than is foretold where labels are few.
 
     Args:
       key: of public randomness.

@@ -140,7 +140,8 @@ def spectral_coordinates(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n
 
     Where the graph has fewer than ``count`` + 2 nodes, the last columns are 0.
     """
-    degree = np.bincount(np.asarray(as_graph(graph).receivers), minlength=int(np.asarray(graph.n_node).sum()))
+    graph = as_graph(graph)
+    degree = np.bincount(np.asarray(graph.receivers), minlength=int(np.asarray(graph.n_node).sum()))
     n = len(degree)
     scale = 1.0 / np.sqrt(np.maximum(degree, 1))
     senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
@@ -235,7 +236,7 @@ def structure_posterior(
     >>> bool((found.classes == nodes // 30).all())
     True
     """
-    as_graph(graph)
+    graph = as_graph(graph)
     labels, classes, panel = known.labels, known.num_classes, known.nodes
     validate.integer_in(2, num_classes=classes, num_folds=known.num_folds)
     op = operator(graph) if op is None else op

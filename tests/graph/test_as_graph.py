@@ -6,13 +6,14 @@ import pkgutil
 from types import SimpleNamespace
 
 import jax
+import networkx
 import numpy as np
 import pytest
 import scipy.sparse
 
 import ldp_jax
-from ldp_jax import edges, features
-from ldp_jax.graph import graphs
+from ldp_jax import edges, features, pipeline
+from ldp_jax.graph import graphs, propagation
 
 pytestmark = pytest.mark.usefixtures("untyped")
 
@@ -90,6 +91,26 @@ def test_what_is_no_graph_is_refused_with_what_makes_one(name):
         with pytest.raises(ValueError, match=refusal) as said:
             taker(**given, **{argument: none})
         assert len(str(said.value).splitlines()) == 1
+
+
+def test_graphs_of_other_libraries_whose_nodes_are_numbers_are_taken_everywhere():
+    """Of numbers in any order; beside names, loops and weights rows could be anybody's."""
+    ours, ends = graphs.from_edges(PATH, 3), np.concatenate([PATH, PATH[:, ::-1]]).T
+    theirs = networkx.Graph([(2, 1), (1, 0)])
+    for source in (
+        theirs,
+        networkx.to_scipy_sparse_array(theirs, range(3)),
+        SimpleNamespace(edge_index=ends, num_nodes=3),
+    ):
+        assert propagation.operator(source) == propagation.operator(ours)
+        assert edges.Population.of(source).receivers.tolist() == [0, 1, 1, 2]
+        made = [pipeline.private_embedding(
+            jax.random.key(0), each, np.eye(3), features.MultiBit(1.0, 3), alpha=0.5, r=0.5
+        ).z for each in (source, ours)]  # fmt: skip
+        np.testing.assert_array_equal(*made)
+    for strange in (networkx.Graph([("a", "b")]), networkx.Graph([(0, 2)]), networkx.Graph([(0, 0), (0, 1)])):
+        with pytest.raises(ValueError, match=r"must be a GraphsTuple.*interop\.read makes one"):
+            edges.Population.of(strange)
 
 
 def test_networkx_is_told_apart_by_its_module():

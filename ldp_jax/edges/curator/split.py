@@ -112,7 +112,8 @@ class EdgeSplit:
 
 def _edges(name: str, graph: Graph) -> np.ndarray:
     """Each edge once; a graph that is invalid is refused without naming an edge."""
-    if np.size(graphs.as_graph(graph, name).n_node) != 1:
+    graph = graphs.as_graph(graph, name)
+    if np.size(graph.n_node) != 1:
         raise ValueError(f"{name} must be one graph, got several")
     edges_of(graph, np.zeros(graphs.num_nodes(graph), np.int64), name)
     return graphs.to_edges(graph)
