@@ -22,20 +22,15 @@ from experiments.frontier import (
 )
 from experiments.frontier.config import Config
 from experiments.frontier.features_methods import (
-    CHANCE,
     CHOSEN,
     CORRELATION,
     FIDELITY,
-    FORETOLD,
-    HIGH,
     LOCAL,
-    LOW,
     METHODS,
     PLACEBO,
     PLAIN,
     PRIVGE,
     RECORD_ITSELF,
-    REHEARSAL,
     SAMPLED,
     SCORES,
     STRUCTURE,
@@ -45,6 +40,7 @@ from experiments.frontier.features_methods import (
     WITHOUT_EPSILON,
 )
 from experiments.frontier.joint_methods import JOINT, NOTHING, RECORDS
+from experiments.frontier.rehearsals import CHANCE, FORETOLD, HIGH, LOW, REHEARSAL
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.pipeline import JointPrivacy, Rehearsal
 from ldp_jax.pipeline.rows import feature_rows
