@@ -87,8 +87,8 @@ class Config:
     """ask this one alone: module:Name, made at each budget, or a call with literals, module:Name(1.0, n=6)"""
     quick: bool = False
     """epsilon 1 alone, 20 000 draws, and of draws only whether one record follows its density and what two show:
-    other records, windows, single reports, float32, words and variances are not looked at, and programs are less
-    optimised; about a minute of two cores, into files named audit_quick"""
+    other records, windows, single reports, float32, words and variances are not looked at; about a minute of two
+    cores, into files named audit_quick"""
     seed: int = 0
     """of the draws"""
     out: Path = DEFAULT_OUT

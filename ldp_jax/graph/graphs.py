@@ -5,7 +5,6 @@ self-loops and repeats. ``nodes``, ``edges`` and ``globals`` are None: private v
 A set of graphs is a :class:`GraphSet`.
 """
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Literal
@@ -48,9 +47,9 @@ _BLOCK = 2**22
 def as_graph(graph: Graph, name: str = "graph") -> Graph:
     """A graph as it is, traced or not; ``name`` is that of the argument. All entry points ask here.
 
-    Another library's graph is read, where it is simple and its nodes are the numbers 0, ..., n - 1, which rows of
-    records follow: networkx, scipy, PyTorch Geometric, DGL. Of names :func:`ldp_jax.graph.interop.read` says which
-    row is whose.
+    Another library's graph is read, where it is simple and undirected, and its nodes are the numbers 0, ..., n - 1,
+    which rows of records follow (:func:`ldp_jax.graph.interop.read_numbered`). Of names
+    :func:`ldp_jax.graph.interop.read` says which row is whose.
 
     Raises:
       ValueError: for anything else, with how to make a graph of it; no message names an edge.
@@ -61,7 +60,9 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
     """
     if all(hasattr(graph, part) for part in ("senders", "receivers", "n_node")):
         return graph
-    read = _read(graph)
+    from ldp_jax.graph import interop  # which needs this module
+
+    read = interop.read_numbered(graph)
     if read is not None:
         return read
     got, module = type(graph).__name__, type(graph).__module__.partition(".")[0]
@@ -78,24 +79,6 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
     raise ValueError(
         f"{name} must be a GraphsTuple, as graphs.from_edges(edges, num_nodes) makes it, got {got}{hint}"
     )
-
-
-def _read(source: object) -> Graph | None:
-    """What :func:`as_graph` reads; None of all else."""
-    from ldp_jax.graph import interop  # which needs this module
-
-    names = None
-    if type(source).__module__.partition(".")[0] == "networkx":
-        names = range(len(found := set(getattr(source, "nodes", ()))))
-        if found != {*names}:
-            return None
-    elif hasattr(source, "graph") or not (
-        hasattr(source, "tocoo") or hasattr(source, "edge_index") or hasattr(source, "edges")
-    ):
-        return None
-    with contextlib.suppress(ValueError, TypeError, AttributeError):  # edges may be private: no more is said
-        return interop.read(source, names).graph
-    return None
 
 
 def from_edges(

@@ -131,6 +131,32 @@ def read(
     return NamedGraph(graphs.from_edges(edges, n, pairs_in="rows"), found.names)
 
 
+def read_numbered(source: object) -> Graph | None:
+    """The graph of an object that can be read in one way alone, or None: no message may name a private edge.
+
+    A networkx graph whose nodes are 0, ..., n - 1 in any order; a scipy matrix, PyTorch Geometric or DGL graph that
+    holds each edge in both directions: an edge in one of them alone may be a directed one.
+
+    >>> both, one = scipy.sparse.csr_array([[0, 1], [1, 0]]), scipy.sparse.csr_array([[0, 1], [0, 0]])
+    >>> read_numbered(both).senders.tolist(), read_numbered(one)
+    ([1, 0], None)
+    """
+    of_networkx, names = type(source).__module__.partition(".")[0] == "networkx", None
+    try:
+        if of_networkx:
+            names = range(len(found := set(cast("networkx.Graph", source).nodes)))
+            if found != {*names}:
+                return None
+        elif not (scipy.sparse.issparse(source) or isinstance(source, (_Geometric, _Dgl))):
+            return None
+        graph = read(source, names).graph
+        if of_networkx or len(_parse(source, None, None).pairs) == len(graph.senders):
+            return graph
+    except (ValueError, TypeError, AttributeError):
+        pass
+    return None
+
+
 def to_edge_index(graph: Graph) -> Int[np.ndarray, "2 edges"]:
     """Both directions of each edge as PyTorch Geometric has them, int32 [2, 2 m].
 

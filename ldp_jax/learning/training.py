@@ -501,7 +501,7 @@ def _fit(
     objective: Objective,
     settings: Settings,
 ) -> Run:
-    """Epochs up to ``until``, and the test; the first block, to epoch 1, and a run of None are begun here."""
+    """Epochs up to ``until``; the test after the last. A run begins here in its first block."""
     key, context, examples, validation, test = data
     count = jax.tree.leaves(examples)[0].shape[0]
     batch_size = min(settings.batch_size, count)
@@ -543,7 +543,8 @@ def _fit(
     fresh = lambda: _begin(init_key, context, examples, model=model, objective=objective, settings=settings)
     begun = fresh() if run is None else jax.lax.cond(until > 1, lambda: run, fresh)
     run = run_epochs(begun, until, patience, epoch, lambda variables: score(variables, validation))
-    return run._replace(test=score(run.best, test))
+    ended = (run.number >= settings.epochs) | (run.number < until)  # else a later block scores the test
+    return run._replace(test=jax.lax.cond(ended, lambda: score(run.best, test), lambda: run.test))
 
 
 def fit_many(

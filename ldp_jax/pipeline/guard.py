@@ -61,7 +61,7 @@ def strength(t: Float[Array | np.ndarray, " n"], counted: Bool[np.ndarray, " n"]
     (0.5, 0.0)
     """
     t = np.maximum(np.asarray(t, np.float64), -1.0 + 1e-6)
-    t = t if counted is None else t[counted]
+    t = t if counted is None else t[np.asarray(counted, bool)]
     if t.sum() <= 2.0 * np.sqrt((t**2).sum()) + ROUNDING * len(t):
         return 0.0
     low, high = 0.0, 1.0
@@ -96,7 +96,7 @@ def guard(
     """
     evidence, posterior = np.asarray(log_likelihood), np.asarray(posterior)
     n, classes = posterior.shape
-    counted = np.ones(n, bool) if counted is None else np.asarray(counted)
+    counted = np.ones(n, bool) if counted is None else np.asarray(counted, bool)
     labels = np.full(n, -1) if labels is None else np.asarray(labels)
     share = posterior[counted].sum(0, dtype=np.float64)
     ratio = likelihood_ratios(evidence, share / max(share.sum(), 1e-30))

@@ -45,7 +45,7 @@ from ldp_jax.pipeline.from_reports import class_reports
 from ldp_jax.pipeline.guard import guard
 from ldp_jax.pipeline.local_prediction import Broadcast
 from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_evidence
-from ldp_jax.pipeline.panel import MOST_EPSILON, label_guarantee, panel_arguments, reported_shares
+from ldp_jax.pipeline.panel import MOST_EPSILON, check_panel, label_guarantee, panel_arguments, reported_shares
 from ldp_jax.pipeline.piloted import Ask, CountRound, PilotedCounts, PublicFacts, piloted_counts
 from ldp_jax.pipeline.rows import Rows
 from ldp_jax.pipeline.self_training import FoldedLabels, folds
@@ -180,7 +180,24 @@ def joint_facts(
       num_classes: C.
       num_folds: F.
       keep: the probability in (1 / C, 1] that a label is the true one (:mod:`~ldp_jax.pipeline.panel`).
+
+    Raises:
+      ValueError: for rows of another number than the panel's, fewer than two folds, and for true labels that cannot
+        teach (:func:`~ldp_jax.pipeline.panel.check_panel`).
+
+    >>> from ldp_jax.pipeline.rows import feature_rows
+    >>> y = np.arange(40) % 2
+    >>> labels = np.where(np.arange(40) < 30, y, -1).astype(np.int32)
+    >>> facts = joint_facts(jax.random.key(0), feature_rows(np.eye(2)[y[:30]]), labels, num_classes=2, num_folds=2)
+    >>> facts.prior.tolist(), bool((facts.classifier.panel_scores.argmax(1) == y[:30]).all())
+    ([0.5, 0.5], True)
     """
+    validate.integer_in(2, num_folds=num_folds)
+    validate.in_range(1.0 / num_classes, 1.0, open_lower=True, keep=keep)
+    labels = np.asarray(labels)
+    if keep == 1.0:
+        check_panel(labels, num_classes)
+    labels = labels.astype(np.int32)
     known = FoldedLabels(labels, num_classes, folds(key, labels, num_folds), num_folds, keep)
     members = known._replace(labels=labels[known.nodes], fold=np.asarray(known.fold)[known.nodes])
     shares = reported_shares(members.labels, num_classes, keep)

@@ -108,7 +108,7 @@ def group_shares(
     >>> model.shares.round(2).tolist(), round(model.homophily, 2)
     ([[0.75, 0.25], [0.25, 0.75]], 0.5)
     """
-    groups, prior = np.asarray(groups), np.asarray(prior, np.float64)
+    groups, prior, reported = np.asarray(groups), np.asarray(prior, np.float64), np.asarray(reported, bool)
     num_groups, classes = reports.shape[1], prior.shape[1]
     counts, who = np.asarray(reports, np.float64)[reported], prior[reported]
     total = max(len(counts), 1)

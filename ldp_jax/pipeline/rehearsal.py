@@ -114,7 +114,8 @@ class Rehearsal(NamedTuple):
       users: how many would report.
       labels: how many are public.
       friends: what was stated, of lists.
-      splits: of records and lists, the best split of each total, to which the gains belong; else empty.
+      splits: of records and lists, the best split of each total, to which the gains belong; else empty. It is
+        chosen on the same worlds, so that the gains of close splits are a little too high.
     """
 
     epsilons: tuple[float, ...]
@@ -181,8 +182,9 @@ def rehearse(
     """Say what reports will bring, before anybody reports. Costs no budget and asks nobody.
 
     To collect is recommended where the mean gain is at least 0.5 points and P(gain > 0) is at least 0.6, beside at
-    least 50 public labels. Verdicts were held against what came (``frontier_features.md``, ``frontier_edges.md``,
-    ``frontier_joint.md`` of the experiments). Of lists more may come than is foretold where labels are few.
+    least 50 public labels. Verdicts on records and on lists were held against what came (``frontier_features.md``,
+    ``frontier_edges.md`` of the experiments), of both the accuracy (``frontier_joint.md``). Of lists more may come
+    than is foretold where labels are few.
 
     Args:
       key: of public randomness.

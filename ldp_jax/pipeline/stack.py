@@ -104,8 +104,9 @@ def stack_out_of_fold(
     log_scores, towards, nodes = np.asarray(log_scores), np.asarray(towards, np.float64), known.nodes
     fold = np.asarray(known.fold)
     taught = _Labelled(log_scores[nodes], known.labels[nodes], known.keep)
-    parts = [taught.where(fold[nodes] != one) for one in range(known.num_folds)]
-    weights = np.stack([_fitted(part, towards, ridge, least=0.0) for part in (*parts, taught)]).astype(np.float32)
+    # The last one is taught by all; one part of the scores is there at a time.
+    parts = (taught.where(fold[nodes] != one) for one in range(known.num_folds + 1))
+    weights = np.stack([_fitted(part, towards, ridge, least=0.0) for part in parts]).astype(np.float32)
     own = np.where(known.labels >= 0, fold, known.num_folds)
     return log_softmax(np.einsum("ncj,nj->nc", log_scores, weights[own]), axis=1).astype(np.float32), weights[-1]
 

@@ -108,7 +108,9 @@ def test_graphs_of_other_libraries_whose_nodes_are_numbers_are_taken_everywhere(
             jax.random.key(0), each, np.eye(3), features.MultiBit(1.0, 3), alpha=0.5, r=0.5
         ).z for each in (source, ours)]  # fmt: skip
         np.testing.assert_array_equal(*made)
-    for strange in (networkx.Graph([("a", "b")]), networkx.Graph([(0, 2)]), networkx.Graph([(0, 0), (0, 1)])):
+    strangers = networkx.Graph([("a", "b")]), networkx.Graph([(0, 2)]), networkx.Graph([(0, 0), (0, 1)])
+    directed = networkx.DiGraph([(0, 1)]), SimpleNamespace(edge_index=PATH.T, num_nodes=3), scipy.sparse.eye(3, k=1)
+    for strange in (*strangers, *directed):
         with pytest.raises(ValueError, match=r"must be a GraphsTuple.*interop\.read makes one"):
             edges.Population.of(strange)
 
