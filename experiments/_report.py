@@ -56,7 +56,8 @@ def counted(each: Iterable[ConfidenceInterval | None]) -> tuple[int, int, int]:
 
 def by_seed(frame: pd.DataFrame, key: Sequence[str], scale: float = 100) -> dict[Any, pd.Series]:
     """Values by seed, in per cent, of each row; a row is named by its ``key``."""
-    return {name: scale * part.set_index("seed").value for name, part in frame.groupby(list(key), sort=False)}
+    values = scale * frame.set_index("seed").value
+    return dict(iter(values.groupby([frame[column].to_numpy() for column in key], sort=False)))
 
 
 # --- Tables ------------------------------------------------------------------------------------------------------

@@ -24,10 +24,12 @@ from tests import mutants
 
 os.environ["LDP_JAX_PROGRESS"] = "0"
 jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS") or "cpu")
-# Kernels by XLA's older emitter, here and in what tests start: two thirds of the time of compiling, and the same
-# bits but for one mechanism's. XLA ends a process whose flags it does not know.
+# LLVM's first level compiles in half of the time what runs as fast; XLA's older emitter takes a third off the rest.
+# What tests start inherits both. XLA ends a process whose flags it does not know.
+_FLAGS = ["--xla_backend_optimization_level=1"]
 if jaxlib.version.__version_info__[:2] == (0, 10):
-    os.environ["XLA_FLAGS"] = f"--xla_cpu_use_fusion_emitters=false {os.environ.get('XLA_FLAGS', '')}".strip()
+    _FLAGS.append("--xla_cpu_use_fusion_emitters=false")
+os.environ["XLA_FLAGS"] = " ".join([*_FLAGS, os.environ.get("XLA_FLAGS", "")]).strip()
 
 
 class _Programs:
@@ -85,7 +87,6 @@ class _Memory:
     def __init__(self) -> None:
         self.compiled = 0
         self.unshared = 0
-        self.quick = False  # some of them may be those of `quickly_compiled`
         jax.monitoring.register_event_duration_secs_listener(self.count)
 
     def count(self, event: str, duration: float, **_: object) -> None:
@@ -93,25 +94,15 @@ class _Memory:
         self.compiled += compiled
         self.unshared += compiled
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        quick = "quickly_compiled" in getattr(item, "fixturenames", ())
-        if self.quick and not quick:  # files of networks follow each other, and share
-            self.forget()
-        self.quick = quick
-
     @pytest.hookimpl(trylast=True)
-    def pytest_runtest_teardown(self, item: pytest.Item) -> None:
+    def pytest_runtest_teardown(self) -> None:
         if self.unshared > 50:
             self.unshared = 0
             _PROGRAMS.share()
-        if self.compiled > 400:
-            self.forget()
-
-    def forget(self) -> None:
-        self.compiled = 0
-        jax.clear_caches()
-        gc.collect()
+        if self.compiled > 800:
+            self.compiled = 0
+            jax.clear_caches()
+            gc.collect()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -154,19 +145,6 @@ def _together(items: list[pytest.Item]) -> None:
         return file, seen.setdefault((item.path, name), len(seen)) if isinstance(name, str) else file
 
     items.sort(key=place)
-
-
-@pytest.fixture(scope="module")
-def quickly_compiled() -> Iterator[None]:
-    """Programs of a file, and of processes that it starts, without LLVM's optimisation, in 60 % of the time.
-
-    For large programs that run once or twice; not where speed, memory or the arithmetic of a mechanism are asked.
-    """
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
-        jax.config.update("jax_disable_most_optimizations", True)
-        yield
-        jax.config.update("jax_disable_most_optimizations", False)
 
 
 @pytest.fixture

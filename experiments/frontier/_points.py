@@ -24,7 +24,9 @@ def tidy(key: Sequence[str], rows: Iterable[tuple[Sequence[Any], Mapping[str, pd
         for metric, series in found.items()
         for seed, value in series.items()
     ]
-    return pd.DataFrame(made, columns=[*key, "seed", "metric", "value"])
+    found = pd.DataFrame(made, columns=[*key, "seed", "metric", "value"])
+    words = found.columns[found.dtypes == "str"]
+    return found.astype(dict.fromkeys(words, "category"))  # compared as whole numbers
 
 
 def differences(mine: pd.Series, beside: Mapping[str, pd.Series | None]) -> dict[str, pd.Series]:
@@ -46,9 +48,8 @@ def by_panel(frame: pd.DataFrame) -> Iterator[tuple[tuple[str, str, int], dict[A
 
 def pick(found: pd.DataFrame, **where: Any) -> pd.DataFrame:
     """The points whose columns have these values."""
-    for column, value in where.items():
-        found = found[found[column] == value]
-    return found
+    chosen = [(found[column] == value).to_numpy() for column, value in where.items()]
+    return found[np.logical_and.reduce(chosen)] if chosen else found
 
 
 def interval_of(found: pd.DataFrame, metric: str, **where: Any) -> ConfidenceInterval | None:

@@ -15,8 +15,6 @@ from ldp_jax.graph.propagation import operator
 from ldp_jax.learning.models import Model, NodeInputs, gcn, mlp
 from tests.stats import SIGMAS
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 N, D, C = 90, 6, 3
 HALF = 1.99  # standard errors in half the width of a 95 % interval of 90 groups
 

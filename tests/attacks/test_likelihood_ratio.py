@@ -9,8 +9,6 @@ import scipy.stats
 from ldp_jax import attacks
 from tests.stats import SIGMAS
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 
 def runs(rng, gap, *, width=3, n=2000):
     """Shadows and observations: normal vectors, of which the first two coordinates move by ``gap``, correlated."""

@@ -18,8 +18,6 @@ from ldp_jax.learning.models import gat, gcn
 from ldp_jax.learning.training import Settings, adam, node_classification
 from tests.stats import SIGMAS
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 N, P, D, C, MODELS = 320, 160, 48, 4, 12
 
 SHORT = attacks.Perceptron(epochs=10)

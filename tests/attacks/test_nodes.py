@@ -13,9 +13,6 @@ from ldp_jax.attacks import Targets
 from ldp_jax.learning import metrics
 from tests.stats import SIGMAS
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
-
 N = 300
 
 

@@ -10,8 +10,6 @@ from ldp_jax import edges
 from ldp_jax.edges.blink import VARIANTS
 from ldp_jax.graph import graphs
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 N, EPSILON = 40, 1.2
 
 

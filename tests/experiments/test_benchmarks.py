@@ -5,14 +5,11 @@ import json
 import jax
 import numpy as np
 import pandas as pd
-import pytest
 import scipy.sparse
 
 from experiments import _gin_benchmark, _scaling_benchmark, _sides, benchmarks, repeat
 from ldp_jax.graph import graphs, packing, propagation
 from ldp_jax.learning import models
-
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 
 def test_benchmarks_give_every_repetition_a_number_of_its_own():

@@ -18,8 +18,6 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.graph.packing import GraphSet
 from tests.experiments import contract
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 
 def small_set(count=40):
     """Stars against cycles, of eight to fifteen nodes."""

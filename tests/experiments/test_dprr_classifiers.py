@@ -12,8 +12,6 @@ from ldp_jax import datasets
 from ldp_jax.graph.packing import GraphSet
 from ldp_jax.learning import training
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 
 def directed_set(densities, seed=0):
     """Directed graphs, one a density; sparse ones and dense ones."""

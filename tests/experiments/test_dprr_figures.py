@@ -17,8 +17,6 @@ from ldp_jax import edges
 from ldp_jax.datasets import splits
 from ldp_jax.graph.packing import GraphSet
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 
 def graph_set(made):
     sizes = np.array([len(graph) for graph in made])

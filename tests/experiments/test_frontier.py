@@ -27,8 +27,6 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from tests.experiments import contract
 from tests.experiments.rows import made
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 FEW = (PILOTED, FEATURES, PLAIN, "non-private, ppr")
 LIST, PAIR = str(NEIGHBOUR_LIST), str(RELATIONSHIP)
 

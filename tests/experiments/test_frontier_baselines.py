@@ -13,8 +13,6 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineG
 from ldp_jax.pipeline.rows import feature_rows
 from tests.pipeline.planted import blocks, some_labels
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 CLASSES = 3
 
 

@@ -15,8 +15,6 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.graph import graphs
 from tests.experiments import contract
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 
 @pytest.fixture(scope="module")
 def ran(graph_file, tmp_path_factory):

@@ -47,8 +47,6 @@ from ldp_jax.pipeline.rows import feature_rows
 from tests.experiments import contract
 from tests.experiments.rows import of_panel
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 TRUE = "non-private, class"
 FEW = (f"{STRUCTURE}, stack", f"{STRUCTURE}, field", f"{STRUCTURE}, records of the panel", TRUE, LOCAL, PLACEBO)
 

@@ -23,8 +23,6 @@ from ldp_jax.graph import graphs
 from ldp_jax.pipeline import JointPrivacy, Rehearsal
 from ldp_jax.pipeline.rows import feature_rows
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 
 def test_rows_differ_in_what_their_names_say(monkeypatch):
     asked = []

@@ -14,8 +14,6 @@ from ldp_jax.pipeline.message import SMOOTHINGS
 from ldp_jax.pipeline.rows import feature_rows
 from tests.pipeline.planted import blocks
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 N, PANEL = 500, 150
 
 

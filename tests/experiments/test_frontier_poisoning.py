@@ -11,9 +11,6 @@ from experiments.frontier.config import POISONED, Config
 from experiments.frontier.poisoning import AS_IT_IS, CHECKED, NONE, TASKS, TRIMMED, UNGUARDED, WORST
 from tests.experiments.rows import made
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
-
 SHARES = (0.05, 0.2)
 
 

@@ -20,7 +20,6 @@ from ldp_jax.edges.curator import promised
 from ldp_jax.graph import graphs
 from tests.experiments import contract
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
 FEW = ("featurerr", "lpgnn")
 
 

@@ -11,7 +11,6 @@ from experiments.heterorr import inversion
 from experiments.heterorr.inversion import Settings
 from tests.stats import SIGMAS
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
 SMALL = Settings(draws=1, copies=2, epochs=20, attacker=16, classifier=16)
 PCA, MLP = "pca-16", "mlp-32"
 EPSILONS = (1.0, 200.0)

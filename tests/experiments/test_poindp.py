@@ -37,7 +37,6 @@ from ldp_jax.attacks import Shadows
 from ldp_jax.learning.models import NodeInputs
 from tests.experiments import contract
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
 FEW = ("published:vanpd", "hyperbolic", PUBLIC)
 REAL = cells.fit
 QUICK = ("LiRA online", "RMIA offline")

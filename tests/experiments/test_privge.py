@@ -21,8 +21,6 @@ from ldp_jax.graph import propagation
 from ldp_jax.learning import metrics, training
 from tests.experiments import contract
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 ALONE = tuple(cells.GRAPH_ALONE.values())
 KEY = list(accuracy.results_in(_runner.REFERENCE).key)
 

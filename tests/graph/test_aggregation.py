@@ -10,8 +10,6 @@ import pytest
 from ldp_jax.graph import aggregation, graphs
 from ldp_jax.graph.aggregation import Segments
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 N = 60
 RNG = np.random.default_rng(3)
 

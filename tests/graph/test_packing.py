@@ -14,8 +14,6 @@ from ldp_jax import datasets
 from ldp_jax.graph import packing
 from ldp_jax.graph.packing import GraphSet, assemble, deal, pack
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 
 def waste(packed, graph_set):
     """The share of padding in the places of an epoch, for nodes and for edges."""

@@ -18,8 +18,6 @@ from ldp_jax.graph.propagation import (
     traced_operator,
 )
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 ALPHAS = (0.05, 0.5, 1.0)
 N, COLUMNS = 60, 3
 every_alpha = pytest.mark.parametrize("alpha", ALPHAS)

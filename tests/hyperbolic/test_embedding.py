@@ -12,8 +12,6 @@ from ldp_jax.hyperbolic.numerics import gap
 from ldp_jax.hyperbolic.optimizers import apply_updates, riemannian_sgd
 from tests.hyperbolic import reference as ref
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 TREE = np.maximum((np.arange(40) - 1) // 3, 0)
 PAIRS = embedding.closure(TREE)
 

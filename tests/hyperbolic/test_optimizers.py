@@ -4,12 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-import pytest
 
 from ldp_jax.hyperbolic.optimizers import apply_updates, riemannian_sgd
 from tests.hyperbolic import reference as ref
-
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 C = 0.5
 TARGETS = ref.points(np.random.default_rng(0), (4,), 3, 3.0, C)

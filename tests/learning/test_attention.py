@@ -13,8 +13,6 @@ from ldp_jax.learning.models import _attention, gat
 from tests.learning.test_node_models import OUT, D, N, close, dense, example, padded
 from tests.stats import assert_share
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 HEADS, WIDTH = 3, 4
 RATE = 0.375
 

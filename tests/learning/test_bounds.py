@@ -20,8 +20,6 @@ from ldp_jax.features import (
 from ldp_jax.graph.propagation import operator, ppr, ppr_rows
 from ldp_jax.learning import bounds
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 DIM = 30
 MECHANISMS = {
     "hds": HDS(1.0, DIM, 5),

@@ -16,8 +16,6 @@ from ldp_jax.learning.models import gin
 from ldp_jax.learning.models.gin import _MaskedNormReLU, _normalised
 from tests.graph.test_packing import many_graphs
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 MODEL = gin(layers=3, hidden=6, outputs=3, dropout=0.5)
 WITHOUT_DROPOUT = gin(layers=3, hidden=6, outputs=3, dropout=0.0)
 

@@ -23,8 +23,6 @@ from ldp_jax.learning.graph_training import fit_graphs, predict, scores, step_de
 from ldp_jax.learning.models import Model, gin
 from ldp_jax.learning.training import Settings
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 SMALL = gin(layers=2, hidden=6, outputs=2, dropout=0.2, mlp_layers=1)  # with batch norm, whose state is kept
 ADAM = step_decay_adam(0.01)
 

@@ -8,8 +8,6 @@ import pytest
 from ldp_jax.features import FeatureRR, importance_weights
 from ldp_jax.learning.importance import Public, importance, sensitivity
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 RNG = np.random.default_rng(0)
 X, BACKGROUND = (RNG.normal(size=(n, 4)).astype(np.float32) for n in (6, 8))
 WEIGHT = RNG.normal(size=(4, 3)).astype(np.float32)

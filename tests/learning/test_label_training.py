@@ -25,8 +25,6 @@ from ldp_jax.learning.label_training import (
 from ldp_jax.learning.models import Model, NodeInputs, gcn
 from ldp_jax.learning.training import Examples, Settings, fit, node_classification, on_graph
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 N, CLASSES, KEEP = 24, 4, 0.4
 OBJECTIVE = on_graph(noisy_node_classification)
 RNG = np.random.default_rng(0)

@@ -14,8 +14,6 @@ from ldp_jax.learning import training
 from ldp_jax.learning.models import NodeInputs, gat, gcn, hyperbolic_gcn
 from ldp_jax.learning.training import Examples
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 N, D, HEADS, OUT = 40, 5, 3, 2
 MODELS = {
     "gcn": gcn(3, 7, OUT),

@@ -12,8 +12,6 @@ from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator
 from ldp_jax.learning.models import PlacedInputs, PoinDPInputs, gcn, hyperimba, poindp
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 N, D, OUT = 400, 3, 25
 
 

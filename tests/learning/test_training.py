@@ -17,8 +17,6 @@ from ldp_jax.learning import label_training, metrics, models, training
 from ldp_jax.learning.models import Model, linear, mlp
 from ldp_jax.learning.training import Examples, Objective, Pairs, Settings, fit, fit_many
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 
 def blobs(n=90, classes=3, seed=0):
     """Rows around the corners of a triangle, far apart."""

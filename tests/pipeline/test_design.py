@@ -11,8 +11,6 @@ from ldp_jax.pipeline.design import CountModel, design
 from ldp_jax.pipeline.groups import MERGES
 from ldp_jax.pipeline.pilot import GroupShares, expected_counts
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 SIZE = 256
 
 

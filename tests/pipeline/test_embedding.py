@@ -15,8 +15,6 @@ from ldp_jax.graph.propagation import operator, ppr_dense
 from ldp_jax.pipeline import PublicRecord, embedding, private_embedding, private_embeddings
 from ldp_jax.pipeline.embedding import standardize
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 N, D = 30, 7
 ALPHA, R = 0.15, 0.3
 EDGES = np.argwhere(np.triu(np.random.default_rng(0).uniform(size=(N, N)) < 0.1, 1))

@@ -14,8 +14,6 @@ from ldp_jax import features
 from ldp_jax.pipeline.estimators import CountClassifier, PrivateEmbedding, ReportClassifier
 from tests.pipeline.planted import words
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 KEY = jax.random.key(0)
 CLASSES = np.array(["red", "green", "blue"])
 

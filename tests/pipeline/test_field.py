@@ -8,8 +8,6 @@ import pytest
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.pipeline.field import class_field, observations, precision_weighted_ppr
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 N = 40
 
 

@@ -17,8 +17,6 @@ from ldp_jax.pipeline.from_counts import silent_users
 from ldp_jax.pipeline.rows import feature_rows
 from tests.pipeline.planted import blocks, some_labels
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 FOLDS = 4
 
 

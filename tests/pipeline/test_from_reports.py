@@ -24,8 +24,6 @@ from ldp_jax.pipeline.self_training import FoldedLabels, Lesson, regression
 from ldp_jax.pipeline.structure import label_log_loss
 from tests.pipeline.planted import blocks
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 N, PANEL, FOLDS = 600, 150, 4
 
 

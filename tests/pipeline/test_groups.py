@@ -6,8 +6,6 @@ import pytest
 
 from ldp_jax.pipeline.groups import MERGES, TIERS, class_shares, fine_groups, merge, merged
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 
 def test_tiers_are_labelled_confident_and_rest():
     rng = np.random.default_rng(0)

@@ -7,8 +7,6 @@ from scipy.optimize import minimize_scalar
 
 from ldp_jax.pipeline.guard import guard, likelihood_ratios, strength
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 
 def users(n=4000, classes=3, seed=0):
     """Public posteriors, classes by them, and reports of accuracy .6 as log-likelihoods."""

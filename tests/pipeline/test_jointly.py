@@ -13,8 +13,6 @@ from ldp_jax.graph import graphs
 from ldp_jax.pipeline import JointPrivacy, jointly, panel, predict_jointly
 from tests.pipeline.planted import blocks
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 N, PANEL, FOLDS, TOTAL = 600, 150, 4, 4.0  # the users and folds of other files, whose programs serve here
 BOTH = Unit("neighbour-list + record")
 

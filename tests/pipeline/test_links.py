@@ -9,8 +9,6 @@ from ldp_jax.learning.metrics import auc
 from ldp_jax.pipeline.links import link_scores
 from tests.pipeline.planted import blocks, noisy_counts
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 
 def by_hand(reports, groups, pairs, epsilon):
     """In float64, user by user."""

@@ -2,11 +2,8 @@
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from ldp_jax.pipeline.message import SMOOTHINGS, ClassReports, ScoredPanel, likeliest_evidence
-
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
 
 
 def test_evidence_is_the_sum_over_what_the_device_may_have_chosen():

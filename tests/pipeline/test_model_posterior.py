@@ -7,8 +7,6 @@ import pytest
 from ldp_jax.learning import models, training
 from ldp_jax.pipeline.posterior import model_posterior
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 RNG = np.random.default_rng(0)
 Y = RNG.integers(0, 3, 300)
 X = (np.eye(3)[Y] + RNG.normal(0, 0.4, (300, 3))).astype(np.float32)

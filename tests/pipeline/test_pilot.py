@@ -10,8 +10,6 @@ from ldp_jax.pipeline.groups import class_shares, fine_groups
 from ldp_jax.pipeline.pilot import expected_counts, group_shares, pilot
 from tests.pipeline.planted import blocks, noisy_counts, some_labels
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 
 def test_half_of_every_class_and_enough_others_are_asked():
     labels = np.array([0] * 10 + [1] * 7 + [-1] * 983)

@@ -20,8 +20,6 @@ from ldp_jax.pipeline.self_training import features_posterior, folds
 from tests.pipeline.planted import blocks, some_labels
 from tests.pipeline.planted import noisy_counts as reported
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 EPSILON, CLASSES, FOLDS = 1.0, 3, 4
 
 

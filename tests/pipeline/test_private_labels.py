@@ -16,8 +16,6 @@ from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.stack import stack_out_of_fold
 from ldp_jax.pipeline.structure import label_log_loss
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 N, C, FOLDS = 6000, 3, 3
 
 

@@ -8,8 +8,6 @@ from ldp_jax.features import HDS
 from ldp_jax.pipeline import predict_from_counts, predict_from_reports, private_embedding
 from tests.pipeline.planted import words
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 N = 120
 CALLS = ((0, 4.0, 0.3, "list"), (1, 6.0, 0.5, "relationship"))
 """Seed, epsilon, share of labels and unit."""

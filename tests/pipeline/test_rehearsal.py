@@ -25,8 +25,6 @@ from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.structure import StructurePosterior
 from tests.pipeline.planted import blocks, some_labels
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 N, DIM, PANEL = 500, 24, 200
 
 

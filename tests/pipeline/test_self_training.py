@@ -21,8 +21,6 @@ from ldp_jax.pipeline.self_training import (
 from ldp_jax.pipeline.stack import combine, likeliest
 from tests.pipeline.planted import some_labels
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 CLASSES, FOLDS = 3, 4
 
 

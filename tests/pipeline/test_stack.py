@@ -9,8 +9,6 @@ from scipy.optimize import minimize
 from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.stack import stack, stack_out_of_fold
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 
 def scores(n=600, seed=0):
     """Three sources on three classes: noise, a posterior that is half as sure as it should be, and a right one."""
