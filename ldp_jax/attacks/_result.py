@@ -206,11 +206,6 @@ class Attack(Difference):
     _confidence: float
 
     @property
-    def turned_auc(self) -> ConfidenceInterval:
-        """max(AUC, 1 - AUC), for attackers who know that the sign is turned; at least 0.5 by construction."""
-        return self.auc._replace(mean=max(self.auc.mean, 1.0 - self.auc.mean))
-
-    @property
     def strict_tpr(self) -> ConfidenceInterval | None:
         """The true positive rate at 0.1 % false ones; None but for memberships with at least 1000 others each."""
         return self.metrics.get("strict_tpr")
@@ -390,24 +385,17 @@ def evaluate_membership(
     density: float | None = None,
     confidence: float = 0.95,
 ) -> Attack:
-    """Judge the scores of an attack on memberships, one's own or one of this package.
+    """Judge the scores of an attack on memberships, one's own or one of this package, as :func:`evaluate` does.
 
     Each metric is computed on the nodes of one target model at a time; intervals are Student's, over models. These
-    share nodes and the attacker's models: the intervals take them for more independent than they are. Ties as in
-    :func:`evaluate`.
+    share nodes and the attacker's models: the intervals take them for more independent than they are.
 
-    Args:
-      name: of the attack.
-      scores: float [N, n], larger where a node rather is a member; infinite ones are allowed.
-      member: bool [N, n], the truth: which of n nodes each of N targets was trained on.
-      density: the share of nodes that the attacker takes for members; by default the true one of each target, where
-        precision and recall are the same number.
-      confidence: of the intervals.
+    ``scores`` are float [N, n]; ``member`` is bool [N, n], which of n nodes each of N targets was trained on.
+    ``density`` is by default the true one of each target.
 
     >>> member = np.array([[True, False, True], [False, False, True]])
-    >>> found = evaluate_membership("opposite", -1.0 * member, member)
-    >>> found.auc.mean, found.turned_auc.mean
-    (0.0, 1.0)
+    >>> evaluate_membership("opposite", -1.0 * member, member).auc.mean
+    0.0
     """
     member = check_member(member)
     scores = np.asarray(scores, np.float64)

@@ -39,7 +39,6 @@ def attribute_inference(
     targets: Targets,
     *,
     alpha: float = 0.3,
-    density: float | None = None,
 ) -> Attack:
     r"""Score nodes by how common an attribute is among those near them whose attribute is public.
 
@@ -55,7 +54,6 @@ def attribute_inference(
       known_values: bool [k].
       targets: other nodes, units [p, 1], and whether they have the attribute.
       alpha: in (0, 1], small to look far.
-      density: the share of the targets that has the attribute, as the attacker believes.
 
     Reference: Gong & Liu, Attribute inference attacks in online social networks (ACM TOPS 2018), and HeteroRR,
     Figure 1 (the stage between edges and records).
@@ -77,4 +75,4 @@ def attribute_inference(
     start = np.zeros((num_nodes, 2), np.float32)
     start[nodes] = np.stack([values - prior, np.ones(len(nodes))], 1)
     near = np.asarray(ppr(operator(graph, "segment"), jnp.asarray(start), alpha, 0.0), np.float64)[units]
-    return evaluate("attribute inference", prior + near[:, 0] / (near[:, 1] + _SHRINKAGE), targets, density=density)
+    return evaluate("attribute inference", prior + near[:, 0] / (near[:, 1] + _SHRINKAGE), targets)

@@ -28,7 +28,6 @@ def planted_edge(
     shadows: int = 400,
     runs: int = 400,
     at_once: int | None = None,
-    confidence: float = 0.95,
 ) -> Attack:
     """Run everything with a planted edge and without it, and attack by :func:`likelihood_ratio`.
 
@@ -42,10 +41,6 @@ def planted_edge(
       shadows: the attacker's runs of each world, at least 8.
       runs: of each world, to be told apart; at least 2.
       at_once: runs that are vmapped together; None for one at a time.
-      confidence: as :func:`likelihood_ratio`.
-
-    Raises:
-      ValueError: as :func:`likelihood_ratio`, and for a key that is not threefry.
 
     >>> flipped = lambda key, bit: bit ^ jax.random.bernoulli(key, 0.25)
     >>> found = planted_edge(jax.random.key(0), lambda key, bit: 1.0 * flipped(key, bit), False, True)
@@ -60,7 +55,7 @@ def planted_edge(
         np.asarray(_observed(jax.random.split(part, count), world, observe=observe, at_once=at_once))
         for part, count, world in parts
     ]
-    return likelihood_ratio(*seen, confidence=confidence)
+    return likelihood_ratio(*seen)
 
 
 def likelihood_ratio(
@@ -70,7 +65,6 @@ def likelihood_ratio(
     observed_with: ArrayLike,
     *,
     ridge: float = 0.1,
-    confidence: float = 0.95,
 ) -> Attack:
     r"""Tell runs with a planted edge from runs without it, by shadow runs of both kinds.
 
@@ -86,11 +80,10 @@ def likelihood_ratio(
       observed_without: float [c, q], runs to be told apart, without the edge; independent of the shadows.
       observed_with: float [d, q], the same with it.
       ridge: lambda, >= 0.
-      confidence: of the intervals, which here are over runs.
 
     Returns:
-      Scores of the runs without the edge, then of those with it. The TPR at 1 % FPR bounds epsilon from below: a
-      mechanism of (epsilon, 0) allows no more than 0.01 e^epsilon.
+      Scores of the runs without the edge, then of those with it, and intervals over runs. The TPR at 1 % FPR bounds
+      epsilon from below: a mechanism of (epsilon, 0) allows no more than 0.01 e^epsilon.
 
     Raises:
       ValueError: for runs of different lengths, too few of them, or ones that are not finite.
@@ -132,7 +125,7 @@ def likelihood_ratio(
     truth = np.arange(len(runs)) >= len(parts["observed_without"])
     scores = laws[1].logpdf(along) - laws[0].logpdf(along)
     targets = Targets(np.arange(len(runs))[:, None], truth)
-    return evaluate("likelihood ratio", scores, targets, confidence=confidence)
+    return evaluate("likelihood ratio", scores, targets)
 
 
 def _runs(name: str, values: ArrayLike, least: int) -> np.ndarray:

@@ -28,7 +28,6 @@ def linkteller(
     step: float | None = None,
     degrees: ArrayLike | tuple | None = None,
     outputs: Outputs = "logits",
-    density: float | None = None,
 ) -> Attack:
     r"""Score pairs by the influence of one node's record on the other's output, both ways.
 
@@ -48,7 +47,6 @@ def linkteller(
       degrees: float [n], the known or released number of neighbours of each node: influence on v is multiplied by
         degrees[v] + 1, by which the mean over v's neighbourhood divides it. None leaves it as it is.
       outputs: of the model as the attacker sees them: ``logits``, or their ``softmax`` or ``sigmoid``.
-      density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
 
     Reference: Wu et al., LinkTeller: recovering private edges from graph neural networks via influence analysis
     (IEEE S&P 2022), Algorithm 2; HeteroRR, section V.
@@ -96,7 +94,7 @@ def linkteller(
     influence = np.asarray(found, np.float64)[row, place]
     if known is not None:
         influence = influence * (known[target] + 1.0)
-    return evaluate("LinkTeller", influence.reshape(2, -1).sum(0), targets, density=density)
+    return evaluate("LinkTeller", influence.reshape(2, -1).sum(0), targets)
 
 
 def _read(

@@ -88,8 +88,6 @@ def lira(
     *,
     form: Form = "online",
     variance: Literal["shared", "node"] = "shared",
-    density: float | None = None,
-    confidence: float = 0.95,
 ) -> Attack:
     r"""The likelihood-ratio attack: how likely an answer is of a model with the node, and of one without.
 
@@ -104,8 +102,6 @@ def lira(
       form: ``online`` or ``offline``.
       variance: ``shared`` takes one variance within nodes for all nodes, for members and others each, best up to
         some 64 models; ``node`` one for each node.
-      density: as :func:`ldp_jax.attacks.evaluate_membership`.
-      confidence: as :func:`ldp_jax.attacks.evaluate_membership`.
 
     Reference: Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), Algorithm 1
     and its offline form; there a shared variance also counts how far nodes are apart.
@@ -126,7 +122,7 @@ def lira(
     else:
         ratio = away**2 / spread - inside[0] ** 2 / inside[1] + np.log(spread) - np.log(inside[1])
         scores = np.where(known & inside[2], ratio / 2, 0.0)
-    return evaluate_membership(f"LiRA {form}", scores, member, density=density, confidence=confidence)
+    return evaluate_membership(f"LiRA {form}", scores, member)
 
 
 def _law(values: np.ndarray, counted: np.ndarray, variance: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -150,8 +146,6 @@ def rmia(
     gamma: float = 2.0,
     offline_a: float = 0.3,
     population: ArrayLike | tuple | None = None,
-    density: float | None = None,
-    confidence: float = 0.95,
 ) -> Attack:
     r"""The relative attack: how many other nodes the target raised less above their usual probability.
 
@@ -160,15 +154,8 @@ def rmia(
     those of models with v and without; offline, :math:`((1 + a) Q_\mathrm{out} + 1 - a) / 2`. Where no other model
     has v, or all have it, Q is of those there are.
 
-    Args:
-      confidences: float [N, n], the :func:`log_odds` of N >= 2 models.
-      member: bool [N, n], which nodes each was trained on, rows drawn independently.
-      form: ``online`` or ``offline``.
-      gamma: how much more a node must have been raised, >= 1.
-      offline_a: a, in [0, 1].
-      population: bool [n], the nodes z; all by default. A node is not compared with itself.
-      density: as :func:`ldp_jax.attacks.evaluate_membership`.
-      confidence: as :func:`ldp_jax.attacks.evaluate_membership`.
+    ``population`` is bool [n], the nodes z, all by default; no node is compared with itself. ``gamma`` >= 1, and
+    ``offline_a`` is a in [0, 1]. N is at least 2; the other arguments are those of :func:`lira`.
 
     Reference: Zarifzadeh, Liu & Shokri, Low-cost high-power membership inference attacks (ICML 2024).
     """
@@ -192,7 +179,7 @@ def rmia(
     np.put_along_axis(counts, order, np.cumsum(order < rivals.shape[1], 1, dtype=np.float64), 1)
     below = counts[:, rivals.shape[1] :] - (others & (gamma == 1.0))
     scores = below / (others.sum() - others)
-    return evaluate_membership(f"RMIA {form}", scores, member, density=density, confidence=confidence)
+    return evaluate_membership(f"RMIA {form}", scores, member)
 
 
 def _usual(p: np.ndarray, member: np.ndarray, form: str, a: float) -> np.ndarray:
@@ -214,8 +201,6 @@ def trained_membership(
     side: ArrayLike | tuple | None = None,
     shadows: int = 1,
     perceptron: Perceptron = _PERCEPTRON,
-    density: float | None = None,
-    confidence: float = 0.95,
 ) -> Attack:
     """A perceptron for each target, trained on the answers of the next ``shadows`` models and their members.
 
@@ -230,8 +215,6 @@ def trained_membership(
         depends on the model, as :func:`log_odds` do.
       shadows: how many models the attacker learns from, at most N - 1.
       perceptron: the attacker.
-      density: as :func:`ldp_jax.attacks.evaluate_membership`.
-      confidence: as :func:`ldp_jax.attacks.evaluate_membership`.
 
     Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021);
     PoinDP, Table 3 and appendix B.3 (with hierarchy as side information).
@@ -262,7 +245,7 @@ def trained_membership(
     fitted = fit_many(keys, model, CLASSIFICATION, (), train, validation, validation, perceptron.settings())
     scores = _read(fitted.variables, jnp.asarray((seen - mean) / spread), model=model)
     name = "trained membership" + ("" if side is None else " with side information")
-    return evaluate_membership(name, np.asarray(scores), member, density=density, confidence=confidence)
+    return evaluate_membership(name, np.asarray(scores), member)
 
 
 def _features(name: str, values: ArrayLike | tuple, count: int, n: int) -> np.ndarray:
