@@ -1,4 +1,4 @@
-"""Attackers with public knowledge alone: no model, no release. What they find is no leakage of a mechanism."""
+"""Attackers with public knowledge alone: no model, no release. Their finds are no leakage of a mechanism."""
 
 import numpy as np
 import scipy.sparse
