@@ -34,7 +34,6 @@ from ldp_jax.hyperbolic.numerics import (
 
 __all__ = [
     "REACH",
-    "conformal_factor",
     "distance",
     "exp_0",
     "exp_map",
@@ -90,12 +89,6 @@ def project(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
 
 def _project(x: Array, c: Scalar) -> Array:
     return shorten(x, _EDGE / _root(c, x))
-
-
-def conformal_factor(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
-    r""":math:`\lambda_x = 2 / (1 - c |x|^2)`, the metric's length of a unit of coordinates at x."""
-    (x,) = _points(c, x=x)
-    return (2.0 / gap(x, c))[..., 0]
 
 
 def norm(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:

@@ -6,7 +6,7 @@ respect to the volume of the space* is
 
 .. math:: p(z) = N(u; 0, \sigma^2) \left( \frac{\sqrt c \, d}{\sinh(\sqrt c \, d)} \right)^{n - 1}.
 
-With respect to the ball's coordinates it is :math:`\lambda_z^n` times that: ``volume="coordinates"``.
+With respect to the ball's coordinates it is :math:`\lambda_z^n` times that, :math:`\lambda_z = 2 / (1 - c |z|^2)`.
 
 *Numerics*: draws beyond :data:`REACH <ldp_jax.hyperbolic.poincare.REACH>` / sqrt(c) from the origin lie on that
 sphere in the ball. Densities are exact to 1e-5 of :math:`(d / \sigma)^2` up to distance 6 from the origin.
@@ -15,7 +15,6 @@ Reference: PoinDP eq. 11 (c = 1); Nagano et al., A wrapped normal distribution o
 """
 
 import math
-from typing import Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -26,13 +25,9 @@ from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import gap, length, log_sinh_ratio
 
-__all__ = ["Volume", "log_density", "sample"]
+__all__ = ["log_density", "sample"]
 
 __dir__ = lambda: __all__
-
-
-Volume: TypeAlias = Literal["riemannian", "coordinates"]
-"""The volume of the space, or that of the ball's coordinates."""
 
 
 def _scales(scale: Scalar, n: int, kind: jnp.dtype) -> Array:
@@ -58,17 +53,11 @@ def sample(
     return poincare._exp_map(mean, 0.5 * gap(mean, c) * v, c)
 
 
-def log_density(
-    z: Record, mean: Record, scale: Scalar, c: Scalar = 1.0, *, volume: Volume = "riemannian"
-) -> Float[Array, "*batch"]:
-    """log p(z) of points [..., n] of the ball, with respect to the volume of the space (PoinDP eq. 11) or to dz."""
-    validate.one_of(("riemannian", "coordinates"), volume=volume)
+def log_density(z: Record, mean: Record, scale: Scalar, c: Scalar = 1.0) -> Float[Array, "*batch"]:
+    """log p(z) of points [..., n] of the ball, with respect to the volume of the space (PoinDP eq. 11)."""
     z, mean = poincare._points(c, z=z, mean=mean)
     n = mean.shape[-1]
     u = 2.0 / gap(mean, c) * poincare.log_map(mean, z, c)
     scales, r = _scales(scale, n, u.dtype), jnp.sqrt(jnp.asarray(c, u.dtype)) * length(u)[..., 0]
     normal = -0.5 * ((u / scales) ** 2).sum(-1) - jnp.log(scales).sum(-1) - 0.5 * n * math.log(2 * math.pi)
-    found = normal - (n - 1) * log_sinh_ratio(r)
-    if volume == "riemannian":
-        return found
-    return found + n * jnp.log(2.0 / gap(z, c)[..., 0])
+    return normal - (n - 1) * log_sinh_ratio(r)
