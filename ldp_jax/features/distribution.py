@@ -218,7 +218,7 @@ def em(
     validate.number(0.0, tolerance=tolerance)
     validate.integer_in(0, max_iterations=max_iterations)
     columns = given.reshape(len(given), -1)
-    columns = np.where(np.isfinite(columns) & (columns > 0) & (matrix > 0).any(1)[:, None], columns, 0.0)
+    columns = np.where(np.isfinite(columns) & (columns > 0) & np.any(matrix > 0, axis=1)[:, None], columns, 0.0)
     theta = np.full((matrix.shape[1], columns.shape[1]), 1 / matrix.shape[1])
     mass, iterations = matrix @ theta, np.zeros(columns.shape[1], np.int64)
     likelihood = special.xlogy(columns, mass).sum(0)
