@@ -90,7 +90,7 @@ def _flax_epoch(train: packing.GraphSet, one: packing.GraphSet) -> Callable[[], 
     """One epoch a call, by the program that trains ours."""
     model, optimizer = flax_model(), graph_training.step_decay_adam(RATE)
     packed = packing.pack(train, BATCH)
-    chosen_by = graph_training._Validation(packing.pack(one, BATCH, shapes=1), None)
+    chosen_by = packing.pack(one, BATCH, shapes=1)
     init_key, key = jax.random.split(jax.random.key(0))
     run = graph_training._begin(init_key, packed, model=model, optimizer=optimizer, room=1000)
 

@@ -1,4 +1,4 @@
-"""What is promised and spent: guarantees, composition, Gaussian and shuffle accounting, ledgers. float64, no JAX.
+"""Promises and costs: guarantees, composition, Gaussian and shuffle accounting, ledgers. float64, no JAX.
 
 * :mod:`guarantee <ldp_jax.accounting.guarantee>` - `Guarantee`, `Budget`, `PipelineGuarantee`, units of privacy;
 * :mod:`composition <ldp_jax.accounting.composition>` - several releases about one user;

@@ -52,7 +52,7 @@ __dir__ = lambda: __all__
 
 
 def parallel(*guarantees: Guarantee) -> Guarantee:
-    """Releases about disjoint users: the worst one counts. Who belongs to which release must be public.
+    """Releases about disjoint users: the worst one counts. The members of each release must be public.
 
     Two releases that both report an edge are not disjoint. Status, arithmetic and errors are as of
     :func:`sequential`.

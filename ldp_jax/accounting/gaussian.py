@@ -1,4 +1,4 @@
-"""What Gaussian noise promises: its whole curve of (epsilon, delta), and the noise that a target needs. No JAX.
+"""The promise of Gaussian noise: its whole curve of (epsilon, delta), and the noise that a target needs. No JAX.
 
 :class:`GaussianCurve` composes exactly, through one number; :func:`gaussian_sigma` and :func:`gaussian_mu` are the
 analytic calibration. Float64, on the host.

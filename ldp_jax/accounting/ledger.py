@@ -66,7 +66,7 @@ class HasGuarantee(Protocol):
 
     @property
     def guarantee(self) -> Guarantee | PipelineGuarantee:
-        """What was spent."""
+        """The cost."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,11 +136,11 @@ class Release:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """What it states a loss for."""
+        """The units that it states a loss for."""
         return tuple(guarantee.unit for guarantee in self._guarantees) or ((self.unit,) if self.unit else ())
 
     def per(self, unit: Unit) -> Guarantee | GaussianCurve | None:
-        """What it costs per ``unit``; None where it does not say."""
+        """Its cost per ``unit``; None where it states none."""
         if isinstance(self.cost, GaussianCurve):
             return self.cost if unit == self.unit else None
         return next((guarantee for guarantee in self._guarantees if guarantee.unit == unit), None)
@@ -203,13 +203,10 @@ class Ledger(Public):
     :class:`~ldp_jax.accounting.guarantee.PipelineGuarantee`. A release that uses ``edges`` in the clear is refused
     where edges have a budget. The fields and units that a release names are believed.
 
-    Attributes:
-      budget: a number, for a record's epsilon; a :class:`~ldp_jax.accounting.guarantee.Budget`, or several, one a
-        unit; () or None to keep a record only.
-      releases: in order.
+    The ``budget`` is a number, for a record's epsilon; a :class:`~ldp_jax.accounting.guarantee.Budget`, or several,
+    one a unit; () or None to keep a record only.
 
     Raises:
-      ValueError: for an invalid budget, or two of one unit.
       BudgetExceededError: if the releases exceed a budget (by more than 1e-9 of it); where there are budgets, if a
         release has none, does not state its loss for all that it touches, or has status ``none``.
 
@@ -351,7 +348,7 @@ class Ledger(Public):
         return Ledger(self.budget, (*self.releases, line))
 
     def spent(self, unit: Unit) -> Guarantee:
-        """What the releases of ``unit`` cost together; epsilon 0 where there are none.
+        """The cost of all releases of ``unit`` together; epsilon 0 where there are none.
 
         >>> Ledger().spend("ages", Guarantee(0.5)).spent(RECORD).epsilon
         0.5
@@ -359,7 +356,7 @@ class Ledger(Public):
         return _spent(self.releases, unit, self._budget(unit))
 
     def remaining(self, unit: Unit) -> Budget:
-        """What the budget of ``unit`` has left, rounded down, never below 0.
+        """The rest of the budget of ``unit``, rounded down, never below 0.
 
         Later curves share the delta of earlier ones.
 
@@ -443,7 +440,7 @@ def _kind(cost: Guarantee | GaussianCurve | PipelineGuarantee) -> str:
 
 
 def _objects(written: Any, kind: Callable[..., Any] = dict) -> Any:
-    """What JSON says, with tuples for lists, and units; the outermost objects are of a kind."""
+    """Objects of JSON, with tuples for lists, and units; the outermost objects are of a kind."""
     if isinstance(written, list):
         return tuple(_objects(one, kind) for one in written)
     if isinstance(written, dict):
@@ -453,7 +450,7 @@ def _objects(written: Any, kind: Callable[..., Any] = dict) -> Any:
 
 
 def _budgets(given: Any) -> tuple[Budget, ...]:
-    """What a ledger was given, as budgets that hold whatever was done to them."""
+    """The given budgets, checked again: they may have been changed since they were made."""
     if given is None:
         return ()
     if isinstance(given, (Budget, Guarantee, PipelineGuarantee, str)) or not hasattr(given, "__iter__"):

@@ -1,4 +1,4 @@
-r"""What shuffling saves: reports without names hide among each other. Float64, on the host, no JAX.
+r"""The gain of shuffling: reports without names hide among each other. Float64, on the host, no JAX.
 
 A trusted shuffler drops names and mixes n reports, each of an epsilon_0-private mechanism.
 
@@ -23,7 +23,7 @@ import math
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy import special
+from scipy import stats
 
 from ldp_jax.accounting.guarantee import RECORD, Guarantee
 from ldp_jax.core import validate
@@ -41,7 +41,7 @@ _HALVINGS = 45
 _SAME = 1e-6
 """How far sums of rows, and clones from the most that an epsilon allows, may be rounded."""
 _EACH, _ALL = 1e-9, 1e-6
-"""What the roundings of one probability, and of their sum, are relative to it, at most."""
+"""The largest relative rounding of one probability, and of their sum."""
 
 
 def clone_share(masses: Any) -> float:
@@ -73,21 +73,12 @@ def amplified(
 ) -> Guarantee:
     """The cost of one user's record towards those who see shuffled reports alone.
 
-    Args:
-      guarantee: of each user's report, of unit RECORD, without delta.
-      users: n, public, who report honestly by this mechanism and one public epsilon.
-      delta: of the whole, in (0, 1).
-      reports: ``anonymous``; a report that enters a graph is ``by user``, and is refused.
-      clones: q, by default e^-epsilon; of a finite mechanism :func:`clone_share` is larger, at most 2 / (e^epsilon
-        + 1).
+    It is the least epsilon that the bound allows at ``delta`` in (0, 1), rounded up, never above the report's own;
+    ``shuffled``. Towards the shuffler the report's own guarantee holds, which is local, of unit RECORD and without
+    delta. The ``users`` n, public, report honestly by this mechanism and one public epsilon.
 
-    Returns:
-      The least epsilon that the bound allows at ``delta``, rounded up, never above the report's own; ``shuffled``.
-      Towards the shuffler the report's own guarantee holds.
-
-    Raises:
-      ValueError: for reports by user, another unit than RECORD, a guarantee that is not local, more clones than a
-        report of that epsilon can have, or numbers out of range.
+    A report that enters a graph is ``by user``, and is refused. ``clones`` are q, by default e^-epsilon; of a
+    finite mechanism :func:`clone_share` is larger, at most 2 / (e^epsilon + 1).
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> mechanism = GeneralizedRR(1.0, 4)
@@ -149,21 +140,15 @@ def _epsilon(own: float, n: int, share: float, delta: float) -> float:
 
 def _clones(others: int, share: float, delta: float) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of clones, and the probability of the interval that begins at each; the first is 0."""
-
-    def up_to(c: Any) -> np.ndarray:
-        """P(C <= c)."""
-        c = np.asarray(c, np.float64)
-        inside = special.betainc(np.maximum(others - c, 1e-300), np.maximum(c, 0.0) + 1.0, 1.0 - share)
-        return np.where(c < 0, 0.0, np.where(c >= others, 1.0, inside))
-
+    law = stats.binom(others, share)
     low, high = 0, others  # the largest number below which next to nothing is
     while low < high:
         middle = (low + high + 1) // 2
-        low, high = (middle, high) if up_to(middle - 1) <= 1e-7 * delta else (low, middle - 1)
+        low, high = (middle, high) if law.cdf(middle - 1) <= 1e-7 * delta else (low, middle - 1)
     mean, deviation = others * share, math.sqrt(others * share * (1.0 - share))
     last = max(low, min(others, math.ceil(mean + 6.0 * deviation)))
     counts = np.unique(np.concatenate([[0], np.round(np.linspace(low, last, _INTERVALS))]))
-    ends = np.append(up_to(counts[1:] - 1), 1.0)
+    ends = np.append(law.cdf(counts[1:] - 1), 1.0)
     return counts, np.diff(ends, prepend=0.0)
 
 
@@ -176,28 +161,6 @@ def _delta(epsilon: float, own: float, counts: np.ndarray, masses: np.ndarray) -
     least = counts + 2.0 - np.ceil((counts + 1.0) * rest)  # beyond, the first law is the likelier by e^epsilon
     some = least <= counts + 1.0
     c, t = counts[some], least[some]
-    here = np.exp(_log_fair(c, t - 1.0))
-    above = np.where(t > c, 0.0, special.betainc(np.maximum(t, 1e-300), np.maximum(c - t, 0.0) + 1.0, 0.5))
+    here, above = stats.binom.pmf(t - 1.0, c, 0.5), stats.binom.sf(t - 1.0, c, 0.5)
     each = weight * here * (1.0 + _EACH) - math.expm1(epsilon) * above * (1.0 - _EACH)
     return float((np.maximum(each, 0.0) * masses[some]).sum() * (1.0 + _ALL))
-
-
-def _log_fair(c: np.ndarray, k: np.ndarray) -> np.ndarray:
-    """log P(A = k) of A ~ Bin(c, 1/2), 0 <= k <= c: Stirling's formula with its error, which cancels nothing."""
-    rest = c - k
-    ends = (k == 0) | (rest == 0)
-    size, one, other = (np.where(ends, 2.0, x) for x in (c, np.where(ends, 1.0, k), np.where(ends, 1.0, rest)))
-    x = (one - other) / size
-    apart = 0.5 * ((1.0 + x) * np.log1p(x) + (1.0 - x) * np.log1p(-x))
-    errors = _stirling(size) - _stirling(one) - _stirling(other)
-    inside = errors + 0.5 * np.log(size / (2.0 * math.pi * one * other)) - size * apart
-    return np.where(ends, -c * math.log(2.0), inside)
-
-
-def _stirling(x: np.ndarray) -> np.ndarray:
-    """log x! less Stirling's formula, for x >= 1."""
-    far = np.maximum(x, 16.0)
-    series = (1.0 / 12.0 - (1.0 / 360.0 - (1.0 / 1260.0 - 1.0 / 1680.0 / far**2) / far**2) / far**2) / far
-    near = np.minimum(x, 16.0)
-    exact = special.gammaln(near + 1.0) - (near + 0.5) * np.log(near) + near - 0.5 * math.log(2.0 * math.pi)
-    return np.where(x < 16.0, exact, series)

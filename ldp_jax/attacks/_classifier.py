@@ -31,7 +31,7 @@ class Perceptron(NamedTuple):
         return mlp(self.layers, self.hidden, outputs)
 
     def settings(self, batch_size: int = 256) -> Settings:
-        """Of its training."""
+        """The settings of its training."""
         return Settings(adam(self.learning_rate), self.epochs, batch_size=batch_size)
 
 

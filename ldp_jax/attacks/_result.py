@@ -74,11 +74,9 @@ def all_pairs(
 ) -> Targets:
     """Every pair of some nodes, once, at the true density of edges.
 
-    Args:
-      nodes: distinct integers [n].
-      edges: integers [m, 2], the undirected edges that are secret; those outside ``nodes`` do not matter.
-      known: integers [e, 2], pairs that the attacker knows already, such as public edges; they are left out.
-      memory: bytes to allow; 80 for each pair.
+    ``nodes`` are distinct integers [n], ``edges`` [m, 2] the secret undirected edges; those to other nodes do not
+    matter. Pairs that the attacker has ``known`` [e, 2], such as public edges, are left out. A pair takes 80 bytes
+    of the allowed ``memory``.
 
     >>> all_pairs([0, 1, 2], [[2, 1]], known=[[0, 1]])
     Targets(units=array([[0, 2],
@@ -152,12 +150,7 @@ def check_targets(targets: Targets, size: int, k: int = 2) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Difference:
-    """How much more one attack finds than another: ``difference.auc`` is an interval, and so is each metric.
-
-    Attributes:
-      name: of the two attacks.
-      metrics: the interval of each metric, by its name.
-    """
+    """How much more one attack finds than another: ``difference.auc`` is an interval, and so is each metric."""
 
     name: str
     metrics: dict[str, ConfidenceInterval]
@@ -190,8 +183,6 @@ class Attack(Difference):
     * ``tpr``: the share of true targets that stand out above all but 1 % of the others; chance is 0.01.
 
     Attributes:
-      name: of the attack.
-      metrics: the interval of each metric, by its name.
       targets: what was asked.
       scores: float64, one a truth of the targets, larger where the attacker rather believes in the secret.
       density: the share of true targets, the precision of chance.
@@ -204,11 +195,6 @@ class Attack(Difference):
     believed: float
     _samples: np.ndarray  # [groups, metrics], each metric without one group of units; of memberships [N, metrics]
     _confidence: float
-
-    @property
-    def turned_auc(self) -> ConfidenceInterval:
-        """max(AUC, 1 - AUC), for attackers who know that the sign is turned; at least 0.5 by construction."""
-        return self.auc._replace(mean=max(self.auc.mean, 1.0 - self.auc.mean))
 
     @property
     def strict_tpr(self) -> ConfidenceInterval | None:
@@ -236,13 +222,10 @@ class Attack(Difference):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Reconstruction(Difference):
-    """Records as an attacker reconstructed them. Prints as one line; ``a.minus(b)`` compares two.
+    """Records ``x`` as an attacker reconstructed them. Prints as one line; ``a.minus(b)`` compares two.
 
-    Attributes:
-      name: of the attack.
-      metrics: ``mse``, the squared error a feature; and of images ``ssim``, the structural similarity: means over
-        records with Student's interval.
-      x: float32 [n, d], the reconstructions.
+    The metrics are ``mse``, the squared error a feature, and of images ``ssim``, the structural similarity: means
+    over records with Student's interval.
     """
 
     x: Float[np.ndarray, "n d"]
@@ -267,13 +250,10 @@ class Reconstruction(Difference):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Poisoning(Difference):
-    """What liars do to the honest. Prints as one line; ``a.minus(b)`` compares two.
+    """The harm of some ``liars`` to the honest. Prints as one line; ``a.minus(b)`` compares two.
 
-    Attributes:
-      name: of the attack.
-      metrics: ``honest`` and ``poisoned``, the mean over honest users without liars and with them, and ``harm``,
-        the former less the latter, paired by user: with Student's interval.
-      liars: how many.
+    The metrics are ``honest`` and ``poisoned``, the mean over honest users without liars and with them, and
+    ``harm``, the former less the latter, paired by user: with Student's interval.
     """
 
     liars: int
@@ -327,13 +307,9 @@ def evaluate(
     counts twice in the variance, so the intervals are up to 1.5 times too wide. The groups are fixed, which pairs
     the intervals of :meth:`Attack.minus`. Widths are NaN where one group is in all true targets, or all others.
 
-    Args:
-      name: of the attack.
-      scores: float [p], larger where the secret is rather believed in; infinite ones are allowed.
-      targets: what was asked.
-      density: the share of targets that the attacker takes for true; by default the true one, where precision and
-        recall are the same number.
-      confidence: of the intervals.
+    ``scores`` [p] are larger where the secret is rather believed in, and may be infinite. ``density`` is the share
+    of targets that the attacker takes for true; by default the true one, where precision and recall are the same
+    number.
 
     >>> pairs = all_pairs(np.arange(30), [[i, i + 1] for i in range(29)])
     >>> found = evaluate("oracle", pairs.truth * 1.0, pairs)
@@ -390,24 +366,17 @@ def evaluate_membership(
     density: float | None = None,
     confidence: float = 0.95,
 ) -> Attack:
-    """Judge the scores of an attack on memberships, one's own or one of this package.
+    """Judge the scores of an attack on memberships, one's own or one of this package, as :func:`evaluate` does.
 
     Each metric is computed on the nodes of one target model at a time; intervals are Student's, over models. These
-    share nodes and the attacker's models: the intervals take them for more independent than they are. Ties as in
-    :func:`evaluate`.
+    share nodes and the attacker's models: the intervals take them for more independent than they are.
 
-    Args:
-      name: of the attack.
-      scores: float [N, n], larger where a node rather is a member; infinite ones are allowed.
-      member: bool [N, n], the truth: which of n nodes each of N targets was trained on.
-      density: the share of nodes that the attacker takes for members; by default the true one of each target, where
-        precision and recall are the same number.
-      confidence: of the intervals.
+    ``scores`` are float [N, n]; ``member`` is bool [N, n], which of n nodes each of N targets was trained on.
+    ``density`` is by default the true one of each target.
 
     >>> member = np.array([[True, False, True], [False, False, True]])
-    >>> found = evaluate_membership("opposite", -1.0 * member, member)
-    >>> found.auc.mean, found.turned_auc.mean
-    (0.0, 1.0)
+    >>> evaluate_membership("opposite", -1.0 * member, member).auc.mean
+    0.0
     """
     member = check_member(member)
     scores = np.asarray(scores, np.float64)
@@ -449,13 +418,8 @@ def _metrics(
 ) -> np.ndarray:
     """All metrics of targets in falling order of their scores; float64 [rows of kept, metrics].
 
-    Args:
-      kept: bool [rows, p], which targets count.
-      truth: bool [p], or [rows, p] where each row has an order of its own.
-      ends: the last place of each run of equal scores; or, for orders of their own, [rows, p], that of the run
-        which each place is in.
-      density: that is believed; None for the true one.
-      false_rates: the shares of false positives at which true ones are counted.
+    ``kept`` [rows, p] says which targets count. ``ends`` are the last places of the runs of equal scores. Where
+    each row has an order of its own, ``truth`` is [rows, p], and so are ``ends``, of the run that each place is in.
     """
     first = np.zeros((len(kept), 1))
     counts = (np.cumsum(kept & side, 1, dtype=np.float64) for side in (truth, ~truth))

@@ -39,7 +39,6 @@ def attribute_inference(
     targets: Targets,
     *,
     alpha: float = 0.3,
-    density: float | None = None,
 ) -> Attack:
     r"""Score nodes by how common an attribute is among those near them whose attribute is public.
 
@@ -48,14 +47,9 @@ def attribute_inference(
     (1-\alpha)^l [P^l 1_M]_v`. Once with public edges alone and once with :func:`inferred_edges`,
     :meth:`Attack.minus` is the leak of the latter.
 
-    Args:
-      edges: integers [m, 2], undirected: the graph as the attacker knows it.
-      num_nodes: n.
-      known_nodes: distinct integers [k], at least one, whose attribute is public.
-      known_values: bool [k].
-      targets: other nodes, units [p, 1], and whether they have the attribute.
-      alpha: in (0, 1], small to look far.
-      density: the share of the targets that has the attribute, as the attacker believes.
+    ``edges`` [m, 2] are the graph as the attacker knows it. The attribute of ``known_nodes``, distinct integers
+    [k], is public: ``known_values``, bool [k]. ``targets`` are other nodes, units [p, 1]. ``alpha`` in (0, 1] is
+    small to look far.
 
     Reference: Gong & Liu, Attribute inference attacks in online social networks (ACM TOPS 2018), and HeteroRR,
     Figure 1 (the stage between edges and records).
@@ -77,4 +71,4 @@ def attribute_inference(
     start = np.zeros((num_nodes, 2), np.float32)
     start[nodes] = np.stack([values - prior, np.ones(len(nodes))], 1)
     near = np.asarray(ppr(operator(graph, "segment"), jnp.asarray(start), alpha, 0.0), np.float64)[units]
-    return evaluate("attribute inference", prior + near[:, 0] / (near[:, 1] + _SHRINKAGE), targets, density=density)
+    return evaluate("attribute inference", prior + near[:, 0] / (near[:, 1] + _SHRINKAGE), targets)

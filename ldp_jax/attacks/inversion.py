@@ -41,7 +41,6 @@ def inversion(
     public_z: ArrayLike | tuple,
     public_x: ArrayLike | tuple,
     shape: tuple[int, int] | None = None,
-    window: int = 7,
     perceptron: Perceptron = _PERCEPTRON,
 ) -> Reconstruction:
     """Reconstruct records from embeddings, perturbed or not, by a perceptron trained on public pairs of both.
@@ -49,15 +48,10 @@ def inversion(
     An attacker who knows the mechanism perturbs the public embeddings by it too. The leak of the embeddings is the
     difference to :func:`public_mean`. Reconstructions are clipped to the range of the public records.
 
-    Args:
-      key: a typed threefry key.
-      z: float [n, k], the release of the records; as estimates, not as codes.
-      x: float [n, d], the records themselves, for the verdict alone.
-      public_z: float [m, k], at least 10, of public records made the same way.
-      public_x: float [m, d].
-      shape: height and width where records are images; for the SSIM.
-      window: of the SSIM, in pixels.
-      perceptron: the attacker; a tenth of the public records chooses the epoch.
+    ``z`` [n, k] is the release of the records, as estimates, not as codes; the records ``x`` [n, d] are for the
+    verdict alone. There are at least 10 public records, ``public_x`` [m, d], whose release ``public_z`` was made
+    the same way; a tenth of them chooses the epoch. ``shape`` is height and width where records are images, for the
+    SSIM.
 
     Reference: Dosovitskiy & Brox, Inverting visual representations with convolutional networks (CVPR 2016), with a
     perceptron; HeteroRR, section V and Figure 8.
@@ -87,11 +81,11 @@ def inversion(
         fit_key, model, _RECONSTRUCTION, (), train, validation, validation, perceptron.settings(batch_size=64)
     )
     found, _ = model.apply(fitted.variables, jnp.asarray((z - mean) / spread), key=None, train=False)
-    return _judge("inversion", np.asarray(found) + centre, x, public_x, shape, window)
+    return _judge("inversion", np.asarray(found) + centre, x, public_x, shape)
 
 
 def public_mean(
-    x: ArrayLike | tuple, *, public_x: ArrayLike | tuple, shape: tuple[int, int] | None = None, window: int = 7
+    x: ArrayLike | tuple, *, public_x: ArrayLike | tuple, shape: tuple[int, int] | None = None
 ) -> Reconstruction:
     """Take the mean public record for every record: the attacker without an embedding; see :func:`inversion`.
 
@@ -100,7 +94,7 @@ def public_mean(
     """
     x, public_x = _finite(x, "x"), _finite(public_x, "public_x")
     _check_records(x, public_x, shape)
-    return _judge("public mean", np.broadcast_to(public_x.mean(0), x.shape), x, public_x, shape, window)
+    return _judge("public mean", np.broadcast_to(public_x.mean(0), x.shape), x, public_x, shape)
 
 
 def _finite(values: ArrayLike | tuple, name: str) -> np.ndarray:
@@ -118,14 +112,14 @@ def _check_records(x: np.ndarray, public_x: np.ndarray, shape: tuple[int, int] |
 
 
 def _judge(
-    name: str, found: np.ndarray, x: np.ndarray, public_x: np.ndarray, shape: tuple[int, int] | None, window: int
+    name: str, found: np.ndarray, x: np.ndarray, public_x: np.ndarray, shape: tuple[int, int] | None
 ) -> Reconstruction:
     lower, upper = float(public_x.min()), float(public_x.max())
     found = np.clip(found, lower, upper).astype(np.float32)
     samples = {"mse": ((found - x).astype(np.float64) ** 2).mean(1)}
     if shape is not None:
         images: list[Array] = [jnp.asarray(rows).reshape(-1, *shape) for rows in (found, x)]
-        similarity = metrics.ssim(*images, value_range=upper - lower, window=window)
+        similarity = metrics.ssim(*images, value_range=upper - lower)
         samples["ssim"] = np.asarray(similarity, np.float64)
     intervals = {metric: mean_interval(values) for metric, values in samples.items()}
     return Reconstruction(name, intervals, found, np.stack(list(samples.values()), 1))

@@ -28,24 +28,15 @@ def planted_edge(
     shadows: int = 400,
     runs: int = 400,
     at_once: int | None = None,
-    confidence: float = 0.95,
 ) -> Attack:
     """Run everything with a planted edge and without it, and attack by :func:`likelihood_ratio`.
 
-    Args:
-      key: a typed threefry key.
-      observe: ``observe(key, world)`` -> float, the attacker's view of one run: perturbation, training and query.
-        It is traced, and each function is a compiled program; give views that cannot be traced to
-        :func:`likelihood_ratio`.
-      without: the world without the edge, a pytree such as ``(graph, x)``; an argument of the program.
-      with_edge: the same with it. Arrays of the same shapes (padded edges) share one program.
-      shadows: the attacker's runs of each world, at least 8.
-      runs: of each world, to be told apart; at least 2.
-      at_once: runs that are vmapped together; None for one at a time.
-      confidence: as :func:`likelihood_ratio`.
+    ``observe(key, world)`` -> float is the attacker's view of one run: perturbation, training and query. It is
+    traced; give views that cannot be to :func:`likelihood_ratio`. Worlds are pytrees such as ``(graph, x)``; two of
+    the same shapes (padded edges) share one program.
 
-    Raises:
-      ValueError: as :func:`likelihood_ratio`, and for a key that is not threefry.
+    Each world has at least 8 ``shadows``, the attacker's runs, and at least 2 ``runs`` to be told apart;
+    ``at_once`` of them are vmapped together, or one at a time.
 
     >>> flipped = lambda key, bit: bit ^ jax.random.bernoulli(key, 0.25)
     >>> found = planted_edge(jax.random.key(0), lambda key, bit: 1.0 * flipped(key, bit), False, True)
@@ -60,7 +51,7 @@ def planted_edge(
         np.asarray(_observed(jax.random.split(part, count), world, observe=observe, at_once=at_once))
         for part, count, world in parts
     ]
-    return likelihood_ratio(*seen, confidence=confidence)
+    return likelihood_ratio(*seen)
 
 
 def likelihood_ratio(
@@ -70,7 +61,6 @@ def likelihood_ratio(
     observed_with: ArrayLike,
     *,
     ridge: float = 0.1,
-    confidence: float = 0.95,
 ) -> Attack:
     r"""Tell runs with a planted edge from runs without it, by shadow runs of both kinds.
 
@@ -80,20 +70,10 @@ def likelihood_ratio(
     other half give normal laws of the projections on w, and the score of a run is :math:`\log N(w \cdot y; m_1,
     s_1) - \log N(w \cdot y; m_0, s_0)`.
 
-    Args:
-      shadows_without: float [a, q], the attacker's runs without the edge; at least 8.
-      shadows_with: float [b, q], the same with it; at least 8.
-      observed_without: float [c, q], runs to be told apart, without the edge; independent of the shadows.
-      observed_with: float [d, q], the same with it.
-      ridge: lambda, >= 0.
-      confidence: of the intervals, which here are over runs.
-
-    Returns:
-      Scores of the runs without the edge, then of those with it. The TPR at 1 % FPR bounds epsilon from below: a
-      mechanism of (epsilon, 0) allows no more than 0.01 e^epsilon.
-
-    Raises:
-      ValueError: for runs of different lengths, too few of them, or ones that are not finite.
+    All runs are float [runs, q], the attacker's shadows at least 8 of each kind, independent of those that are told
+    apart; ``ridge`` is lambda >= 0. Scores are of the observed runs without the edge, then of those with it, and
+    intervals over runs. The TPR at 1 % FPR bounds epsilon from below: a mechanism of (epsilon, 0) allows no more
+    than 0.01 e^epsilon.
 
     Reference: Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), section V, with
     one target and a learned direction.
@@ -132,7 +112,7 @@ def likelihood_ratio(
     truth = np.arange(len(runs)) >= len(parts["observed_without"])
     scores = laws[1].logpdf(along) - laws[0].logpdf(along)
     targets = Targets(np.arange(len(runs))[:, None], truth)
-    return evaluate("likelihood ratio", scores, targets, confidence=confidence)
+    return evaluate("likelihood ratio", scores, targets)
 
 
 def _runs(name: str, values: ArrayLike, least: int) -> np.ndarray:

@@ -63,20 +63,11 @@ def _rows(values: ArrayLike | tuple, name: str) -> Array:
     return rows
 
 
-def link_stealing(
-    posteriors: ArrayLike | tuple,
-    targets: Targets,
-    *,
-    distance: Distance = "correlation",
-    density: float | None = None,
-) -> Attack:
+def link_stealing(posteriors: ArrayLike | tuple, targets: Targets, *, distance: Distance = "correlation") -> Attack:
     """Score pairs by how alike the model's answers are, which are all the attacker has.
 
-    Args:
-      posteriors: float [n, classes], the model's answer for each node; logits do as well.
-      targets: pairs of nodes.
-      distance: whose negative is the score; those of the paper, the ones of ``scipy.spatial.distance``.
-      density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
+    ``posteriors`` are float [n, classes], or logits. The score is the negative ``distance``: those of the paper, as
+    in ``scipy.spatial.distance``.
 
     Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attack 0.
 
@@ -85,18 +76,16 @@ def link_stealing(
     >>> link_stealing(answers, all_pairs(np.arange(4), [[0, 1], [2, 3]]), distance="cosine").auc.mean
     1.0
     """
-    return by_distance(f"link stealing ({distance})", posteriors, targets, distance, density, "posteriors")
+    return by_distance(f"link stealing ({distance})", posteriors, targets, distance, "posteriors")
 
 
-def by_distance(
-    name: str, rows: ArrayLike | tuple, targets: Targets, distance: str, density: float | None, what: str
-) -> Attack:
+def by_distance(name: str, rows: ArrayLike | tuple, targets: Targets, distance: str, what: str) -> Attack:
     """Pairs scored by how alike their rows are."""
     validate.one_of(get_args(Distance), distance=distance)
     known = _rows(rows, what)
     check_targets(targets, len(known))
     found = _apart(known, np.asarray(targets.units, np.int32), (distance,))
-    return evaluate(name, -np.asarray(found[:, 0], np.float64), targets, density=density)
+    return evaluate(name, -np.asarray(found[:, 0], np.float64), targets)
 
 
 @jax.jit
@@ -122,26 +111,17 @@ def trained_link_stealing(
     x: ArrayLike | tuple | None = None,
     known_x: ArrayLike | tuple | None = None,
     perceptron: Perceptron = _PERCEPTRON,
-    density: float | None = None,
 ) -> Attack:
     """Score pairs by an attacker that was trained on pairs whose truth is public.
 
     A perceptron of the distances between the answers for two nodes, of the entropies of both and, where given, of
     the distances between their records.
 
-    Args:
-      key: a typed threefry key.
-      posteriors: float [n, classes], probabilities that the model answered.
-      targets: pairs of its rows.
-      known: pairs with a public truth, at least 10 of each kind, such as :func:`ldp_jax.attacks.balanced_pairs` of
-        the public edges; a fifth of them chooses the epoch. No target may be among them, where they are of the same
-        nodes.
-      known_posteriors: float [m, classes], the answers for ``known``: those of a shadow model on another graph,
-        against inductive models. By default ``posteriors``.
-      x: float [n, d], records that the attacker has, too.
-      known_x: float [m, d], the records of ``known``, where ``known_posteriors`` are given with ``x``.
-      perceptron: the attacker.
-      density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
+    ``known`` pairs have a public truth, at least 10 of each kind, such as :func:`ldp_jax.attacks.balanced_pairs` of
+    the public edges; a fifth of them chooses the epoch. No target may be among them, where they are of the same
+    nodes. ``known_posteriors`` [m, classes] are the answers for ``known``, by default ``posteriors`` [n, classes]:
+    against inductive models those of a shadow model on another graph. The attacker may have records too, ``x`` [n,
+    d], and then ``known_x`` [m, d] beside ``known_posteriors``.
 
     Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attacks 1, 3 and 4; Wu
     et al., Link stealing attacks against inductive graph neural networks (PoPETs 2024).
@@ -178,7 +158,7 @@ def trained_link_stealing(
     features = (_pair_features(asked, asked_x, np.asarray(targets.units, np.int32)) - mean) / spread
     scores = model.apply(fitted.variables, features, key=None, train=False)[0][:, 0]
     name = "trained link stealing" + (" with records" if asked_x else "")
-    return evaluate(name, np.asarray(scores, np.float64), targets, density=density)
+    return evaluate(name, np.asarray(scores, np.float64), targets)
 
 
 def _records(x: ArrayLike | tuple | None, size: int, name: str) -> tuple[Array, ...]:

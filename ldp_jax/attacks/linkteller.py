@@ -28,7 +28,6 @@ def linkteller(
     step: float | None = None,
     degrees: ArrayLike | tuple | None = None,
     outputs: Outputs = "logits",
-    density: float | None = None,
 ) -> Attack:
     r"""Score pairs by the influence of one node's record on the other's output, both ways.
 
@@ -37,18 +36,18 @@ def linkteller(
     \to v) + I(v \to u)`. All derivatives are pushed through one linearisation of the model. The share of the
     records alone is that of :func:`ldp_jax.attacks.feature_similarity`.
 
+    Time is in proportion to the nodes that the targets name.
+
     Args:
       model: of nodes on a graph.
       variables: its parameters.
       inputs: a :class:`ldp_jax.learning.models.NodeInputs` without scale, which the attack varies; or any ``(graph,
-        x)``, whose rows of x are multiplied. The graph is best an operator
-        (:func:`ldp_jax.graph.propagation.operator`).
-      targets: pairs of nodes. Time is in proportion to the nodes that they name.
+        x)``, whose rows of x are multiplied. The graph is best an operator.
+      targets: pairs of nodes.
       step: None for the derivative; a number for the finite difference of that size, as published with 0.01.
-      degrees: float [n], the known or released number of neighbours of each node: influence on v is multiplied by
-        degrees[v] + 1, by which the mean over v's neighbourhood divides it. None leaves it as it is.
+      degrees: float [n], the known or released degree of each node: influence on v is multiplied by degrees[v] + 1,
+        by which the mean over v's neighbourhood divides it.
       outputs: of the model as the attacker sees them: ``logits``, or their ``softmax`` or ``sigmoid``.
-      density: of edges, as the attacker believes; see :func:`ldp_jax.attacks.evaluate`.
 
     Reference: Wu et al., LinkTeller: recovering private edges from graph neural networks via influence analysis
     (IEEE S&P 2022), Algorithm 2; HeteroRR, section V.
@@ -96,7 +95,7 @@ def linkteller(
     influence = np.asarray(found, np.float64)[row, place]
     if known is not None:
         influence = influence * (known[target] + 1.0)
-    return evaluate("LinkTeller", influence.reshape(2, -1).sum(0), targets, density=density)
+    return evaluate("LinkTeller", influence.reshape(2, -1).sum(0), targets)
 
 
 def _read(

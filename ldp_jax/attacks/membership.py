@@ -35,10 +35,7 @@ def log_odds(
 ) -> np.ndarray:
     r"""The log odds of the label of each node, :math:`\log (p_y / (1 - p_y))`, near a normal law; float64 [..., n].
 
-    Args:
-      answers: float [..., n, classes], at least two classes.
-      labels: integers [n], the class of each node.
-      outputs: whether answers are ``logits``, or their ``softmax``, which is clipped to 2^-24 from 0 and 1.
+    ``answers`` [..., n, classes] are ``logits``, or their ``softmax``, which is clipped to 2^-24 from 0 and 1.
 
     >>> log_odds([[2.0, 0.0], [1.0, 1.0]], [0, 1]).tolist()
     [2.0, 0.0]
@@ -88,8 +85,6 @@ def lira(
     *,
     form: Form = "online",
     variance: Literal["shared", "node"] = "shared",
-    density: float | None = None,
-    confidence: float = 0.95,
 ) -> Attack:
     r"""The likelihood-ratio attack: how likely an answer is of a model with the node, and of one without.
 
@@ -104,8 +99,6 @@ def lira(
       form: ``online`` or ``offline``.
       variance: ``shared`` takes one variance within nodes for all nodes, for members and others each, best up to
         some 64 models; ``node`` one for each node.
-      density: as :func:`ldp_jax.attacks.evaluate_membership`.
-      confidence: as :func:`ldp_jax.attacks.evaluate_membership`.
 
     Reference: Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), Algorithm 1
     and its offline form; there a shared variance also counts how far nodes are apart.
@@ -126,7 +119,7 @@ def lira(
     else:
         ratio = away**2 / spread - inside[0] ** 2 / inside[1] + np.log(spread) - np.log(inside[1])
         scores = np.where(known & inside[2], ratio / 2, 0.0)
-    return evaluate_membership(f"LiRA {form}", scores, member, density=density, confidence=confidence)
+    return evaluate_membership(f"LiRA {form}", scores, member)
 
 
 def _law(values: np.ndarray, counted: np.ndarray, variance: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -150,8 +143,6 @@ def rmia(
     gamma: float = 2.0,
     offline_a: float = 0.3,
     population: ArrayLike | tuple | None = None,
-    density: float | None = None,
-    confidence: float = 0.95,
 ) -> Attack:
     r"""The relative attack: how many other nodes the target raised less above their usual probability.
 
@@ -160,15 +151,8 @@ def rmia(
     those of models with v and without; offline, :math:`((1 + a) Q_\mathrm{out} + 1 - a) / 2`. Where no other model
     has v, or all have it, Q is of those there are.
 
-    Args:
-      confidences: float [N, n], the :func:`log_odds` of N >= 2 models.
-      member: bool [N, n], which nodes each was trained on, rows drawn independently.
-      form: ``online`` or ``offline``.
-      gamma: how much more a node must have been raised, >= 1.
-      offline_a: a, in [0, 1].
-      population: bool [n], the nodes z; all by default. A node is not compared with itself.
-      density: as :func:`ldp_jax.attacks.evaluate_membership`.
-      confidence: as :func:`ldp_jax.attacks.evaluate_membership`.
+    ``population`` is bool [n], the nodes z, all by default; no node is compared with itself. ``gamma`` >= 1, and
+    ``offline_a`` is a in [0, 1]. N is at least 2; the other arguments are those of :func:`lira`.
 
     Reference: Zarifzadeh, Liu & Shokri, Low-cost high-power membership inference attacks (ICML 2024).
     """
@@ -192,7 +176,7 @@ def rmia(
     np.put_along_axis(counts, order, np.cumsum(order < rivals.shape[1], 1, dtype=np.float64), 1)
     below = counts[:, rivals.shape[1] :] - (others & (gamma == 1.0))
     scores = below / (others.sum() - others)
-    return evaluate_membership(f"RMIA {form}", scores, member, density=density, confidence=confidence)
+    return evaluate_membership(f"RMIA {form}", scores, member)
 
 
 def _usual(p: np.ndarray, member: np.ndarray, form: str, a: float) -> np.ndarray:
@@ -214,24 +198,15 @@ def trained_membership(
     side: ArrayLike | tuple | None = None,
     shadows: int = 1,
     perceptron: Perceptron = _PERCEPTRON,
-    density: float | None = None,
-    confidence: float = 0.95,
 ) -> Attack:
     """A perceptron for each target, trained on the answers of the next ``shadows`` models and their members.
 
     All are trained in one program. A fifth of these answers chooses the epoch.
 
-    Args:
-      key: a typed threefry key.
-      posteriors: float [N, n, classes], the probabilities of N >= 2 models, in the order of classes that the
-        attacker sees: sorted ones show how sure a model was, and not of which class.
-      member: bool [N, n], which nodes each was trained on, rows drawn independently.
-      side: float [n, k], side information on each node, such as its place in a hierarchy; [N, n, k] where it
-        depends on the model, as :func:`log_odds` do.
-      shadows: how many models the attacker learns from, at most N - 1.
-      perceptron: the attacker.
-      density: as :func:`ldp_jax.attacks.evaluate_membership`.
-      confidence: as :func:`ldp_jax.attacks.evaluate_membership`.
+    ``posteriors`` are float [N, n, classes], the probabilities of N >= 2 models, in the order of classes that the
+    attacker sees: sorted ones show how sure a model was, and not of which class. ``member`` is that of
+    :func:`lira`. ``side`` [n, k] is known of each node, such as its place in a hierarchy; [N, n, k] where it
+    depends on the model, as :func:`log_odds` do. There are at most N - 1 ``shadows``.
 
     Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021);
     PoinDP, Table 3 and appendix B.3 (with hierarchy as side information).
@@ -262,7 +237,7 @@ def trained_membership(
     fitted = fit_many(keys, model, CLASSIFICATION, (), train, validation, validation, perceptron.settings())
     scores = _read(fitted.variables, jnp.asarray((seen - mean) / spread), model=model)
     name = "trained membership" + ("" if side is None else " with side information")
-    return evaluate_membership(name, np.asarray(scores), member, density=density, confidence=confidence)
+    return evaluate_membership(name, np.asarray(scores), member)
 
 
 def _features(name: str, values: ArrayLike | tuple, count: int, n: int) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Attackers with public knowledge alone: no model, no release. What they find is no leakage of a mechanism."""
+"""Attackers with public knowledge alone: no model, no release. Their finds are no leakage of a mechanism."""
 
 import numpy as np
 import scipy.sparse
@@ -26,12 +26,8 @@ def _adjacency(public_edges: ArrayLike | tuple, num_nodes: int) -> scipy.sparse.
     return adjacency
 
 
-def common_neighbours(
-    public_edges: ArrayLike | tuple, num_nodes: int, targets: Targets, *, density: float | None = None
-) -> Attack:
-    """Score pairs of nodes by how many public neighbours they share.
-
-    ``public_edges`` are integers [m, 2], undirected; ``density`` as of :func:`ldp_jax.attacks.evaluate`.
+def common_neighbours(public_edges: ArrayLike | tuple, num_nodes: int, targets: Targets) -> Attack:
+    """Score pairs of nodes by their number of common neighbours in ``public_edges``, integers [m, 2], undirected.
 
     >>> from ldp_jax.attacks import all_pairs
     >>> square = [[0, 1], [1, 2], [2, 3], [3, 0]]
@@ -46,12 +42,10 @@ def common_neighbours(
         adjacency[block[:, 0]].multiply(adjacency[block[:, 1]]).sum(1)
         for block in np.split(units, np.arange(_BLOCK, len(units), _BLOCK))
     ]
-    return evaluate("common neighbours", np.concatenate(scores), targets, density=density)
+    return evaluate("common neighbours", np.concatenate(scores), targets)
 
 
-def degree_product(
-    public_edges: ArrayLike | tuple, num_nodes: int, targets: Targets, *, density: float | None = None
-) -> Attack:
+def degree_product(public_edges: ArrayLike | tuple, num_nodes: int, targets: Targets) -> Attack:
     """Score pairs by the product of their public degrees; arguments as :func:`common_neighbours`.
 
     >>> from ldp_jax.attacks import all_pairs
@@ -61,14 +55,9 @@ def degree_product(
     """
     degree = _adjacency(public_edges, num_nodes).sum(1)
     check_targets(targets, num_nodes)
-    return evaluate("degree product", degree[np.asarray(targets.units)].prod(1), targets, density=density)
+    return evaluate("degree product", degree[np.asarray(targets.units)].prod(1), targets)
 
 
-def feature_similarity(
-    x: ArrayLike | tuple, targets: Targets, *, distance: Distance = "cosine", density: float | None = None
-) -> Attack:
-    """Score pairs of rows of x [n, d] by how alike they are, for attackers who have the records, as LinkTeller's.
-
-    Other arguments as :func:`ldp_jax.attacks.link_stealing`.
-    """
-    return by_distance(f"feature similarity ({distance})", x, targets, distance, density, "x")
+def feature_similarity(x: ArrayLike | tuple, targets: Targets, *, distance: Distance = "cosine") -> Attack:
+    """Score pairs by how alike their records x [n, d] are, for attackers who have these, as LinkTeller's."""
+    return by_distance(f"feature similarity ({distance})", x, targets, distance, "x")

@@ -56,33 +56,23 @@ def shadow_models(
     protocol: MembershipProtocol,
     nodes: ArrayLike | tuple | None = None,
     share: float = 0.5,
-    validation: ArrayLike | tuple | None = None,
 ) -> Shadows:
     """Train models on random parts of the nodes, and ask each about all of them; two compiled programs.
 
-    Each model is trained on the graph of its members alone. It is asked
+    Each model is trained on the graph of its members alone, up to the epoch of the least training loss. It is asked
 
     * ``TSTF`` (train on the subgraph, test on the full graph): about all nodes on the whole graph;
     * ``TSTS`` (train on the subgraph, test on the subgraph): on the graph without the edges between members and
       others;
     * ``0-hop``: about each node alone, without edges.
 
-    Args:
-      key: a typed threefry key.
-      model: of nodes on a graph: its inputs are :class:`ldp_jax.learning.models.NodeInputs`.
-      objective: of :class:`ldp_jax.learning.training.Examples`, such as
-        :data:`ldp_jax.learning.training.node_classification`.
-      graph: a ``jraph.GraphsTuple`` of one graph, or its operator. Layout ``ell`` is several times faster on a CPU;
-        models that attend to neighbours need ``segment``, which a ``GraphsTuple`` is given.
-      x: float [n, d].
-      labels: [n] or [n, k], as the objective takes them.
-      settings: of each training; one batch of all nodes is cheapest, since every step applies the model to all.
-      models: N, at least 2; memory does not grow with it.
-      protocol: ``TSTF``, ``TSTS`` or ``0-hop``.
-      nodes: distinct integers [p], the population that members are drawn from; all by default.
-      share: of the population that a model is trained on, in (0, 1); every model on as many nodes.
-      validation: distinct integers, nodes outside the population that choose the epoch, asked without edges. None
-        for the epoch of the least training loss.
+    The ``model`` takes :class:`ldp_jax.learning.models.NodeInputs`; the ``objective`` is of
+    :class:`ldp_jax.learning.training.Examples`, whose ``labels`` are [n] or [n, k]. An operator of
+    layout ``ell`` is several times faster on a CPU; models that attend to neighbours need ``segment``, which a
+    ``GraphsTuple`` is given. One batch of all nodes is cheapest, since every step applies the model to all.
+
+    There are at least 2 ``models``; memory does not grow with them. Each is trained on the same ``share``, in (0,
+    1), of the population: ``nodes``, distinct integers [p], all by default.
 
     Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021), TSTF and
     TSTS; Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), random halves.
@@ -100,19 +90,13 @@ def shadow_models(
     size = round(share * len(population))
     if not 0 < size < len(population):
         raise ValueError(f"share must leave members and others, got {size} of {len(population)} nodes")
-    held = None
-    if validation is not None:
-        held = distinct("validation", validation, n)
-        if np.isin(held, population).any():
-            raise ValueError("validation must have no node of the population")
-    objective = on_graph(objective if held is not None else scored_by_loss(objective))
-    parts = {"train": population} if held is None else {"train": population, "validation": held}
-    known = {name: Examples(index, labels[index]) for name, index in parts.items()}
+    objective = on_graph(scored_by_loss(objective))
+    known = {"train": Examples(population, labels[population])}
     check_examples(model, objective, NodeInputs(op, x), known)  # in the program, labels are traced
 
     split_key, fit_key = jax.random.split(key)
     member = _drawn(jax.random.split(split_key, models), size=size, count=len(population))
-    data = op, x, labels, population, held
+    data = op, x, labels, population
     variables = _trained(
         jax.random.split(fit_key, models), member, data, model=model, objective=objective, size=size,
         settings=settings,
@@ -166,19 +150,16 @@ def _trained(
     size: int,
     settings: Settings,
 ) -> Variables:
-    op, x, labels, nodes, held = data
-
-    def examples(index: Array) -> Examples:
-        return Examples(index, labels[index])
+    op, x, labels, nodes = data
 
     def one(given: tuple[PRNGKey, Array]) -> Variables:
         key, chosen = given
         inside = jnp.zeros(op.num_nodes, bool).at[nodes].set(chosen)
-        train = examples(nodes[jnp.nonzero(chosen, size=size)[0]])
+        members = nodes[jnp.nonzero(chosen, size=size)[0]]
+        train = Examples(members, labels[members])
         # fit, not fit_many, which would hold x as many times as there are models.
         context = NodeInputs(op.induced(inside), x)
-        validation = train if held is None else examples(held)
-        return fit(key, model, objective, context, train, validation, validation, settings).variables
+        return fit(key, model, objective, context, train, train, train, settings).variables
 
     return jax.lax.map(one, (keys, member), batch_size=settings.at_once)
 

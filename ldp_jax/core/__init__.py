@@ -1,4 +1,4 @@
-"""What every other room stands on: types, checks, random words, integer tables, spaces, the mechanism protocol.
+"""The base of every other room: types, checks, random words, integer tables, spaces, the mechanism protocol.
 
 * :mod:`mechanism <ldp_jax.core.mechanism>` - the protocol of a mechanism, and how to write one;
 * :mod:`spaces <ldp_jax.core.spaces>` - domains of records and codomains of reports;

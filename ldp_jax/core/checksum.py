@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 Header: TypeAlias = dict[str, Any]
-"""What JSON holds of an object."""
+"""The part of an object that JSON holds."""
 
 _T = TypeVar("_T", bound="Public")
 _TAG = b"ldp_jax 1 public"

@@ -1,4 +1,4 @@
-"""What of a neighbour list is an id: anything else is dropped, and nothing of it is seen. No JAX."""
+"""The ids in a neighbour list: anything else is dropped, and nothing of it is seen. No JAX."""
 
 import numbers
 import warnings

@@ -1,4 +1,4 @@
-"""Who reports a pair of users, where only one of the two does: public rules. No JAX: devices ask them too."""
+"""Public rules that name the one user who reports a pair. No JAX: devices ask them too."""
 
 from typing import NamedTuple
 

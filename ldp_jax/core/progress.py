@@ -99,7 +99,7 @@ def watched(name: str, progress: Progress | None = None) -> Iterator[None]:
 
 
 class _Shown:
-    """What somebody who gave no function sees: nothing at first, then a bar, or a line from time to time."""
+    """The view of somebody who gave no function: nothing at first, then a bar, or a line from time to time."""
 
     def __init__(self, name: str) -> None:
         self.name, self.words, self.share, self.begun = name, "begins", 0.0, time.monotonic()

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
-from ldp_jax.core.types import Array, ArrayLike, PRNGKey, PRNGKeys, Values
+from ldp_jax.core.types import Array, ArrayLike, PRNGKey, Values
 
 _WORD = np.float32(2.0**32)
 
@@ -49,19 +49,6 @@ def words_at(key: PRNGKey, place: ArrayLike) -> Array:
     pairs = jnp.stack([jnp.zeros_like(place), place])
     high, low = jax.extend.random.threefry_2x32(jax.random.key_data(key), pairs)
     return high ^ low
-
-
-def keys_at(key: PRNGKey, place: ArrayLike) -> PRNGKeys:
-    """The keys at some places below 2^32 of all that ``jax.random.split`` makes (:func:`words_by_place`).
-
-    >>> key, same = jax.random.key(0), jax.random.key(0)
-    >>> bool((keys_at(key, jnp.arange(3)) == jax.random.split(same, 7)[:3]).all())
-    True
-    """
-    place = jnp.asarray(place, jnp.uint32)
-    pairs = jnp.stack([jnp.zeros_like(place), place])
-    high, low = jax.extend.random.threefry_2x32(jax.random.key_data(key), pairs)
-    return jax.random.wrap_key_data(jnp.stack([high, low], -1), impl="threefry2x32")
 
 
 def words_by_place() -> bool:

@@ -19,7 +19,7 @@ _LARGEST = Fraction(sys.float_info.max)
 _CONTEXT = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 
 ABOVE = 1 + Fraction(1, 10**40)
-"""What to multiply with for a number that is above the truth: more than all roundings of 60 digits."""
+"""A factor that brings a number above the truth: more than all roundings of 60 digits."""
 
 
 def exactly(name: str, value: object) -> Fraction | float:

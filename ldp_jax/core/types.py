@@ -17,7 +17,7 @@ Scalar: TypeAlias = float | int | Shaped[Array, "..."] | Shaped[np.ndarray, "...
 """A parameter of a mechanism: a number, a traced scalar, or a stack of them."""
 
 Record: TypeAlias = float | int | Real[Array, "..."] | Real[np.ndarray, "..."] | np.number
-"""What one user holds: a number (most often in [-1, 1]), or a vector of them."""
+"""The data of one user: a number (most often in [-1, 1]), or a vector of them."""
 
 AnyArray: TypeAlias = Array | np.ndarray
 """An array of the device or of the host."""
@@ -32,7 +32,7 @@ Y = TypeVar("Y", bound=Values)
 """A report of one mechanism, or a stack of them."""
 
 Report: TypeAlias = Any
-"""What leaves a user's device: an array, or a tuple of arrays."""
+"""The data that leave a user's device: an array, or a tuple of arrays."""
 
 Graph: TypeAlias = Any
 """A ``jraph.GraphsTuple`` as :mod:`ldp_jax.graph.graphs` builds it (jraph is imported there alone)."""

@@ -68,8 +68,6 @@ def load(
     Raises:
       ValueError: for an unknown name, a file that is corrupt, too large or not the registered one, or contents that
         break the format. No message holds a value of a record, or says whose it is.
-      FileNotFoundError: for a path that does not exist, or a name whose data are nowhere.
-      OSError: for a cache that cannot be written.
 
     >>> from ldp_jax import datasets
     >>> debian = datasets.load("debian")

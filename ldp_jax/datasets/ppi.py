@@ -48,7 +48,7 @@ def parse(files: Mapping[str, bytes], *, graphs: Sequence[int]) -> dict[str, np.
 def _attributes(train: np.ndarray, valid: np.ndarray, test: np.ndarray) -> np.ndarray:
     """0 or 1, float32 [n, d], from columns that were 0 or 1 before they were standardised over the first rows.
 
-    What was 1 is above 0, by at least 1 / sqrt(n), far more than rounding. A column of 0 everywhere was 0.
+    A value that was 1 is above 0, by at least 1 / sqrt(n), far more than rounding. A column of 0 everywhere was 0.
 
     >>> _attributes(np.array([[-0.5], [2.0], [-0.5], [-0.5], [-0.5]]), np.array([[2.0]]), np.zeros((0, 1))).ravel()
     array([0., 1., 0., 0., 0., 1.], dtype=float32)

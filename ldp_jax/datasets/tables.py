@@ -16,7 +16,7 @@ Missing = Literal["centre", "refuse"]
 
 
 class Records(NamedTuple):
-    """What users hold, as numbers in [0, 1].
+    """The records of users, as numbers in [0, 1].
 
     Attributes:
       x: float32 [n, d]; numbers scaled by their declared bounds, then a 0/1 column for each declared category.

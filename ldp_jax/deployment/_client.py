@@ -1,4 +1,4 @@
-"""What ``import ldp_jax_client`` gives: :mod:`ldp_jax.deployment`, without its server's store, on NumPy alone.
+"""The package ``ldp_jax_client``: :mod:`ldp_jax.deployment`, without its server's store, on NumPy alone.
 
 Devices install ``ldp_jax_client`` and not ``ldp_jax``, which brings JAX: extras add dependencies and take none
 away. Where ``ldp_jax`` is not installed, the client's copies of its files take its name, so that imports are

@@ -269,7 +269,7 @@ class CountReports:
         return np.ones(len(reports), bool)
 
     def possible(self, reports: np.ndarray) -> np.ndarray:
-        """Of a node, in the question's round, with counts that the noise can give."""
+        """Which are of a node, in the question's round, with counts that the noise can give."""
         question, margin = self.question, self.question.noise.margin
         inside = (reports["counts"] >= -margin) & (reports["counts"] <= question.most + margin)
         return (reports["user"] < question.num_nodes) & (reports["round"] == question.round) & inside.all(1)

@@ -1,4 +1,4 @@
-r"""What one device reports, remembers and may still spend.
+r"""The reports of one device, its memory, and the rest of its budget.
 
 **Guarantee.** Each (table, user, round, field) is one release, at the loss of the table's own integers. Each
 (question, user) is one release per bit of a list, for all K counts together. Both are exact, towards anyone who
@@ -6,9 +6,9 @@ cannot tell keyed BLAKE2b from uniform words. A list that differs in d neighbour
 both ends report, unless every device reports its ``ownership(...).owned(user, neighbours)`` by one public rule.
 
 Releases add up over tables, questions, pseudonyms, rounds and fields: a server that sees one device under two
-pseudonyms sees both. What would exceed the budget is refused before the record is looked at. So is a second report
-of a field, whatever the record: two records under the same words would lose more than two epsilons, and what is
-raised must not depend on a record. A retry takes no record (:meth:`Session.resend`).
+pseudonyms sees both. A report that would exceed the budget is refused before the record is looked at. So is a
+second report of a field, whatever the record: two records under the same words would lose more than two epsilons,
+and what is raised must not depend on a record. A retry takes no record (:meth:`Session.resend`).
 
 **Memory.** All this holds as long as the memory is kept: store :meth:`Session.to_bytes` before bytes are sent. It
 is ASCII, with a tag that nobody can make without the device's secret ("ldp-lists 1" where the budget is of lists)::
@@ -110,7 +110,7 @@ class Session:
 
     @property
     def device(self) -> Device:
-        """Whose reports these are."""
+        """The device that reports."""
         return self._device
 
     @property
@@ -120,7 +120,7 @@ class Session:
 
     @property
     def remaining(self) -> float:
-        """What the budget has left, rounded down."""
+        """The rest of the budget, rounded down."""
         return rounded_down(Fraction(self._budget) - self._spent)
 
     @property
@@ -282,7 +282,7 @@ class Session:
         return sent
 
     def spent(self, user: SupportsIndex | None = None) -> Guarantee:
-        """What releases cost together, rounded up: of one user or pseudonym, or of all, which the budget bounds."""
+        """The cost of all releases, which the budget bounds, or of one user or pseudonym; rounded up."""
         who, kind = None if user is None else wire.checked_user(user), self._kind
         with self._lock:
             releases = [
@@ -381,7 +381,7 @@ class Session:
 
 
 def guarantee(table: Table, k: SupportsIndex = 1) -> Guarantee:
-    """What one report of k fields costs: k times the table's epsilon, rounded up."""
+    """The cost of one report of k fields: k times the table's epsilon, rounded up."""
     many = whole(1, WORDS - 1, k=k)
     fields = "" if many == 1 else f", {many} fields of each reported"
     return Guarantee(

@@ -20,10 +20,10 @@ import numpy as np
 from ldp_jax.core.validate import whole
 
 SECRET_BYTES = 32
-"""Of a device's secret, and of a key that it shares with the collector."""
+"""The length of a device's secret, and of a key that it shares with the collector."""
 
 TAG_BYTES = 8
-"""Of a checksum."""
+"""The length of a checksum."""
 
 
 @runtime_checkable
@@ -31,9 +31,9 @@ class Messages(Protocol):
     """The bytes of one kind of report."""
 
     tag: bytes
-    """What its checksum begins with."""
+    """The start of its checksum."""
     mark: bytes
-    """What every report begins with."""
+    """The start of every report."""
     rare: bool
     """Whether no report holds its mark a second time: a report that does was cut, and is not hashed."""
     layout: np.dtype
@@ -44,7 +44,7 @@ class Messages(Protocol):
 
 
 class Read(NamedTuple):
-    """What a stream of bytes holds.
+    """The contents of a stream of bytes.
 
     ``reports`` are whole, with a right checksum, in stream order. Each ``damaged`` stretch of other bytes
     counts once for every report that was begun; ``foreign`` ones are about something else.

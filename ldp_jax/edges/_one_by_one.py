@@ -64,7 +64,7 @@ def _served(m: Any, reports: Report) -> Array:
 def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> ReportedPairs:
     """The reports of all private users, each drawn by ``m.privatize``; in blocks.
 
-    Of p private users the i-th draws from ``jax.random.split(key, p)[i]``. In ``full`` a list is of all users of a
+    The i-th of p private users draws from ``jax.random.split(key, p)[i]``. In ``full`` a list is of all users of a
     graph; else of the private ones, since what is between them and public users is shown anyway.
 
     ``ValueError`` for personal budgets, or more reported pairs than ``memory`` bytes allow, 16 each.

@@ -200,7 +200,7 @@ def _posterior_mean(noisy: Array, prior: Array, epsilon: Array) -> Array:
 
 @jax.jit  # an eager loop would be compiled anew at each call
 def _tables(weights: Array, shrink: Array, place: Array) -> tuple[Array, Array]:
-    """What is at or below ``place``, and what is above, of one table for all."""
+    """The sums at or below ``place``, and above it, from one table for all."""
 
     def forward(total: Array, weight: Array) -> tuple[Array, Array]:
         total = total * shrink + weight

@@ -38,7 +38,7 @@ class LocalLap(OnLists):
     that is below 1/2: little in sparse graphs with a small budget.
 
     Numerics: noise of one user is float32, from a sign and 224 bits. Whole graphs are drawn and compared in
-    float64, from 64 bits. Of equal values the lower ids win; in whole graphs a true pair does.
+    float64, from 64 bits. The lower ids win among equal values; in whole graphs a true pair does.
 
     Reference: Hidano & Murakami, 2022, section V-A; LAPGRAPH: Wu et al., IEEE S&P 2022.
 

@@ -27,8 +27,8 @@ MAX_BIT_EPSILON = 40.0
 """The largest budget of one bit: a flip then has probability e^-40 = 4.2e-18, 78 of 2^64 words."""
 
 Reporting = Literal["full", "half list", "half"]
-"""Who reports the pair (i, j): both ends (``full``), or one of them by a public rule, with the degree of the whole
-list (``half list``) or of the owned pairs alone (``half``)."""
+"""The reporter of the pair (i, j): both ends (``full``), or one by a public rule, with the degree of the whole list
+(``half list``) or of the owned pairs alone (``half``)."""
 
 REPORTINGS: tuple[Reporting, ...] = ("full", "half list", "half")
 
@@ -57,7 +57,7 @@ class HasBitLaw(Protocol):
     def bit_log_density(self, noisy: Scalar, sent: Scalar, degree: Scalar, bit: Scalar, owned: Scalar) -> Array:
         """log p of both numbers, elementwise; one term that does not depend on the bit may be left out.
 
-        Of ``owned`` pairs ``degree`` are true, the bit's among them; ``bit`` is NaN where another user reports it.
+        The ``degree`` true ones of ``owned`` pairs include the bit's; ``bit`` is NaN where another user reports it.
         """
 
     def guarantee(self) -> Guarantee:
@@ -120,7 +120,7 @@ class OnLists(abc.ABC):
     @property
     @abc.abstractmethod
     def reporting(self) -> Reporting:
-        """Who reports a pair."""
+        """The ends of a pair that report it."""
 
     def _check(self) -> None:
         for name, most in self.budgets.items():
@@ -135,10 +135,7 @@ class OnLists(abc.ABC):
         return dataclasses.replace(made, **{name: choose(getattr(self, name)) for name in made.budgets})
 
     def spent(self) -> list[np.ndarray]:
-        """The budgets as float64 of one shape, checked.
-
-        ``ValueError`` for traced ones.
-        """
+        """The budgets as float64 of one shape, checked; ``ValueError`` for traced ones."""
         found = [getattr(self, name) for name in self.budgets]
         if not all(map(validate.concrete, found)):
             needed = "concrete budgets" if len(found) > 1 else "a concrete epsilon"
@@ -243,11 +240,9 @@ class ListMechanism(OnLists):
         return _sparse.sample(key, self, users, memory)
 
     def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0) -> ListReport:
-        """The report of one user: O(n) time and memory, as a device would; ``vmap`` over users.
+        """The report of the user ``own`` in O(n), as a device would; ``vmap`` over users.
 
-        ``neighbours`` is the user's list, ids padded with n; what is no id, repeats and ``own``, the user's id, are
-        dropped. ``ValueError`` where n is not given, a budget is a stack, ``own`` is no node, or the key is not
-        threefry.
+        ``neighbours`` are padded with n; what is no id, repeats and ``own`` are dropped.
         """
         validate.threefry(key)
         check_single(self)
@@ -303,7 +298,7 @@ def per_edge(ends: tuple[float, ...], reporting: Reporting) -> Guarantee:
 
 
 def rest_of(epsilon: float, first: float) -> float:
-    """What ``first`` leaves of a budget, rounded down: both together never exceed it.
+    """The rest of a budget beside ``first``, rounded down: both together never exceed it.
 
     >>> rest_of(1.0, 0.1), rest_of(1.0, 0.25)  # 0.1 + 0.9 is above 1 in float64
     (0.8999999999999999, 0.75)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax.core.quadrature import panel_rule
 from ldp_jax.core.spaces import Finite, Interval, Mixture, NotApplicable, Records, ReportLaw, Reports
 from ldp_jax.core.spaces.line import spacings
 from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume
@@ -421,13 +422,11 @@ def _rule(degrees: Degrees) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         values = np.asarray(degrees.atoms, np.float64)
         return values, np.ones(len(values)), np.arange(len(values))
     breaks = _breaks(degrees)
-    at, weight = np.polynomial.legendre.leggauss(_ORDER)
-    half = np.diff(breaks)[:, None] / 2
-    middle = (breaks[:-1, None] + half * (1 + at)).ravel()
+    middle, weights = panel_rule(breaks, _ORDER)
     owner = np.repeat(np.arange(1, len(breaks)), _ORDER)
     return (
         np.concatenate([breaks[:1], middle, breaks[-1:]]),
-        np.concatenate([[1.0], (half * weight).ravel(), [1.0]]),
+        np.concatenate([[1.0], weights, [1.0]]),
         np.concatenate([[0], owner, [len(breaks)]]),
     )
 

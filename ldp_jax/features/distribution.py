@@ -8,29 +8,29 @@ Reference: Li, Wang, Lopuhaa-Zwakenberg, Skoric & Li, SIGMOD 2020, section 5 (Al
 >>> from ldp_jax.features import SquareWave
 >>> from ldp_jax.core.mechanism import privatize
 >>> m = SquareWave(2.0)
->>> reports = privatize(jax.random.key(0), m, jnp.full(20_000, 0.5))
+>>> reports = privatize(jax.random.key(0), m, np.full(20_000, 0.5))
 >>> law = transition(m, 16, 16)
 >>> found = em(histogram(reports, law.edges), law.matrix, smooth=True)
->>> bool(abs(moments(found.distribution, law.centres)[0] - 0.5) < 0.05)
+>>> bool(abs(law.centres @ found.distribution - 0.5) < 0.05)
 True
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import ndimage, special
 
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import HasDensity, Mechanism, check_single
 from ldp_jax.core.quadrature import gauss_legendre
 from ldp_jax.core.spaces import Finite, Interval
-from ldp_jax.core.types import Array, Scalar
+from ldp_jax.core.types import AnyArray, Array
 
-__all__ = ["Estimate", "Transition", "em", "histogram", "moments", "transition"]
+__all__ = ["Estimate", "Transition", "em", "histogram", "transition"]
 
 __dir__ = lambda: __all__
 
@@ -40,16 +40,16 @@ _EVALUATIONS = 1_000_000  # values of a density in memory at once
 
 
 class Transition(NamedTuple):
-    """The law of binned reports of binned records.
+    """The law of binned reports of binned records; float64.
 
     The ``matrix`` is [outputs, inputs]: a column, for a record uniform in its bin, sums to 1. ``edges`` [outputs +
     1] of the reports' bins are half-way between sorted values of a finite codomain; ``centres`` [inputs] are of
     records.
     """
 
-    matrix: Array
-    edges: Array
-    centres: Array
+    matrix: np.ndarray
+    edges: np.ndarray
+    centres: np.ndarray
 
 
 class Estimate(NamedTuple):
@@ -59,9 +59,9 @@ class Estimate(NamedTuple):
     not converge; ``log_likelihood`` is the sum of count * log(probability) over output bins.
     """
 
-    distribution: Array
-    iterations: Array
-    log_likelihood: Array
+    distribution: np.ndarray
+    iterations: np.ndarray
+    log_likelihood: np.ndarray
 
 
 def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) -> Transition:
@@ -101,8 +101,7 @@ def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) ->
         else:
             edges = _bins("codomain", name, codomain, inputs if outputs is None else outputs)
             matrix = _interval_mass(mechanism, codomain, edges, records)
-    matrix = matrix / matrix.sum(0)
-    return Transition(*(jnp.asarray(a) for a in (matrix, edges, (records[1:] + records[:-1]) / 2)))
+    return Transition(_normalised(matrix), edges, (records[1:] + records[:-1]) / 2)
 
 
 def _bins(what: str, name: str, interval: object, number: int) -> np.ndarray:
@@ -112,9 +111,9 @@ def _bins(what: str, name: str, interval: object, number: int) -> np.ndarray:
     return np.linspace(*ends, number + 1)
 
 
-def _gauss(cuts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of the rule between consecutive cuts along the last axis: [..., pieces, 3]."""
-    half, middle = np.diff(cuts)[..., None] / 2, (cuts[..., 1:] + cuts[..., :-1])[..., None] / 2
+def _gauss(cuts: AnyArray) -> tuple[AnyArray, AnyArray]:
+    """Nodes and weights of the rule between consecutive cuts, [pieces, 3]."""
+    half, middle = (cuts[1:] - cuts[:-1])[:, None] / 2, (cuts[1:] + cuts[:-1])[:, None] / 2
     return middle + half * _NODES, half * _WEIGHTS
 
 
@@ -128,28 +127,23 @@ def _finite_mass(mechanism: HasDensity, values: np.ndarray, records: np.ndarray)
 def _interval_mass(mechanism: HasDensity, codomain, edges: np.ndarray, records: np.ndarray) -> np.ndarray:
     outputs, inputs = len(edges) - 1, len(records) - 1
     given = codomain.breaks or (lambda x: jnp.zeros(0))
-    breaks = jax.jit(jax.vmap(lambda x: jnp.clip(jnp.ravel(given(x)), edges[0], edges[-1])))
-    log_density = jax.jit(jax.vmap(jax.vmap(mechanism.log_density, (0, None))))
-    x, weights = _gauss(np.unique(np.concatenate([records, _crossings(breaks, edges, records)])))
-    x, weights = x.ravel(), weights.ravel()
-    home = np.clip(np.searchsorted(records, x, "right") - 1, 0, inputs - 1)
-    weights /= np.diff(records)[home]
-    matrix = np.zeros((outputs, inputs))
-    # By blocks of records of one shape: bounded memory, one compilation.
+    breaks = lambda x: jnp.clip(jnp.ravel(given(x)), edges[0], edges[-1])
+
+    def masses(x: Array) -> Array:
+        """The mass of each output bin about one record."""
+        y, weights = _gauss(jnp.sort(jnp.concatenate([edges, breaks(x)])))
+        density = jnp.exp(jax.vmap(mechanism.log_density, (0, None))(y.ravel(), x)).reshape(y.shape)
+        bins = jnp.clip(jnp.searchsorted(edges, y[:, 1], side="right") - 1, 0, outputs - 1)
+        return jnp.zeros(outputs).at[bins].add((density * weights).sum(1))
+
+    crossings = _crossings(jax.jit(jax.vmap(breaks)), edges, records)
+    x, weights = (part.ravel() for part in _gauss(np.unique(np.concatenate([records, crossings]))))
     block = max(1, _EVALUATIONS // (outputs * len(_NODES)))
-    padding = -len(x) % block if len(x) > block else 0
-    x, weights, home = (np.append(a, np.repeat(a[-1:], padding)) for a in (x, weights, home))
-    weights[len(weights) - padding :] = 0.0
-    for start in range(0, len(x), block):
-        part = slice(start, start + block)
-        moving = np.asarray(breaks(x[part]))
-        cuts = np.sort(np.concatenate([np.broadcast_to(edges, (len(moving), len(edges))), moving], 1), 1)
-        y, y_weights = _gauss(cuts)
-        density = np.exp(np.asarray(log_density(y.reshape(len(y), -1), x[part]))).reshape(y.shape)
-        mass = (density * y_weights).sum(-1) * weights[part, None]
-        bins = np.clip(np.searchsorted(edges, y[..., 1], "right") - 1, 0, outputs - 1)
-        np.add.at(matrix, (bins, np.broadcast_to(home[part, None], bins.shape)), mass)
-    return matrix
+    mass = np.asarray(jax.jit(lambda x: jax.lax.map(masses, x, batch_size=block))(x))
+    home = np.clip(np.searchsorted(records, x, "right") - 1, 0, inputs - 1)
+    matrix = np.zeros((inputs, outputs))
+    np.add.at(matrix, home, mass * (weights / np.diff(records)[home])[:, None])
+    return matrix.T
 
 
 def _crossings(breaks: Callable[[np.ndarray], Array], edges: np.ndarray, records: np.ndarray) -> np.ndarray:
@@ -166,31 +160,24 @@ def _crossings(breaks: Callable[[np.ndarray], Array], edges: np.ndarray, records
     return (low + high) / 2
 
 
-@jax.jit
-def _histogram(reports: Array, edges: Array) -> Array:
-    outputs = len(edges) - 1
-    bins = jnp.clip(jnp.searchsorted(edges, reports, side="right") - 1, 0, outputs - 1)
-    bins = jnp.where(jnp.isnan(reports), outputs, bins)  # out of range, and dropped
-    columns = jnp.broadcast_to(jnp.arange(reports.shape[1]), bins.shape)
-    return jnp.zeros((outputs, reports.shape[1]), jnp.int32).at[bins, columns].add(1, mode="drop")
-
-
-def histogram(reports: ArrayLike | tuple, edges: ArrayLike | tuple) -> Array:
-    """Counts of reports by output bin, for reports [n] or [n, columns]: int32 [outputs] or [outputs, columns].
+def histogram(reports: ArrayLike | tuple, edges: ArrayLike | tuple) -> np.ndarray:
+    """Counts of reports by output bin, for reports [n] or [n, columns]: int64 [outputs] or [outputs, columns].
 
     A bin holds its left edge; reports beyond the ends go to the end bins. NaN is a report not sent.
 
-    >>> histogram(jnp.array([-9.0, 0.1, 0.2, 5.0, jnp.nan]), jnp.array([-1.0, 0.0, 1.0])).tolist()
+    >>> histogram([-9.0, 0.1, 0.2, 5.0, np.nan], [-1.0, 0.0, 1.0]).tolist()
     [1, 3]
     """
-    reports, edges = jnp.asarray(reports), jnp.asarray(edges)
+    reports, edges = np.asarray(reports), np.asarray(edges)
     if reports.ndim not in (1, 2):
         raise ValueError(f"reports must have shape (n,) or (n, columns), got {reports.shape}")
     if edges.ndim != 1 or len(edges) < 2:
         raise ValueError(f"edges must have shape (outputs + 1,), got {edges.shape}")
-    if reports.ndim == 2:
-        return _histogram(reports, edges)
-    return _histogram(reports[:, None], edges)[:, 0]
+    outputs = len(edges) - 1
+    bins = np.clip(np.searchsorted(edges, reports, "right") - 1, 0, outputs - 1)
+    bins = np.where(np.isnan(reports), outputs, bins)  # the last is dropped
+    count = lambda column: np.bincount(column, minlength=outputs + 1)[:outputs]
+    return count(bins) if reports.ndim == 1 else np.stack([count(column) for column in bins.T], 1)
 
 
 def em(
@@ -198,7 +185,7 @@ def em(
     matrix: ArrayLike | tuple,
     *,
     smooth: bool = False,
-    tolerance: Scalar = 1e-3,
+    tolerance: float = 1e-3,
     max_iterations: int = 10_000,
 ) -> Estimate:
     r"""The distribution of records of maximum likelihood, by expectation maximisation; with ``smooth`` that of EMS.
@@ -211,98 +198,50 @@ def em(
     more. For two bumps of widths 0.2 and 0.25, 10^5 reports and epsilon 1, the L1 distance to the truth is then
     0.11 to 0.16 (EM: 0.35 to 0.67), and 0.3 at 64 bins.
 
-    Numerics: the change of the log-likelihood is summed over bins, which float32 keeps. Invalid counts and those of
-    unreachable bins are 0; a column without counts gives the uniform law.
+    Numerics: float64, on the host. Invalid counts and those of unreachable bins are 0; a column without counts
+    gives the uniform law.
 
     ``counts`` are [outputs] or [outputs, columns], ``matrix`` is of :func:`transition`; ``tolerance`` is in nats
-    (Li et al.: ``1e-3 * exp(epsilon)`` for EM, 1e-3 for EMS), and may be traced, as ``max_iterations`` may.
+    (Li et al.: ``1e-3 * exp(epsilon)`` for EM, 1e-3 for EMS).
 
     Reference: Li et al., SIGMOD 2020, section 5.3, Algorithm 1.
 
-    >>> em(jnp.array([30, 10]), jnp.array([[0.75, 0.25], [0.25, 0.75]]), tolerance=1e-6).distribution.round(2)
-    Array([1., 0.], dtype=float32)
+    >>> em([30, 10], [[0.75, 0.25], [0.25, 0.75]], tolerance=1e-6).distribution.round(2)
+    array([1., 0.])
     """
-    counts, matrix = jnp.asarray(counts), jnp.asarray(matrix)
+    given, matrix = np.asarray(counts, np.float64), np.asarray(matrix, np.float64)
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"matrix must have shape (outputs, inputs), got {matrix.shape}")
-    if counts.ndim not in (1, 2) or len(counts) != len(matrix):
+    if given.ndim not in (1, 2) or len(given) != len(matrix):
         outputs = len(matrix)
-        raise ValueError(f"counts must have shape ({outputs},) or ({outputs}, columns), got {counts.shape}")
-    validate.in_range(0.0, np.inf, tolerance=tolerance)
+        raise ValueError(f"counts must have shape ({outputs},) or ({outputs}, columns), got {given.shape}")
+    validate.number(0.0, tolerance=tolerance)
     validate.integer_in(0, max_iterations=max_iterations)
-    found = _iterate(counts.reshape(len(counts), -1), matrix, tolerance, max_iterations, smooth)
-    return found if counts.ndim == 2 else Estimate(*(part[..., 0] for part in found))
+    columns = given.reshape(len(given), -1)
+    columns = np.where(np.isfinite(columns) & (columns > 0) & np.any(matrix > 0, axis=1)[:, None], columns, 0.0)
+    theta = np.full((matrix.shape[1], columns.shape[1]), 1 / matrix.shape[1])
+    mass, iterations = matrix @ theta, np.zeros(columns.shape[1], np.int64)
+    likelihood = special.xlogy(columns, mass).sum(0)
+    active = np.flatnonzero(columns.any(0))
+    for _ in range(max_iterations):
+        if not len(active):
+            break
+        mine = columns[:, active]
+        share = np.divide(mine, mass[:, active], out=np.zeros_like(mine), where=mine > 0)
+        new = _normalised(theta[:, active] * (matrix.T @ share))
+        new = _normalised(_summed(new) / _summed(np.ones_like(new))) if smooth else new
+        theta[:, active], mass[:, active] = new, matrix @ new
+        iterations[active] += 1
+        before, likelihood[active] = likelihood[active], special.xlogy(mine, mass[:, active]).sum(0)
+        active = active[np.abs(likelihood[active] - before) >= tolerance]
+    found = Estimate(theta, iterations, likelihood)
+    return found if given.ndim == 2 else Estimate(*(part[..., 0] for part in found))
 
 
-def _smoothed(theta: Array) -> Array:
-    """The mean over neighbours, [inputs, columns]."""
-    kernel = lambda a: 2 * a + jnp.pad(a, ((1, 1), (0, 0)))[2:] + jnp.pad(a, ((1, 1), (0, 0)))[:-2]
-    return kernel(theta) / kernel(jnp.ones_like(theta))
+def _normalised(theta: np.ndarray) -> np.ndarray:
+    return theta / theta.sum(0)
 
 
-class _State(NamedTuple):
-    """An estimate between two iterations, by column; ``done`` counts those of all columns."""
-
-    theta: Array
-    mass: Array  # of the reports under theta
-    iterations: Array
-    active: Array
-    done: Array
-
-
-@partial(jax.jit, static_argnames="smooth")
-def _iterate(counts: Array, matrix: Array, tolerance: Scalar, max_iterations: Scalar, smooth: bool) -> Estimate:
-    dtype = jnp.promote_types(matrix.dtype, jnp.float32)
-    matrix, counts = matrix.astype(dtype), counts.astype(dtype)
-    # Accelerators would multiply in fewer bits than float32 has by default.
-    apply = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
-    # Turned once, outside the loop: left to itself XLA turns it in every step, which then takes 20 times as long.
-    matrix_t = jax.lax.optimization_barrier(matrix.T)
-    counted = jnp.isfinite(counts) & (counts > 0) & (matrix > 0).any(1)[:, None]
-    counts = jnp.where(counted, counts, 0.0)
-    total = counts.sum(0)
-    start = jnp.full((matrix.shape[1], counts.shape[1]), 1 / matrix.shape[1], dtype)
-
-    def normalised(theta: Array) -> Array:
-        mass = theta.sum(0)
-        return theta / jnp.where(mass > 0, mass, 1.0)
-
-    def step(state: _State) -> _State:
-        theta, mass, iterations, active, done = state
-        safe = jnp.where(counted & (mass > 0), mass, 1.0)
-        new = normalised(theta * apply(matrix_t, counts / safe))
-        if smooth:
-            new = normalised(_smoothed(new))
-        difference = new - theta
-        relative = jnp.where(counted, apply(matrix, difference) / safe, 0.0)
-        # theta sums to 1 up to rounding; n times that rounding is taken out of the change.
-        drift = jnp.log1p(difference.sum(0) / theta.sum(0))
-        change = (counts * jnp.log1p(jnp.maximum(relative, -1 + jnp.finfo(dtype).eps))).sum(0) - total * drift
-        theta, mass = jnp.where(active, new, theta), jnp.where(active, apply(matrix, new), mass)
-        return _State(theta, mass, iterations + active, active & (jnp.abs(change) >= tolerance), done + 1)
-
-    nothing = jnp.zeros(counts.shape[1], jnp.int32)
-    theta, mass, iterations, _, _ = jax.lax.while_loop(
-        lambda state: state.active.any() & (state.done < max_iterations),
-        step,
-        _State(start, apply(matrix, start), nothing, total > 0, jnp.int32(0)),
-    )
-    likelihood = (counts * jnp.log(jnp.where(counted & (mass > 0), mass, 1.0))).sum(0)
-    return Estimate(theta, iterations, likelihood)
-
-
-def moments(distribution: ArrayLike | tuple, centres: ArrayLike | tuple) -> tuple[Array, Array]:
-    """Mean and variance of estimated distributions, each bin's mass at its centre: [] or [columns].
-
-    >>> [float(v) for v in moments(jnp.array([0.5, 0.5]), jnp.array([-1.0, 1.0]))]
-    [0.0, 1.0]
-    """
-    distribution, centres = jnp.asarray(distribution), jnp.asarray(centres)
-    if centres.ndim != 1 or distribution.ndim not in (1, 2) or len(distribution) != len(centres):
-        raise ValueError(
-            f"distribution must have shape (inputs,) or (inputs, columns) for centres of shape (inputs,), "
-            f"got {distribution.shape} and {centres.shape}"
-        )
-    mean = jnp.tensordot(centres, distribution, 1)
-    away = centres.reshape(-1, *[1] * (distribution.ndim - 1)) - mean
-    return mean, (away**2 * distribution).sum(0)
+def _summed(theta: np.ndarray) -> np.ndarray:
+    """Sums over neighbours [inputs, columns] with weights (1, 2, 1)."""
+    return ndimage.convolve1d(theta, [1.0, 2.0, 1.0], axis=0, mode="constant")

@@ -17,20 +17,13 @@ SHIPPED = (0.1, 0.25, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0)
 """Budgets whose laws at the default sizes are shipped."""
 
 
-def LPOptimal(
-    epsilon: Scalar,
-    inputs: int = INPUTS,
-    outputs: int = OUTPUTS,
-    *,
-    prior: tuple[float, ...] | None = None,
-) -> Discrete:
+def LPOptimal(epsilon: Scalar, inputs: int = INPUTS, outputs: int = OUTPUTS) -> Discrete:
     r"""The unbiased mechanism on a grid of outputs whose worst variance is least; exact in integers.
 
     Law: records are rounded at random to ``inputs`` points x_i on [-1, 1]; :math:`P[y \mid x_i]` on ``outputs``
     points on :math:`\pm 1.5\,(e^\epsilon + 1)/(e^\epsilon - 1)` solves the linear program: rows sum to 1,
     :math:`\sum_y y P[y \mid x_i] = x_i`, column y lies in :math:`[q_y, e^\epsilon q_y]`, and the largest
-    :math:`M(x) - x^2` is least, M being :math:`\sum_y y^2 P[y \mid x_i]`, linear between grid points. ``prior``
-    asks for the least mean of :math:`M(x_i) - x_i^2` instead.
+    :math:`M(x) - x^2` is least, M being :math:`\sum_y y^2 P[y \mid x_i]`, linear between grid points.
 
     Guarantee: at most epsilon, exact in integers (:class:`Discrete`).
 
@@ -41,9 +34,8 @@ def LPOptimal(
 
     Reference: Geng et al., IEEE JSTSP 2015, and Kairouz, Oh & Viswanath, JMLR 2016 (continuous relatives).
 
-    ``epsilon`` is in (0, 20], ``inputs`` in [2, 512]; of at least 41 ``outputs`` empty ones are dropped; ``prior``
-    are weights of the grid points. ``ValueError`` where it would be worse than :func:`OptimalPiecewise`: more
-    inputs are needed.
+    ``epsilon`` is in (0, 20], ``inputs`` in [2, 512]; of at least 41 ``outputs`` empty ones are dropped.
+    ``ValueError`` where it would be worse than :func:`OptimalPiecewise`: more inputs are needed.
 
     >>> round(float(LPOptimal(1.0).variance(0.0)), 1)
     4.0
@@ -58,13 +50,9 @@ def LPOptimal(
             f"rounding to {inputs} inputs alone costs a variance of {floor:.3g}, more than OptimalPiecewise at "
             f"epsilon {epsilon:g} ({other:.3g}): use more than {needed} inputs, or OptimalPiecewise"
         )
-    if prior is not None:
-        prior = tuple(float(weight) for weight in prior)
-        if len(prior) != inputs or not all(math.isfinite(w) and w >= 0 for w in prior) or not sum(prior) > 0:
-            raise ValueError(f"prior must be {inputs} weights >= 0 with a sum > 0, got {prior}")
-    solved = table(epsilon, inputs, outputs, prior)
+    solved = table(epsilon, inputs, outputs)
     worst = _worst_variance(solved)
-    if prior is None and worst > other:
+    if worst > other:
         raise ValueError(
             f"with {inputs} inputs the worst-case variance is {worst:.3g}, more than that of OptimalPiecewise at "
             f"epsilon {epsilon:g} ({other:.3g}): use more inputs, or OptimalPiecewise"
@@ -83,12 +71,11 @@ def _worst_variance(solved: integer_tables.Table) -> float:
 
 
 @lru_cache(maxsize=64)
-def table(epsilon: float, inputs: int, outputs: int, prior: tuple[float, ...] | None) -> integer_tables.Table:
+def table(epsilon: float, inputs: int, outputs: int) -> integer_tables.Table:
     """The integer table of a solved program; from the package where it is shipped."""
-    if prior is None and (inputs, outputs) == (INPUTS, OUTPUTS) and epsilon in SHIPPED:
+    if (inputs, outputs) == (INPUTS, OUTPUTS) and epsilon in SHIPPED:
         return _shipped()[epsilon]
-    symmetric = prior is None or prior == prior[::-1]
-    return _rounded(epsilon, *solve(epsilon, inputs, outputs, prior), symmetric)
+    return _rounded(epsilon, *solve(epsilon, inputs, outputs))
 
 
 @lru_cache(maxsize=1)
@@ -105,9 +92,7 @@ def ship(path: str) -> None:
     np.savez_compressed(path, **arrays)  # pyrefly: ignore[bad-argument-type]
 
 
-def solve(
-    epsilon: float, inputs: int, outputs: int, prior: tuple[float, ...] | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+def solve(epsilon: float, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
     """Solve the linear program: the law [inputs, outputs] and the output points [outputs], float64."""
     from scipy import optimize  # where it is needed: importing it takes longer than drawing most reports
     from scipy import sparse as law
@@ -136,10 +121,7 @@ def solve(
     worst = law.hstack([blend @ second, law.csr_array((len(at), outputs)), -np.ones((len(at), 1))])
     points = x[below] + f * (x[1] - x[0])
     cost = np.zeros(size)
-    if prior is None:
-        cost[-1] = 1.0
-    else:
-        cost[:cells] = np.outer(np.array(prior) / sum(prior), y**2).ravel()
+    cost[-1] = 1.0
     found = optimize.linprog(
         cost,
         A_ub=law.vstack([low, high, worst], format="csr"),
@@ -155,11 +137,9 @@ def solve(
     return found.x[:cells].reshape(inputs, outputs), y
 
 
-def _rounded(epsilon: float, law: np.ndarray, y: np.ndarray, symmetric: bool = True) -> integer_tables.Table:
-    """The law exact in its boxes and in integers; symmetric where the program is."""
-    if symmetric:  # then so is the mean of an optimum and its mirror image
-        law = (law + law[::-1, ::-1]) / 2
-    law = np.maximum(law, 0.0)
+def _rounded(epsilon: float, law: np.ndarray, y: np.ndarray) -> integer_tables.Table:
+    """The law exact in its boxes and in integers; symmetric as the program is."""
+    law = np.maximum((law + law[::-1, ::-1]) / 2, 0.0)  # the mean of an optimum and its mirror image is one too
     kept = law.max(0) > 1e-9
     law, y = law[:, kept], y[kept]
     low = law.min(0)

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,9 +29,6 @@ __dir__ = lambda: __all__
 
 Progress = Callable[[int, float, float], object]
 """A function of an epoch, its loss and its validation score."""
-
-_Sides: TypeAlias = dict[int, tuple[Array | np.ndarray, Array | np.ndarray]]
-"""The graphs of a class and the others, for each class that has both."""
 
 _ROOM = 256
 """The room for histories is a multiple: runs of fewer epochs share a program."""
@@ -95,21 +92,13 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
     >>> scores(jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 2.0]]), np.array([0, 1, 0]))
     Scores(accuracy=0.6666666865348816, auc=1.0)
     """
-    areas = [float(area) for area in _areas(outputs, _sides(labels, outputs.shape[1]))]
+    classes, areas = outputs.shape[1], []
+    each = jax.nn.softmax(outputs) if classes > 2 else outputs - outputs[:, ::-1]
+    for c in range(classes) if classes > 2 else (1,):
+        mine, others = np.flatnonzero(labels == c), np.flatnonzero(labels != c)
+        if len(mine) and len(others):
+            areas.append(float(metrics.auc(each[mine, c], each[others, c])))
     return Scores(float(metrics.accuracy(outputs, labels)), float(np.mean(areas)) if areas else float("nan"))
-
-
-def _sides(labels: np.ndarray, classes: int) -> _Sides:
-    found = {c: (np.flatnonzero(labels == c), np.flatnonzero(labels != c)) for c in range(classes)}
-    return {c: sides for c, sides in found.items() if min(map(len, sides)) and (classes > 2 or c == 1)}
-
-
-def _areas(outputs: Array, sides: _Sides) -> list[Array]:
-    """The area of each class; of two classes that of the second, by the difference of scores."""
-    outputs = jnp.asarray(outputs)
-    two = outputs.shape[1] == 2
-    known = (outputs[:, 1] - outputs[:, 0])[:, None] if two else jax.nn.softmax(outputs)
-    return [metrics.auc(*(known[side, 0 if two else c] for side in both)) for c, both in sides.items()]
 
 
 # --- The compiled part -----------------------------------------------------------------------------------------
@@ -144,19 +133,6 @@ def _begin(
     return begin(variables, optimizer, room)
 
 
-class _Validation(NamedTuple):
-    """The graphs that choose the epoch, and what they are scored by."""
-
-    packed: Packed
-    sides: _Sides | None  # None for the accuracy
-
-    def score(self, model: Model, variables: Variables) -> Array:
-        outputs = _predict(model, variables, self.packed)
-        if self.sides is None:
-            return metrics.accuracy(outputs, self.packed.labels[:-1])
-        return jnp.stack(_areas(outputs, self.sides)).mean() if self.sides else jnp.float32(jnp.nan)
-
-
 @partial(jax.jit, static_argnames=("model", "optimizer"))
 def _train(
     run: Run,
@@ -164,7 +140,7 @@ def _train(
     until: Array,
     patience: Array,
     packed: Packed,
-    validation: _Validation,
+    validation: Packed,
     *,
     model: Model,
     optimizer: optax.GradientTransformation,
@@ -195,7 +171,10 @@ def _train(
         variables, state, total = carry
         return variables, state, total / len(packed)
 
-    return run_epochs(run, until, patience, epoch, partial(validation.score, model))
+    def score(variables: Variables) -> Array:
+        return metrics.accuracy(_predict(model, variables, validation), validation.labels[:-1])
+
+    return run_epochs(run, until, patience, epoch, score)
 
 
 # --- The host's part -------------------------------------------------------------------------------------------
@@ -217,7 +196,6 @@ def fit_graphs(
     test: GraphSet,
     settings: Settings,
     *,
-    select: Literal["accuracy", "auc"] = "accuracy",
     checkpoint: Path | str | None = None,
     progress: Progress | None = None,
 ) -> FittedGraphs:
@@ -228,25 +206,19 @@ def fit_graphs(
     model, optimizer and shapes of the graph sets. A run whose validation score is NaN in every epoch returns its
     first variables, and a validation of -inf.
 
-    Args:
-      key: a threefry key, for the parameters, the batches and dropout; epoch i draws from ``fold_in`` of i.
-      model: of a :class:`ldp_jax.graph.packing.Batch`, as :func:`ldp_jax.learning.models.gin` makes it.
-      train: graphs, as those of ``validation``, which choose the epoch, and of ``test``, which are scored once.
-      validation: see train.
-      test: see train.
-      settings: optimizer, epochs, graphs in a batch, and patience.
-      select: the validation score, ``accuracy`` or ``auc``.
-      checkpoint: a folder for this run alone, written after every epoch (by orbax-checkpoint, extra
-        ``experiments``). Where it holds a part of this run already, training goes on from there.
-      progress: called with the epoch from 0, its loss and validation score, after each is on disk.
+    The ``model`` takes a :class:`ldp_jax.graph.packing.Batch`, as :func:`ldp_jax.learning.models.gin` does. The
+    ``validation`` graphs choose the epoch by their accuracy; those of ``test`` are scored once. Epoch i draws from
+    ``fold_in`` of i.
+
+    A ``checkpoint`` is a folder for this run alone, written after every epoch (by orbax-checkpoint, extra
+    ``experiments``). Where it holds a part of this run already, training goes on from there. ``progress`` is called
+    with the epoch from 0, its loss and validation score, after each is on disk.
 
     Raises:
       ValueError: for labels that the model has no output for, before anything is compiled; or a checkpoint of other
         arguments, naming those.
-      ImportError: for a checkpoint without orbax-checkpoint.
     """
     validate.threefry(key)
-    validate.one_of(("accuracy", "auc"), select=select)
     if checkpoint is not None:
         import_orbax()
     parts = {"train": train, "validation": validation, "test": test}
@@ -260,8 +232,7 @@ def fit_graphs(
     outputs = _predict_compiled.eval_shape(model, untrained, packed_test).shape[-1]
     _check_labels(outputs, parts)
     run = start(init_key, packed)
-    chosen_by = _Validation(packed_validation, None if select == "accuracy" else _sides(validation.labels, outputs))
-    given = epochs_key, np.int32(settings.epochs), settings.most_idle, packed, chosen_by
+    given = epochs_key, np.int32(settings.epochs), settings.most_idle, packed, packed_validation
     store = None
     if checkpoint is not None:
         made_by = {
@@ -270,7 +241,6 @@ def fit_graphs(
             "epochs": settings.epochs,
             "batch_size": settings.batch_size,
             "patience": settings.patience,
-            "select": select,
             # The lowered program holds what has no name of its own: the model, the optimizer and their numbers.
             "model, optimizer": _hash(_train.lower(run, *given, **static).as_text().encode()),
             "versions": [jax.__version__, jax.lib.__version__, jax.default_backend()],

@@ -34,7 +34,7 @@ class Numbers(NamedTuple):
     x: np.ndarray
     y: Report
     beside: tuple[np.ndarray, np.ndarray] | None = None
-    """Of numbers of a vector, another coordinate of each, and the rank of the vector's sum in [0, 1)."""
+    """For the numbers of a vector: another coordinate of each, and the rank of the vector's sum in [0, 1)."""
 
 
 def numbers(mechanism: Exact, key: PRNGKey, trials: int) -> list[Numbers]:

@@ -25,7 +25,7 @@ T = TypeVar("T", bound=Any)
 
 @runtime_checkable
 class HasLaw(HasDensity, Protocol):
-    """What is asked of a law: a mechanism with a density, or one user's view of it."""
+    """The law that is asked: a mechanism with a density, or one user's view of it."""
 
     def codomain(self) -> Reports:
         """The reports."""
@@ -153,7 +153,7 @@ _reports = jax.jit(_report_rows)
 
 @jax.jit
 def _logs(mechanism: HasDensity, y: Report, *record: Values) -> Array:
-    """Of groups of reports [rows, GROUP], a record each: what a density computes of it is computed once a group."""
+    """log p of groups of reports [rows, GROUP], a record each: its part of a density is computed once a group."""
     one: Callable[..., Array] = lambda y, *record: mechanism.log_density(y, *record)
     return jax.vmap(jax.vmap(one, (0, *(None for _ in record))))(y, *record)
 

@@ -23,7 +23,7 @@ class Draw(NamedTuple):
 
 
 def draws_of(mechanism: Asked, x: Values) -> tuple[Draw, ...]:
-    """What ``mechanism.privatize(key, x)`` draws, in order; refused inside a loop or a branch."""
+    """The draws of ``mechanism.privatize(key, x)``, in order; refused inside a loop or a branch."""
     return tuple(_draws(_program(mechanism, x)[0].jaxpr))
 
 

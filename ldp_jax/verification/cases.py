@@ -26,10 +26,8 @@ class Case(NamedTuple):
 
     Attributes:
       public: the exported name that makes it.
-      make: from epsilon.
-      table: of whole numbers.
-      epsilons: where it is asked.
-      largest: the largest budget that it accepts.
+      table: whether it is one of whole numbers.
+      epsilons: where it is asked; ``largest`` is the largest budget that it accepts.
       audited: its label in the table of the audit; empty where the audit asks another size of the same name.
       contract: whether the contract suite asks it: its reports are few enough to be integrated.
       lists: a mechanism on neighbour lists, whose suite is its own.

@@ -57,8 +57,8 @@ class Supremum(NamedTuple):
 def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supremum:
     """The supremum of log p(y | x) - log p(y | x') over adjacent records x, x' and reports y, by ``log_density``.
 
-    Tables are asked in whole numbers, rounded up. Of coordinates with laws of their own the suprema of as many as
-    are sent are added. Others are asked at critical records and reports, or where the mechanism says
+    Tables are asked in whole numbers, rounded up. Where coordinates have laws of their own, the suprema of as many
+    as are sent are added. Others are asked at critical records and reports, or where the mechanism says
     (:class:`~ldp_jax.core.mechanism.HasCriticalPoints`), and by a random search; lists (n from 2 to 64) at every
     degree. Stacked ``records``, members or not, take the place of the critical ones, but of tables, lists and
     coordinates.

@@ -1,4 +1,4 @@
-"""What can draws alone show? Lower bounds on epsilon, from games that tell two records apart."""
+"""The evidence of draws alone: lower bounds on epsilon, from games that tell two records apart."""
 
 import math
 from collections.abc import Mapping

@@ -16,7 +16,7 @@ from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array, Report, Scalar
 from ldp_jax.edges import HasBitLaw, Reporting
 from ldp_jax.edges.lists import NeighbourList, nodes_of, stacked
-from ldp_jax.verification._programs import losses_of, report_each, take, wide
+from ldp_jax.verification._programs import losses_of, lost, report_each, take, wide
 
 NODES = 4
 _BLOCK = 64  # reports
@@ -166,8 +166,7 @@ def _loss(m: HasBitLaw, owned: int, degree: int, reports: bool) -> tuple[float, 
             )
             for bit in (1, 0)
         )
-    with np.errstate(invalid="ignore"):
-        ratio = np.where(np.isneginf(there) & np.isneginf(without), 0.0, there - without)
+    ratio = lost(there, without)
     ratio = np.where(np.isnan(ratio), math.inf, ratio)  # NaN is not hidden
     return float(ratio.max()), float((-ratio).max())
 

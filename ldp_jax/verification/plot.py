@@ -1,4 +1,4 @@
-"""Pictures of mechanisms: what their estimates are worth, what their reports look like, what is lost for it.
+"""Pictures of mechanisms: the error of their estimates, the law of their reports, and their privacy loss.
 
 A function draws on ``ax``, or on new axes, and returns the axes. It needs matplotlib, imported on first use.
 
@@ -32,7 +32,7 @@ def __dir__() -> list[str]:
 
 
 Makers = Mapping[str, Callable[[float], Mechanism]]
-"""What makes a mechanism of an epsilon, by the label of its curve; a class does."""
+"""Makers of a mechanism from an epsilon, such as its class, by the label of its curve."""
 
 _RECORDS = 641
 """Records between the ends of a domain: 64 in each segment of the coarsest grid."""

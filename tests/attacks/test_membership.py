@@ -84,7 +84,7 @@ SMALL = gcn(1, 1, 2)
 
 @cache
 def ring():
-    """Twelve nodes in a ring, ten of which are the population, one validates, and one is in the graph alone."""
+    """Twelve nodes in a ring, ten of which are the population; two are in the graph alone."""
     rng = np.random.default_rng(3)
     graph = graphs.from_edges([[i, (i + 1) % 12] for i in range(12)], 12)
     return graph, rng.normal(size=(12, 3)).astype(np.float32), rng.integers(0, 2, 12)
@@ -96,7 +96,6 @@ def small(protocol, layout, x=None):
     return attacks.shadow_models(
         jax.random.key(4), SMALL, node_classification, graph, rows if x is None else x, labels,
         Settings(adam(0.1), 3, 12, at_once=2), models=4, protocol=protocol, nodes=np.arange(10), share=0.4,
-        validation=[10],
     )  # fmt: skip
 
 
@@ -288,7 +287,6 @@ def test_a_training_that_does_not_fit_is_refused():
     for change, message in (
         ({"x": x[:-1]}, "x and labels must have a row for each of 12 nodes, got 11 and 12"),
         ({"nodes": [0, 0]}, r"nodes must be distinct integers in \[0, 12\)"),
-        ({"validation": [9, 10]}, "validation must have no node of the population"),
         ({"protocol": "full"}, "protocol must be one of TSTF, TSTS, 0-hop"),
         ({"labels": labels + 1}, "label of train must be"),
     ):

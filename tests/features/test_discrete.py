@@ -354,19 +354,6 @@ def test_the_shipped_table_is_the_solved_one():
     assert made.epsilon <= epsilon
 
 
-@pytest.mark.parametrize("prior", [(0, 0, 0, 1, 4, 6, 4, 1, 0, 0, 0), (0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6)])
-def test_a_prior_buys_a_smaller_mean_variance(prior):
-    weights, prior = np.array(prior) / sum(prior), tuple(map(float, prior))
-    made, minimax = LPOptimal(1.0, prior=prior).table(), LPOptimal(1.0).table()
-    grid = np.linspace(-1, 1, 11)
-    mean, variance = table_moments(made, grid)
-    np.testing.assert_allclose(mean, grid, atol=1e-6)
-    assert made.epsilon <= 1.0
-    assert weights @ variance < weights @ table_moments(minimax, grid)[1] - 1e-4
-    solved, y = lp_optimal.solve(1.0, 11, 101, prior)
-    np.testing.assert_allclose(weights @ variance, weights @ (solved @ y**2 - grid**2), rtol=1e-6)
-
-
 def test_features_never_share_a_word():
     """Levels that do not match the features would broadcast: refused at construction, and where it is by-passed."""
     m = FeatureRR(1.0, 4, dim=2)
@@ -408,7 +395,6 @@ REFUSED = [
     (lambda: importance_weights([0.0, 2.0], [0.5, 0.5], 1.0), r"features \[0\] would get no budget"),
     (lambda: LPOptimal(1.0, inputs=1), "inputs must be a whole number"),
     (lambda: LPOptimal(1.0, outputs=40), "outputs must be a whole number"),
-    (lambda: LPOptimal(1.0, prior=(1.0,) * 10 + (-1.0,)), "prior must be 11 weights"),
     (lambda: LPOptimal(7.0), "use more inputs, or OptimalPiecewise"),
     (lambda: LPOptimal(8.0), "rounding to 11 inputs"),
     (lambda: TWO.table(2), r"level must be a whole number in \[0, 1\]"),

@@ -8,8 +8,15 @@ import numpy as np
 from ldp_jax.core.spaces.space import Records, Reports, as_records, shown
 from ldp_jax.core.types import Array, Scalar, Values
 
-_LARGE = 1e18  # its square is a float32
 _INSIDE = 1 - 2.0**-20  # of a shortened vector, so that its length is at most the radius after rounding
+
+
+def bounded(x: Values) -> Array:
+    """Vectors as floats whose squares float32 holds; a coordinate that is NaN is 0."""
+    x = as_records(x)
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        x = x.astype(jnp.float32)
+    return jnp.where(jnp.isnan(x), 0.0, jnp.clip(x, -1e18, 1e18))
 
 
 def shortened(x: Values, radius: Scalar) -> Array:
@@ -18,10 +25,7 @@ def shortened(x: Values, radius: Scalar) -> Array:
     >>> shortened(jnp.array([3.0, 4.0]), 1.0).round(3).tolist(), shortened([0.5, float("nan")], 1.0).tolist()
     ([0.6..., 0.8...], [0.5, 0.0])
     """
-    x = as_records(x)
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        x = x.astype(jnp.float32)
-    x = jnp.where(jnp.isnan(x), 0.0, jnp.clip(x, -_LARGE, _LARGE))
+    x = bounded(x)
     most = jnp.abs(x).max(-1, keepdims=True)
     most = jnp.where(most > 0, most, 1.0)
     unit = x / most

@@ -20,7 +20,7 @@ PLACES = (0.65625, 0.125, 1.0, 0.375, 0.0)
 class Interval(Records[Values], Reports[Values]):
     """The numbers in [lower, upper].
 
-    An end may be infinite. Of a codomain ``breaks`` gives the points where the density about a record jumps or
+    An end may be infinite. A codomain's ``breaks`` are the points where the density about a record jumps or
     bends; with the ends they are where the largest privacy loss is looked for.
 
     >>> Interval(-1.0, 1.0).contains([0.5, 2.0]).tolist(), Interval(-1.0, 1.0)

@@ -254,7 +254,7 @@ class ReportLaw(Reports[Y], Generic[Y, R]):
         return np.ones(n), np.ones(n, bool)
 
     def scores(self, reports: list[Y], x: R, x_other: R) -> Scores | None:
-        """Of the reports of two records; None: by estimates."""
+        """The numbers of the reports of two records; None: by estimates."""
         return None
 
 

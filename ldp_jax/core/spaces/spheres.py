@@ -6,11 +6,10 @@ import math
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core.spaces.balls import Vectors
-from ldp_jax.core.spaces.space import Reports, as_records
+from ldp_jax.core.spaces.balls import Vectors, bounded
+from ldp_jax.core.spaces.space import Reports
 from ldp_jax.core.types import Array, ArrayLike, Scalar, Values
 
-_LARGE = 1e18  # its square is a float32
 _WHOLE = 1 - 2.0**-19  # a length above is the radius: float32 rounds a vector of length 1 to less
 
 
@@ -24,10 +23,7 @@ def polar(x: Values, radius: float = 1.0) -> tuple[Array, Array]:
     >>> length.tolist(), direction.round(3).tolist()
     ([1.0, 0.0, 0.5], [[0.6..., 0.8...], [1.0, 0.0], [0.0, -1.0]])
     """
-    x = as_records(x)
-    if not jnp.issubdtype(x.dtype, jnp.floating):
-        x = x.astype(jnp.float32)
-    x = jnp.where(jnp.isnan(x), 0.0, jnp.clip(x, -_LARGE, _LARGE))
+    x = bounded(x)
     most = jnp.abs(x).max(-1, keepdims=True)
     scaled = x / jnp.where(most > 0, most, 1.0)
     size = jnp.sqrt((scaled**2).sum(-1, keepdims=True))

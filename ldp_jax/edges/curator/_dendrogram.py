@@ -20,8 +20,8 @@ SWEEPS = 8000
 """About 1 000 n moves: a sweep makes n / 8."""
 
 PUBLIC_WEIGHT = 0.05
-"""Of the likelihood of public edges. The larger, the better the fit to them, and the longer a chain takes to forget
-where it began: several chains of ``hrg.trace`` on the public edges, and their ``hrg.r_hat``, say how long."""
+"""The weight of the likelihood of public edges. A larger one fits them better, and chains forget their start later:
+several chains of ``hrg.trace`` on the public edges, and their ``hrg.r_hat``, say how long."""
 
 
 class OfDendrogram(CentralMechanism):
@@ -35,7 +35,7 @@ class OfDendrogram(CentralMechanism):
     @property
     @abc.abstractmethod
     def sweeps(self) -> int:
-        """Of the chain."""
+        """The sweeps of the chain."""
 
     @property
     @abc.abstractmethod

@@ -8,7 +8,7 @@ from ldp_jax.edges._degree_noise import Noise
 from ldp_jax.edges._draws import drawn
 
 _HALVINGS = 110
-"""Of an interval of 2^57 counts: what is left is below float64's spacing at 1."""
+"""Halvings of an interval of 2^57 counts: the rest is below float64's spacing at 1."""
 
 
 def _laplace(key: PRNGKey, epsilon: Array, shape: tuple[int, ...]) -> Array:

@@ -1,4 +1,4 @@
-"""What a trusted curator releases of a graph: one function for all mechanisms of this package."""
+"""The release of a graph by a trusted curator: one function for all mechanisms of this package."""
 
 import abc
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -18,7 +18,7 @@ from ldp_jax.edges.whole_graph import NoisyGraph
 from ldp_jax.graph import graphs
 
 ADJACENCY = "two graphs of the same nodes and public edges that differ in one private edge"
-"""What the guarantees of this package compare."""
+"""The two inputs that guarantees of this package compare."""
 
 MEMORY = 8e9
 """Bytes of released pairs above which a dense release is refused unless the caller allows more."""

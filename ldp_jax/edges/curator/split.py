@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Graph, PRNGKey, Values
@@ -119,13 +119,10 @@ def _edges(name: str, graph: Graph) -> np.ndarray:
     return graphs.to_edges(graph)
 
 
-def split_edges(
-    key: PRNGKey, graph: Graph, rho: float, private_nodes: Bool[np.ndarray, " n"] | None = None
-) -> EdgeSplit:
+def split_edges(key: PRNGKey, graph: Graph, rho: float) -> EdgeSplit:
     """Make a share of the edges private, chosen at random: a setting for experiments.
 
-    ``rho`` in (0, 1) is the share that becomes private, rounded to whole edges. Edges of others than
-    ``private_nodes`` bool [n], by default all, stay public, and the share is of the rest.
+    ``rho`` in (0, 1) is the share that becomes private, rounded to whole edges.
 
     Reference: HeteroRR, section V, where rho is 0.05, 0.1 and 0.2.
 
@@ -137,14 +134,10 @@ def split_edges(
     validate.threefry(key)
     validate.number(0.0, 1.0, open_lower=True, open_upper=True, rho=rho)
     edges, n = _edges("graph", graph), graphs.num_nodes(graph)
-    chosen = np.ones(len(edges), bool)
-    if private_nodes is not None:
-        chosen = np.asarray(private_nodes)[edges].all(1)
-    order = np.random.default_rng(np.asarray(jax.random.key_data(key))).permutation(np.flatnonzero(chosen))
+    order = np.random.default_rng(np.asarray(jax.random.key_data(key))).permutation(len(edges))
     private = np.zeros(len(edges), bool)
     private[order[: round(rho * len(order))]] = True
     return EdgeSplit(
         graphs.from_edges(edges[~private], n, pairs_in="rows"),
         graphs.from_edges(edges[private], n, pairs_in="rows"),
-        private_nodes,
     )
