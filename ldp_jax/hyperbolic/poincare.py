@@ -34,13 +34,18 @@ from ldp_jax.hyperbolic.numerics import (
 
 __all__ = [
     "REACH",
+    "conformal_factor",
     "distance",
     "exp_0",
     "exp_map",
+    "gyration",
     "log_0",
     "log_map",
     "mobius_add",
+    "mobius_matvec",
+    "mobius_scalar_mul",
     "norm",
+    "parallel_transport",
     "project",
 ]
 
@@ -91,6 +96,12 @@ def _project(x: Array, c: Scalar) -> Array:
     return shorten(x, _EDGE / _root(c, x))
 
 
+def conformal_factor(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
+    r""":math:`\lambda_x = 2 / (1 - c |x|^2)`, the metric's length of a unit of coordinates at x."""
+    (x,) = _points(c, x=x)
+    return (2.0 / gap(x, c))[..., 0]
+
+
 def norm(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
     r"""Distance to the origin :math:`(2/\sqrt c) \, \mathrm{artanh}(\sqrt c |x|)` (PoinDP eq. 6)."""
     (x,) = _points(c, x=x)
@@ -125,6 +136,29 @@ def _add(x: Array, gap_x: Array, s: Array, gap_y: Array, c: Scalar) -> Array:
     """x + y of sum s, from the gaps of both."""
     far = jnp.asarray(c, x.dtype) * dot(s, s)
     return (gap_x * s + far * x) / (gap_x * gap_y + far)
+
+
+def mobius_scalar_mul(r: Scalar, x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
+    r"""Möbius multiplication :math:`r \otimes x`: the point on the ray of x at r times its distance to the origin.
+
+    r is a number, or an array [...] that broadcasts with the leading axes of x.
+
+    Reference: Ganea et al. 2018, eq. 5.
+    """
+    (x,) = _points(c, x=x)
+    return _exp_0(jnp.asarray(r, x.dtype)[..., None] * _log_0(x, c), c)
+
+
+def mobius_matvec(m: Record, x: Record, c: Scalar = 1.0) -> Float[Array, "*batch k"]:
+    r"""A matrix [k, n] on points, :math:`\exp_0(M \log_0(x))`.
+
+    Reference: Ganea et al. 2018, eq. 9 and lemma 6.
+    """
+    (x,) = _points(c, x=x)
+    m = jnp.asarray(m, x.dtype)
+    if m.ndim != 2 or m.shape[1] != x.shape[-1]:
+        raise ValueError(f"m must be a matrix [k, {x.shape[-1]}], got shape {m.shape}")
+    return _exp_0(_log_0(x, c) @ m.T, c)
 
 
 def exp_0(v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
@@ -186,3 +220,43 @@ def log_map(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     far = jnp.asarray(c, x.dtype) * dot(step, step)
     along = gap_x * step - far * x
     return gap_x * asinh_ratio(far / both) / jnp.sqrt(both * (both + far)) * along
+
+
+def gyration(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
+    r"""The rotation :math:`\mathrm{gyr}[x, y] v = -(x \oplus y) \oplus (x \oplus (y \oplus v))`, of any vector v.
+
+    In the plane of x and y it turns by twice the argument of :math:`1 + c \langle x, y \rangle + i c |x \wedge y|`,
+    computed from s = x + y without cancellation.
+
+    Reference: Ungar 2005; Ganea et al. 2018, section 2.3.
+    """
+    x, y = _points(c, x=x, y=y)
+    x, y, v = _one_type(x, y, as_points("v", v))
+    return _gyrate(x, gap(x, c), x + y, gap(y, c), v, c)
+
+
+def _gyrate(x: Array, gap_x: Array, s: Array, gap_y: Array, v: Array, c: Scalar) -> Array:
+    """gyr[x, y] v with s = x + y, from the gaps of both."""
+    c = jnp.asarray(c, x.dtype)
+    turn = lambda w: x * dot(s, w) - s * dot(x, w)  # the plane of x and y, turned by a right angle
+    far = c * dot(s, s)
+    once = turn(v)
+    real = 0.5 * (gap_x + gap_y + far)
+    return v + 2.0 * c / (gap_x * gap_y + far) * (real * once + c * turn(once))
+
+
+def parallel_transport(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
+    r"""The tangent vector v at x, carried to y along the geodesic.
+
+    :math:`(\lambda_x / \lambda_y) \, \mathrm{gyr}[y, -x] v`. It keeps :math:`\lambda |v|` and angles.
+
+    Reference: Ganea et al. 2018, eq. 13 (from the origin); Ungar 2005.
+    """
+    x, y = _points(c, x=x, y=y)
+    x, y, v = _one_type(x, y, as_points("v", v))
+    return _transport(x, y, v, c)
+
+
+def _transport(x: Array, y: Array, v: Array, c: Scalar) -> Array:
+    gap_x, gap_y = gap(x, c), gap(y, c)
+    return gap_y / gap_x * _gyrate(y, gap_y, y - x, gap_x, v, c)

@@ -1,4 +1,4 @@
-r"""The wrapped normal distribution on hyperbolic space: samples, and the exact log density.
+r"""The wrapped normal distribution on hyperbolic space: samples, and the exact log density, in both charts.
 
 A normal vector :math:`v \sim N(0, \mathrm{diag}(\sigma^2))` at the origin is carried to the mean along the
 geodesic, and the exponential map takes it to the space. With u the inverse of that, of length d, the density *with
@@ -6,7 +6,7 @@ respect to the volume of the space* is
 
 .. math:: p(z) = N(u; 0, \sigma^2) \left( \frac{\sqrt c \, d}{\sinh(\sqrt c \, d)} \right)^{n - 1}.
 
-With respect to the ball's coordinates it is :math:`\lambda_z^n` times that, :math:`\lambda_z = 2 / (1 - c |z|^2)`.
+With respect to the ball's coordinates it is :math:`\lambda_z^n` times that: ``volume="coordinates"``.
 
 *Numerics*: draws beyond :data:`REACH <ldp_jax.hyperbolic.poincare.REACH>` / sqrt(c) from the origin lie on that
 sphere in the ball. Densities are exact to 1e-5 of :math:`(d / \sigma)^2` up to distance 6 from the origin.
@@ -15,6 +15,7 @@ Reference: PoinDP eq. 11 (c = 1); Nagano et al., A wrapped normal distribution o
 """
 
 import math
+from typing import Literal, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +23,16 @@ from jaxtyping import Float
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
-from ldp_jax.hyperbolic import poincare
+from ldp_jax.hyperbolic import lorentz, poincare
 from ldp_jax.hyperbolic.numerics import gap, length, log_sinh_ratio
 
-__all__ = ["log_density", "sample"]
+__all__ = ["Volume", "log_density", "log_density_lorentz", "sample", "sample_lorentz"]
 
 __dir__ = lambda: __all__
+
+
+Volume: TypeAlias = Literal["riemannian", "coordinates"]
+"""The volume of the space, or that of the ball's coordinates."""
 
 
 def _scales(scale: Scalar, n: int, kind: jnp.dtype) -> Array:
@@ -38,6 +43,19 @@ def _scales(scale: Scalar, n: int, kind: jnp.dtype) -> Array:
     return jnp.broadcast_to(scales, (*scales.shape[:-1], n))
 
 
+def _draw(key: PRNGKey, scales: Array, batch: tuple[int, ...], shape: tuple[int, ...]) -> Array:
+    validate.threefry(key)
+    batch = jnp.broadcast_shapes(batch, scales.shape[:-1])
+    return scales * jax.random.normal(key, (*shape, *batch, scales.shape[-1]), scales.dtype)
+
+
+def _log_density(u: Array, scales: Array, c: Scalar) -> Array:
+    n = u.shape[-1]
+    r = jnp.sqrt(jnp.asarray(c, u.dtype)) * length(u)[..., 0]
+    normal = -0.5 * ((u / scales) ** 2).sum(-1) - jnp.log(scales).sum(-1) - 0.5 * n * math.log(2 * math.pi)
+    return normal - (n - 1) * log_sinh_ratio(r)
+
+
 def sample(
     key: PRNGKey, mean: Record, scale: Scalar, c: Scalar = 1.0, *, shape: tuple[int, ...] = ()
 ) -> Float[Array, "*batch n"]:
@@ -45,19 +63,37 @@ def sample(
 
     The scale is in units of distance: a number, or [..., n] (or [..., 1]) for coordinates at the mean.
     """
-    validate.threefry(key)
     (mean,) = poincare._points(c, mean=mean)
     scales = _scales(scale, mean.shape[-1], mean.dtype)
-    batch = jnp.broadcast_shapes(mean.shape[:-1], scales.shape[:-1])
-    v = scales * jax.random.normal(key, (*shape, *batch, scales.shape[-1]), scales.dtype)
+    v = _draw(key, scales, mean.shape[:-1], shape)
     return poincare._exp_map(mean, 0.5 * gap(mean, c) * v, c)
 
 
-def log_density(z: Record, mean: Record, scale: Scalar, c: Scalar = 1.0) -> Float[Array, "*batch"]:
-    """log p(z) of points [..., n] of the ball, with respect to the volume of the space (PoinDP eq. 11)."""
+def log_density(
+    z: Record, mean: Record, scale: Scalar, c: Scalar = 1.0, *, volume: Volume = "riemannian"
+) -> Float[Array, "*batch"]:
+    """log p(z) of points [..., n] of the ball, with respect to the volume of the space (PoinDP eq. 11) or to dz."""
+    validate.one_of(("riemannian", "coordinates"), volume=volume)
     z, mean = poincare._points(c, z=z, mean=mean)
     n = mean.shape[-1]
     u = 2.0 / gap(mean, c) * poincare.log_map(mean, z, c)
-    scales, r = _scales(scale, n, u.dtype), jnp.sqrt(jnp.asarray(c, u.dtype)) * length(u)[..., 0]
-    normal = -0.5 * ((u / scales) ** 2).sum(-1) - jnp.log(scales).sum(-1) - 0.5 * n * math.log(2 * math.pi)
-    return normal - (n - 1) * log_sinh_ratio(r)
+    found = _log_density(u, _scales(scale, n, u.dtype), c)
+    if volume == "riemannian":
+        return found
+    return found + n * jnp.log(2.0 / gap(z, c)[..., 0])
+
+
+def sample_lorentz(
+    key: PRNGKey, mean: Record, scale: Scalar, c: Scalar = 1.0, *, shape: tuple[int, ...] = ()
+) -> Float[Array, "*batch m"]:
+    """Points of the hyperboloid [..., n + 1] from the wrapped normal; otherwise as :func:`sample`."""
+    (mean,) = lorentz._points(c, mean=mean)
+    scales = _scales(scale, mean.shape[-1] - 1, mean.dtype)
+    return lorentz._exp_map(mean, _draw(key, scales, mean.shape[:-1], shape), c)
+
+
+def log_density_lorentz(z: Record, mean: Record, scale: Scalar, c: Scalar = 1.0) -> Float[Array, "*batch"]:
+    """log p(z) of points of the hyperboloid [..., n + 1], with respect to the volume of the space."""
+    z, mean = lorentz._points(c, z=z, mean=mean)
+    u = lorentz._log_at_origin(mean, z, c)
+    return _log_density(u, _scales(scale, u.shape[-1], u.dtype), c)

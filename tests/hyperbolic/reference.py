@@ -57,6 +57,19 @@ def log(x, y, c):
     return gap(x, c) / np.sqrt(c) * np.arctanh(np.sqrt(c) * size) * u / size
 
 
+def gyration(x, y, v, c):
+    """Ungar's formula."""
+    x, y, v = wide(x), wide(y), wide(v)
+    xv, yv, xy, xx, yy = inner(x, v), inner(y, v), inner(x, y), inner(x, x), inner(y, y)
+    a = -(c**2) * xv * yy + c * yv + 2 * c**2 * xy * yv
+    b = -(c**2) * yv * xx - c * xv
+    return v + 2 * (a * x + b * y) / (1 + 2 * c * xy + c**2 * xx * yy)
+
+
+def transport(x, y, v, c):
+    return gap(y, c) / gap(x, c) * gyration(y, -wide(x), v, c)
+
+
 def rounding(x, c):
     """How far a point moves when its coordinates do by 1e-6 of themselves, a few float32 roundings."""
     r = norm(x, c)
@@ -69,3 +82,9 @@ def points(rng, shape, n, reach, c):
     u /= np.linalg.norm(u, axis=-1, keepdims=True)
     r = rng.uniform(0, reach, (*shape, 1))
     return (np.tanh(r / 2) * u / np.sqrt(c)).astype(np.float32)
+
+
+def lift(x, c):
+    """The hyperboloid's point in float64."""
+    near = gap(x, c)
+    return np.concatenate([(2 / near - 1) / np.sqrt(c), 2 * wide(x) / near], -1)

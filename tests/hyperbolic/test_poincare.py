@@ -40,6 +40,7 @@ def test_distances_are_those_of_float64(seed, c, reach):
     for far in (y, close):
         np.testing.assert_allclose(call("distance", x, far, c), ref.close_distance(x, far, c), rtol=tolerance)
     np.testing.assert_allclose(call("norm", x, c), ref.norm(x, c), rtol=2e-6)
+    np.testing.assert_allclose(call("conformal_factor", x, c), 2 / ref.gap(x, c)[:, 0], rtol=2e-6)
     if reach >= 1:
         np.testing.assert_allclose(call("distance", x, y, c), ref.distance(x, y, c), rtol=1e-5)
 
@@ -60,12 +61,19 @@ def test_points_are_those_of_float64(seed, c):
     x, y = draw(seed, c, 5.0)
     v = np.random.default_rng(seed).standard_normal(x.shape).astype(np.float32) * ref.gap(x, c).astype(np.float32)
     v = v / np.float32(2 * np.sqrt(c))  # a step of up to 4, so that the end is within reach
+    near = ref.points(np.random.default_rng(seed), (64,), N, 1.0, c)
     assert_near(call("mobius_add", x, y, c), ref.add(x, y, c), c)
     assert_near(call("exp_map", x, v, c), ref.exp(x, v, c), c, extra=1e-6 * np.cosh(4.0) / np.sqrt(c))
     assert_near(call("exp_0", v, c), ref.exp(0 * x, v, c), c)
+    assert_near(call("mobius_scalar_mul", 1.7, x, c), ref.exp(0 * x, 1.7 * ref.log(0 * x, x, c), c), c)
+    m = np.random.default_rng(seed).standard_normal((2, N)).astype(np.float32)
+    along = ref.log(0 * near, near, c) @ m.T.astype(np.float64)
+    assert_near(call("mobius_matvec", m, near, c), ref.exp(np.zeros_like(along), along, c), c)
     for name, found, wanted in (
         ("log_map", call("log_map", x, y, c), ref.log(x, y, c)),
         ("log_0", call("log_0", x, c), ref.log(0 * x, x, c)),
+        ("parallel_transport", call("parallel_transport", x, y, v, c), ref.transport(x, y, v, c)),
+        ("gyration", call("gyration", x, y, v, c), ref.gyration(x, y, v, c)),
     ):
         error = ref.length(found - wanted) / np.maximum(ref.length(wanted), 1e-30)
         assert error.max() < 5e-6, f"{name} off by {error.max():.2g}"
@@ -73,7 +81,7 @@ def test_points_are_those_of_float64(seed, c):
 
 @given(SEEDS, CURVATURES)
 def test_identities(seed, c):
-    """Of sums and maps: what formulas written twice in float64 could have wrong alike."""
+    """Of sums, maps and transport: what formulas written twice in float64 could have wrong alike."""
     x, y, a = draw(seed, c, 4.0, 3)
     moved, d = call("mobius_add", x, y, c), call("distance", x, y, c)
     assert_near(call("mobius_add", -x, moved, c), y, c, extra=ref.rounding(moved, c))  # left cancellation
@@ -84,6 +92,19 @@ def test_identities(seed, c):
     ends = call("mobius_add", a, x, c), call("mobius_add", a, y, c)
     slack = ref.rounding(ends[0], c) + ref.rounding(ends[1], c)
     assert (np.abs(call("distance", *ends, c) - d) <= slack + 1e-6 * d).all()  # a translation is an isometry
+    # x + y = gyr[x, y](y + x)
+    assert_near(call("gyration", x, y, call("mobius_add", y, x, c), c), moved, c, extra=ref.rounding(moved, c))
+    u, v = call("log_map", x, y, c), call("log_map", x, a, c)
+    both = [call("parallel_transport", x, y, w, c) for w in (u, v)]
+    for first, carried in zip((u, v), both, strict=True):  # transport keeps lengths in the metric, and angles
+        np.testing.assert_allclose(
+            ref.length(first) / ref.gap(x, c), ref.length(carried) / ref.gap(y, c), rtol=5e-6
+        )
+    cosine = lambda a, b: ref.inner(a, b) / (ref.length(a) * ref.length(b))
+    np.testing.assert_allclose(cosine(*both), cosine(u, v), atol=1e-5)
+    # the velocity at the end of the geodesic from x to y is minus the logarithm at y of x
+    back = call("log_map", y, x, c)
+    np.testing.assert_allclose(both[0], -back, atol=1e-5 * ref.length(back).max())
 
 
 # The origin, what underflows when squared, the middle, the last point of project, one beyond it and two outside.
@@ -94,12 +115,23 @@ HARD = np.array(
 )
 
 
+FLAT = np.float32([[0.0, 1.0, -2.0], [0.0, 0.5, 3.0]])
+"""A matrix that takes some of them to the origin."""
+OF_POINTS = {
+    "mobius_scalar_mul": lambda x, c: poincare.mobius_scalar_mul(-1.7, x, c),
+    "mobius_matvec": lambda x, c: poincare.mobius_matvec(FLAT, x, c),
+}
+
+
 @pytest.mark.parametrize("name", [name for name in poincare.__all__ if name != "REACH"])
 def test_total_and_of_finite_gradient_everywhere(name):
-    function = getattr(poincare, name)
-    args = {"distance": 2, "mobius_add": 2, "exp_map": 2, "log_map": 2}.get(name, 1)
+    function = OF_POINTS.get(name, getattr(poincare, name))
+    pairs = {"distance": 2, "mobius_add": 2, "exp_map": 2, "log_map": 2}
+    args = {**pairs, "parallel_transport": 3, "gyration": 3}.get(name, 1)
     grid = np.meshgrid(*[np.arange(len(HARD))] * args, indexing="ij")
     points = [HARD[index.reshape(-1)] for index in grid]
+    if args == 3:  # a vector that it is linear in
+        points[2] = np.broadcast_to(np.float32([1.0, -2.0, 0.5]), points[2].shape)
     scale = lambda points, c: [point / jnp.sqrt(c) for point in points]
 
     @jax.jit
@@ -118,7 +150,7 @@ def test_total_and_of_finite_gradient_everywhere(name):
         assert inside.sum() >= 5
         for part in jax.tree.leaves(slope):
             assert np.isfinite(np.asarray(part)[inside]).all()
-        if name in ("mobius_add", "exp_map", "exp_0", "project"):
+        if name in ("mobius_add", "mobius_scalar_mul", "mobius_matvec", "exp_map", "exp_0", "project"):
             assert (ref.gap(value, float(np.float32(c))) > 0).all()
 
 

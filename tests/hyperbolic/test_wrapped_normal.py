@@ -1,4 +1,4 @@
-"""The wrapped normal: normalised by quadrature, drawn as its density says."""
+"""The wrapped normal: normalised by quadrature, drawn as its density says, the same in both charts."""
 
 import math
 
@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from scipy import integrate, special
 
-from ldp_jax.hyperbolic import wrapped_normal
+from ldp_jax.hyperbolic import lorentz, poincare, wrapped_normal
 from tests import stats
 from tests.hyperbolic import reference as ref
 
-DENSITY = jax.jit(wrapped_normal.log_density)
+DENSITY = jax.jit(wrapped_normal.log_density, static_argnames="volume")
 
 
 def polar_grid(c, reach, rings=600, rays=480):
@@ -22,7 +22,9 @@ def polar_grid(c, reach, rings=600, rays=480):
     radius = np.tanh(np.sqrt(c) * r / 2) / np.sqrt(c)
     points = radius[:, None, None] * np.stack([np.cos(theta), np.sin(theta)], -1)
     volume = np.diff(np.cosh(np.sqrt(c) * edges)) / c * (2 * np.pi / rays)
-    return points, np.broadcast_to(volume[:, None], (rings, rays))
+    rim = np.tanh(np.sqrt(c) * edges / 2) / np.sqrt(c)
+    flat = np.diff(rim**2) * np.pi / rays
+    return points, np.broadcast_to(volume[:, None], (rings, rays)), np.broadcast_to(flat[:, None], (rings, rays))
 
 
 def test_normalised_in_five_dimensions():
@@ -43,7 +45,7 @@ def test_samples_are_drawn_from_the_density():
     The mean is off the origin and the scales differ: a transport that is missing or turned would be found.
     """
     c, mean, scale, draws = 0.7, np.float32([0.5, -0.6]), np.float32([0.3, 0.9]), 40_000
-    points, volume = polar_grid(ref.curvature(c), 10.0 / math.sqrt(c))
+    points, volume, _ = polar_grid(ref.curvature(c), 10.0 / math.sqrt(c))
     mass = np.exp(ref.wide(DENSITY(points.astype(np.float32), mean, scale, c))) * volume
     z = wrapped_normal.sample(jax.random.key(5), mean, scale, c, shape=(draws,))
     edges = np.array([0, 80, 120, 160, 600])
@@ -59,6 +61,29 @@ def test_samples_are_drawn_from_the_density():
     turned = np.add.reduceat(np.roll(mass, 80, 1), edges[:-1], 0).reshape(4, 6, 80).sum(-1).reshape(-1)
     with pytest.raises(AssertionError):
         stats.assert_g(counts, turned / turned.sum())
+
+
+def test_the_two_charts_agree():
+    c, scale = 0.7, np.float32([0.3, 0.9])
+    mean = ref.points(np.random.default_rng(0), (50,), 2, 2.0, c)
+
+    @jax.jit
+    def run(mean):
+        z = wrapped_normal.sample(jax.random.key(1), mean, scale, c)
+        center = lorentz.from_ball(mean, c)
+        Z = wrapped_normal.sample_lorentz(jax.random.key(1), center, scale, c)
+        p = [
+            wrapped_normal.log_density(z, mean, scale, c, volume=volume) for volume in ("riemannian", "coordinates")
+        ]
+        same = wrapped_normal.log_density_lorentz(Z, center, scale, c)
+        return z, Z, lorentz.to_ball(Z, c), p, same, poincare.conformal_factor(z, c)
+
+    z, Z, back, (p, flat), same, factor = run(mean)
+    assert z.shape == (50, 2)
+    assert Z.shape == (50, 3)
+    assert (ref.close_distance(back, z, c) < 10 * ref.rounding(z, c)).all()
+    np.testing.assert_allclose(same, p, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(flat - p, 2 * np.log(factor), atol=1e-4)
 
 
 def test_gradients_are_finite_and_samples_follow_their_parameters():
