@@ -21,7 +21,7 @@ from ldp_jax.edges.noisy_degree import NoisyDegree
 from ldp_jax.edges.population import HasGraphSampler, Population, ReportedPairs
 from ldp_jax.edges.randomized_response import RandomizedResponse
 from ldp_jax.edges.whole_counts import NoisyCounts, count_neighbours, privatize_counts
-from ldp_jax.edges.whole_graph import NoisyGraph, privatize_graph
+from ldp_jax.edges.whole_graph import NoisyGraph, privatize_graph, public_part
 
 __all__ = [
     "DPRR",
@@ -54,6 +54,7 @@ __all__ = [
     "private_links",
     "privatize_counts",
     "privatize_graph",
+    "public_part",
 ]
 
 __dir__ = lambda: __all__

@@ -57,7 +57,8 @@ def privatize_graph(
 
     Args:
       key: a typed threefry key.
-      graph: undirected, or a :class:`~ldp_jax.graph.graphs.GraphSet`, in which pairs are within one graph.
+      graph: undirected, as :func:`ldp_jax.graph.graphs.from_edges` builds it, or a
+        :class:`~ldp_jax.graph.graphs.GraphSet`, in which pairs are within one graph.
       mechanism: of this package, or your own. Budgets of DPRR, RandomizedResponse and NoisyDegree may be arrays
         [n], one a user, all public.
       reporting: in place of the mechanism's own. ``full``: every user reports the whole list (2 epsilon per edge).
@@ -68,6 +69,12 @@ def privatize_graph(
       public: bool [n], users whose lists are released as they are (the customised setting).
       memory: bytes of reported pairs to allow beyond those of the true edges: 16 for each false pair that n and the
         budgets let expect in a graph without edges.
+
+    Returns:
+      The reported graph or set, the reported degrees and the guarantee: per edge, about pairs of private users.
+
+    Raises:
+      ValueError: for traced or invalid arguments, or an expected output above ``memory``.
 
     >>> import jax
     >>> from ldp_jax.edges import DPRR
@@ -138,3 +145,15 @@ def _like(graph: Graph | graphs.GraphSet, senders: np.ndarray, receivers: np.nda
     if isinstance(graph, graphs.GraphSet):
         return dataclasses.replace(graph, senders=senders.astype(np.int32), receivers=receivers.astype(np.int32))
     return graphs.directed(senders, receivers, graphs.num_nodes(graph))
+
+
+def public_part(graph: Graph | graphs.GraphSet, public: Values) -> Graph | graphs.GraphSet:
+    """NonPriv-Part: the edges between public users alone; all nodes stay.
+
+    >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
+    >>> public_part(graph, [True, True, False]).senders.tolist()
+    [1, 0]
+    """
+    users = Population.of(graph, public)
+    both = ~users.private[users.senders] & ~users.private[users.receivers]
+    return _like(graph, users.senders[both], users.receivers[both])

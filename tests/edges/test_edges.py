@@ -21,6 +21,7 @@ from ldp_jax.edges import (
     _draws,
     _sparse,
     privatize_graph,
+    public_part,
 )
 from ldp_jax.edges._sparse import Users
 from ldp_jax.features import Laplace
@@ -155,6 +156,8 @@ def test_public_users_are_released_as_they_are():
             assert (half[:, i, j] == truth[i, j]).all()
         else:
             stats.assert_share(half[:, i, j].sum(), count, 1 - flip if truth[i, j] else flip)
+    part = public_part(graphs.from_edges(EDGES, N), public[:N])
+    np.testing.assert_array_equal(graphs.to_edges(part), [[0, 3]])
 
 
 COSTS = {"full": 2.0, "half list": 1.3, "half": 1.0}

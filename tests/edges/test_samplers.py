@@ -22,6 +22,7 @@ from ldp_jax.edges import (
     ReportedPairs,
     _one_by_one,
     privatize_graph,
+    public_part,
 )
 from ldp_jax.edges.population import Population
 from ldp_jax.graph import graphs
@@ -211,8 +212,11 @@ def test_the_same_keys_draw_the_same_graphs_as_ever(name, reporting):
 
 def test_sets_and_graphs_come_back_as_what_they_were():
     whole = copies(3)
-    for given in (whole, whole.graph._replace(n_node=np.array([3 * N]))):
-        assert type(privatize_graph(jax.random.key(0), given, DPRR(0.5, 0.5)).graph) is type(given)
+    public = np.arange(3 * N) < 4
+    for made, given in ((DPRR(0.5, 0.5), whole), (DPRR(0.5, 0.5), whole.graph._replace(n_node=np.array([3 * N])))):
+        noisy, part = privatize_graph(jax.random.key(0), given, made), public_part(given, public)
+        assert type(noisy.graph) is type(part) is type(given)
+        assert part.senders.max() < 4
 
 
 def test_where_everybody_is_public_nothing_is_drawn():
