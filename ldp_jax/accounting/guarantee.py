@@ -33,9 +33,9 @@ __dir__ = lambda: __all__
 
 Arithmetic = Literal["ideal", "exact"]
 Status = Literal["proved", "in the limit", "none"]
-"""The evidence of a claim: a proof, a proof of a chain's stationary law, or nothing."""
+"""What is known of a claim: a proof, a proof of a chain's stationary law, or nothing."""
 Trust = Literal["local", "shuffled", "central"]
-"""The party that users trust: nobody, a shuffler who mixes their reports, or a curator who holds all data."""
+"""Whom users trust: nobody, a shuffler who mixes what they report, or a curator who holds the data of all."""
 
 _ORDER: dict[str, int] = {"proved": 0, "in the limit": 1, "none": 2}
 
@@ -122,6 +122,11 @@ class Guarantee:
     epsilon 1 per record (any two records of one user; ideal arithmetic; proved: randomised response)
     >>> print(Guarantee(0.5, unit=EDGE_CENTRAL))  # doctest: +ELLIPSIS
     epsilon 0.5 per edge-central (two graphs that differ in one edge; towards all but a trusted curator; ideal ...
+
+    Raises:
+      ValueError: for an epsilon or a delta out of range or no number, ``proved`` or ``in the limit`` without a
+        reason, a status, an arithmetic or a trust of no such name, a unit of local reports with a curator, and a
+        unit without words of its own that comes without.
     """
 
     epsilon: float

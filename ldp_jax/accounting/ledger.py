@@ -66,7 +66,7 @@ class HasGuarantee(Protocol):
 
     @property
     def guarantee(self) -> Guarantee | PipelineGuarantee:
-        """The cost."""
+        """What was spent."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,11 +136,11 @@ class Release:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """The units that it states a loss for."""
+        """What it states a loss for."""
         return tuple(guarantee.unit for guarantee in self._guarantees) or ((self.unit,) if self.unit else ())
 
     def per(self, unit: Unit) -> Guarantee | GaussianCurve | None:
-        """Its cost per ``unit``; None where it states none."""
+        """What it costs per ``unit``; None where it does not say."""
         if isinstance(self.cost, GaussianCurve):
             return self.cost if unit == self.unit else None
         return next((guarantee for guarantee in self._guarantees if guarantee.unit == unit), None)
@@ -203,10 +203,13 @@ class Ledger(Public):
     :class:`~ldp_jax.accounting.guarantee.PipelineGuarantee`. A release that uses ``edges`` in the clear is refused
     where edges have a budget. The fields and units that a release names are believed.
 
-    The ``budget`` is a number, for a record's epsilon; a :class:`~ldp_jax.accounting.guarantee.Budget`, or several,
-    one a unit; () or None to keep a record only.
+    Attributes:
+      budget: a number, for a record's epsilon; a :class:`~ldp_jax.accounting.guarantee.Budget`, or several, one a
+        unit; () or None to keep a record only.
+      releases: in order.
 
     Raises:
+      ValueError: for an invalid budget, or two of one unit.
       BudgetExceededError: if the releases exceed a budget (by more than 1e-9 of it); where there are budgets, if a
         release has none, does not state its loss for all that it touches, or has status ``none``.
 
@@ -348,7 +351,7 @@ class Ledger(Public):
         return Ledger(self.budget, (*self.releases, line))
 
     def spent(self, unit: Unit) -> Guarantee:
-        """The cost of all releases of ``unit`` together; epsilon 0 where there are none.
+        """What the releases of ``unit`` cost together; epsilon 0 where there are none.
 
         >>> Ledger().spend("ages", Guarantee(0.5)).spent(RECORD).epsilon
         0.5
@@ -356,7 +359,7 @@ class Ledger(Public):
         return _spent(self.releases, unit, self._budget(unit))
 
     def remaining(self, unit: Unit) -> Budget:
-        """The rest of the budget of ``unit``, rounded down, never below 0.
+        """What the budget of ``unit`` has left, rounded down, never below 0.
 
         Later curves share the delta of earlier ones.
 
@@ -440,7 +443,7 @@ def _kind(cost: Guarantee | GaussianCurve | PipelineGuarantee) -> str:
 
 
 def _objects(written: Any, kind: Callable[..., Any] = dict) -> Any:
-    """Objects of JSON, with tuples for lists, and units; the outermost objects are of a kind."""
+    """What JSON says, with tuples for lists, and units; the outermost objects are of a kind."""
     if isinstance(written, list):
         return tuple(_objects(one, kind) for one in written)
     if isinstance(written, dict):
@@ -450,7 +453,7 @@ def _objects(written: Any, kind: Callable[..., Any] = dict) -> Any:
 
 
 def _budgets(given: Any) -> tuple[Budget, ...]:
-    """The given budgets, checked again: they may have been changed since they were made."""
+    """What a ledger was given, as budgets that hold whatever was done to them."""
     if given is None:
         return ()
     if isinstance(given, (Budget, Guarantee, PipelineGuarantee, str)) or not hasattr(given, "__iter__"):

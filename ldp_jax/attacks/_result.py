@@ -74,9 +74,11 @@ def all_pairs(
 ) -> Targets:
     """Every pair of some nodes, once, at the true density of edges.
 
-    ``nodes`` are distinct integers [n], ``edges`` [m, 2] the secret undirected edges; those to other nodes do not
-    matter. Pairs that the attacker has ``known`` [e, 2], such as public edges, are left out. A pair takes 80 bytes
-    of the allowed ``memory``.
+    Args:
+      nodes: distinct integers [n].
+      edges: integers [m, 2], the undirected edges that are secret; those outside ``nodes`` do not matter.
+      known: integers [e, 2], pairs that the attacker knows already, such as public edges; they are left out.
+      memory: bytes to allow; 80 for each pair.
 
     >>> all_pairs([0, 1, 2], [[2, 1]], known=[[0, 1]])
     Targets(units=array([[0, 2],
@@ -150,7 +152,12 @@ def check_targets(targets: Targets, size: int, k: int = 2) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Difference:
-    """How much more one attack finds than another: ``difference.auc`` is an interval, and so is each metric."""
+    """How much more one attack finds than another: ``difference.auc`` is an interval, and so is each metric.
+
+    Attributes:
+      name: of the two attacks.
+      metrics: the interval of each metric, by its name.
+    """
 
     name: str
     metrics: dict[str, ConfidenceInterval]
@@ -183,6 +190,8 @@ class Attack(Difference):
     * ``tpr``: the share of true targets that stand out above all but 1 % of the others; chance is 0.01.
 
     Attributes:
+      name: of the attack.
+      metrics: the interval of each metric, by its name.
       targets: what was asked.
       scores: float64, one a truth of the targets, larger where the attacker rather believes in the secret.
       density: the share of true targets, the precision of chance.
@@ -222,10 +231,13 @@ class Attack(Difference):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Reconstruction(Difference):
-    """Records ``x`` as an attacker reconstructed them. Prints as one line; ``a.minus(b)`` compares two.
+    """Records as an attacker reconstructed them. Prints as one line; ``a.minus(b)`` compares two.
 
-    The metrics are ``mse``, the squared error a feature, and of images ``ssim``, the structural similarity: means
-    over records with Student's interval.
+    Attributes:
+      name: of the attack.
+      metrics: ``mse``, the squared error a feature; and of images ``ssim``, the structural similarity: means over
+        records with Student's interval.
+      x: float32 [n, d], the reconstructions.
     """
 
     x: Float[np.ndarray, "n d"]
@@ -250,10 +262,13 @@ class Reconstruction(Difference):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Poisoning(Difference):
-    """The harm of some ``liars`` to the honest. Prints as one line; ``a.minus(b)`` compares two.
+    """What liars do to the honest. Prints as one line; ``a.minus(b)`` compares two.
 
-    The metrics are ``honest`` and ``poisoned``, the mean over honest users without liars and with them, and
-    ``harm``, the former less the latter, paired by user: with Student's interval.
+    Attributes:
+      name: of the attack.
+      metrics: ``honest`` and ``poisoned``, the mean over honest users without liars and with them, and ``harm``,
+        the former less the latter, paired by user: with Student's interval.
+      liars: how many.
     """
 
     liars: int
@@ -307,9 +322,13 @@ def evaluate(
     counts twice in the variance, so the intervals are up to 1.5 times too wide. The groups are fixed, which pairs
     the intervals of :meth:`Attack.minus`. Widths are NaN where one group is in all true targets, or all others.
 
-    ``scores`` [p] are larger where the secret is rather believed in, and may be infinite. ``density`` is the share
-    of targets that the attacker takes for true; by default the true one, where precision and recall are the same
-    number.
+    Args:
+      name: of the attack.
+      scores: float [p], larger where the secret is rather believed in; infinite ones are allowed.
+      targets: what was asked.
+      density: the share of targets that the attacker takes for true; by default the true one, where precision and
+        recall are the same number.
+      confidence: of the intervals.
 
     >>> pairs = all_pairs(np.arange(30), [[i, i + 1] for i in range(29)])
     >>> found = evaluate("oracle", pairs.truth * 1.0, pairs)
@@ -418,8 +437,13 @@ def _metrics(
 ) -> np.ndarray:
     """All metrics of targets in falling order of their scores; float64 [rows of kept, metrics].
 
-    ``kept`` [rows, p] says which targets count. ``ends`` are the last places of the runs of equal scores. Where
-    each row has an order of its own, ``truth`` is [rows, p], and so are ``ends``, of the run that each place is in.
+    Args:
+      kept: bool [rows, p], which targets count.
+      truth: bool [p], or [rows, p] where each row has an order of its own.
+      ends: the last place of each run of equal scores; or, for orders of their own, [rows, p], that of the run
+        which each place is in.
+      density: that is believed; None for the true one.
+      false_rates: the shares of false positives at which true ones are counted.
     """
     first = np.zeros((len(kept), 1))
     counts = (np.cumsum(kept & side, 1, dtype=np.float64) for side in (truth, ~truth))

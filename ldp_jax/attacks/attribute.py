@@ -47,9 +47,13 @@ def attribute_inference(
     (1-\alpha)^l [P^l 1_M]_v`. Once with public edges alone and once with :func:`inferred_edges`,
     :meth:`Attack.minus` is the leak of the latter.
 
-    ``edges`` [m, 2] are the graph as the attacker knows it. The attribute of ``known_nodes``, distinct integers
-    [k], is public: ``known_values``, bool [k]. ``targets`` are other nodes, units [p, 1]. ``alpha`` in (0, 1] is
-    small to look far.
+    Args:
+      edges: integers [m, 2], undirected: the graph as the attacker knows it.
+      num_nodes: n.
+      known_nodes: distinct integers [k], at least one, whose attribute is public.
+      known_values: bool [k].
+      targets: other nodes, units [p, 1], and whether they have the attribute.
+      alpha: in (0, 1], small to look far.
 
     Reference: Gong & Liu, Attribute inference attacks in online social networks (ACM TOPS 2018), and HeteroRR,
     Figure 1 (the stage between edges and records).

@@ -31,12 +31,16 @@ def planted_edge(
 ) -> Attack:
     """Run everything with a planted edge and without it, and attack by :func:`likelihood_ratio`.
 
-    ``observe(key, world)`` -> float is the attacker's view of one run: perturbation, training and query. It is
-    traced; give views that cannot be to :func:`likelihood_ratio`. Worlds are pytrees such as ``(graph, x)``; two of
-    the same shapes (padded edges) share one program.
-
-    Each world has at least 8 ``shadows``, the attacker's runs, and at least 2 ``runs`` to be told apart;
-    ``at_once`` of them are vmapped together, or one at a time.
+    Args:
+      key: a typed threefry key.
+      observe: ``observe(key, world)`` -> float, the attacker's view of one run: perturbation, training and query.
+        It is traced, and each function is a compiled program; give views that cannot be traced to
+        :func:`likelihood_ratio`.
+      without: the world without the edge, a pytree such as ``(graph, x)``; an argument of the program.
+      with_edge: the same with it. Arrays of the same shapes (padded edges) share one program.
+      shadows: the attacker's runs of each world, at least 8.
+      runs: of each world, to be told apart; at least 2.
+      at_once: runs that are vmapped together; None for one at a time.
 
     >>> flipped = lambda key, bit: bit ^ jax.random.bernoulli(key, 0.25)
     >>> found = planted_edge(jax.random.key(0), lambda key, bit: 1.0 * flipped(key, bit), False, True)
@@ -70,10 +74,19 @@ def likelihood_ratio(
     other half give normal laws of the projections on w, and the score of a run is :math:`\log N(w \cdot y; m_1,
     s_1) - \log N(w \cdot y; m_0, s_0)`.
 
-    All runs are float [runs, q], the attacker's shadows at least 8 of each kind, independent of those that are told
-    apart; ``ridge`` is lambda >= 0. Scores are of the observed runs without the edge, then of those with it, and
-    intervals over runs. The TPR at 1 % FPR bounds epsilon from below: a mechanism of (epsilon, 0) allows no more
-    than 0.01 e^epsilon.
+    Args:
+      shadows_without: float [a, q], the attacker's runs without the edge; at least 8.
+      shadows_with: float [b, q], the same with it; at least 8.
+      observed_without: float [c, q], runs to be told apart, without the edge; independent of the shadows.
+      observed_with: float [d, q], the same with it.
+      ridge: lambda, >= 0.
+
+    Returns:
+      Scores of the runs without the edge, then of those with it, and intervals over runs. The TPR at 1 % FPR bounds
+      epsilon from below: a mechanism of (epsilon, 0) allows no more than 0.01 e^epsilon.
+
+    Raises:
+      ValueError: for runs of different lengths, too few of them, or ones that are not finite.
 
     Reference: Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), section V, with
     one target and a learned direction.

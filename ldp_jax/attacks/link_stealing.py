@@ -117,11 +117,18 @@ def trained_link_stealing(
     A perceptron of the distances between the answers for two nodes, of the entropies of both and, where given, of
     the distances between their records.
 
-    ``known`` pairs have a public truth, at least 10 of each kind, such as :func:`ldp_jax.attacks.balanced_pairs` of
-    the public edges; a fifth of them chooses the epoch. No target may be among them, where they are of the same
-    nodes. ``known_posteriors`` [m, classes] are the answers for ``known``, by default ``posteriors`` [n, classes]:
-    against inductive models those of a shadow model on another graph. The attacker may have records too, ``x`` [n,
-    d], and then ``known_x`` [m, d] beside ``known_posteriors``.
+    Args:
+      key: a typed threefry key.
+      posteriors: float [n, classes], probabilities that the model answered.
+      targets: pairs of its rows.
+      known: pairs with a public truth, at least 10 of each kind, such as :func:`ldp_jax.attacks.balanced_pairs` of
+        the public edges; a fifth of them chooses the epoch. No target may be among them, where they are of the same
+        nodes.
+      known_posteriors: float [m, classes], the answers for ``known``: those of a shadow model on another graph,
+        against inductive models. By default ``posteriors``.
+      x: float [n, d], records that the attacker has, too.
+      known_x: float [m, d], the records of ``known``, where ``known_posteriors`` are given with ``x``.
+      perceptron: the attacker.
 
     Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attacks 1, 3 and 4; Wu
     et al., Link stealing attacks against inductive graph neural networks (PoPETs 2024).

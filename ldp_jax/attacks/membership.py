@@ -35,7 +35,10 @@ def log_odds(
 ) -> np.ndarray:
     r"""The log odds of the label of each node, :math:`\log (p_y / (1 - p_y))`, near a normal law; float64 [..., n].
 
-    ``answers`` [..., n, classes] are ``logits``, or their ``softmax``, which is clipped to 2^-24 from 0 and 1.
+    Args:
+      answers: float [..., n, classes], at least two classes.
+      labels: integers [n], the class of each node.
+      outputs: whether answers are ``logits``, or their ``softmax``, which is clipped to 2^-24 from 0 and 1.
 
     >>> log_odds([[2.0, 0.0], [1.0, 1.0]], [0, 1]).tolist()
     [2.0, 0.0]
@@ -203,10 +206,15 @@ def trained_membership(
 
     All are trained in one program. A fifth of these answers chooses the epoch.
 
-    ``posteriors`` are float [N, n, classes], the probabilities of N >= 2 models, in the order of classes that the
-    attacker sees: sorted ones show how sure a model was, and not of which class. ``member`` is that of
-    :func:`lira`. ``side`` [n, k] is known of each node, such as its place in a hierarchy; [N, n, k] where it
-    depends on the model, as :func:`log_odds` do. There are at most N - 1 ``shadows``.
+    Args:
+      key: a typed threefry key.
+      posteriors: float [N, n, classes], the probabilities of N >= 2 models, in the order of classes that the
+        attacker sees: sorted ones show how sure a model was, and not of which class.
+      member: bool [N, n], which nodes each was trained on, rows drawn independently.
+      side: float [n, k], side information on each node, such as its place in a hierarchy; [N, n, k] where it
+        depends on the model, as :func:`log_odds` do.
+      shadows: how many models the attacker learns from, at most N - 1.
+      perceptron: the attacker.
 
     Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021);
     PoinDP, Table 3 and appendix B.3 (with hierarchy as side information).

@@ -32,7 +32,7 @@ CountLie = Literal["random", "worst", "friends", "classes", "response"]
 def choose_liars(
     key: PRNGKey, n: int, share: float, among: Bool[np.ndarray, " n"] | None = None
 ) -> Bool[np.ndarray, " n"]:
-    """The liars: a ``share`` of the users ``among`` n, rounded. By one key a larger share holds a smaller one.
+    """Who lies: ``share`` of the users ``among`` n, rounded. Of one key the liars of less are among those of more.
 
     >>> few, more = (choose_liars(jax.random.key(0), 40, share) for share in (0.05, 0.5))
     >>> int(few.sum()), int(more.sum()), bool(more[few].all())
@@ -66,10 +66,17 @@ def lying_reports(
 ) -> Report:
     """Reports [n] of numbers or vectors, those of liars being lies: output poisoning.
 
-    ``reports`` are of all users as if they were honest; the mechanism's codomain bounds the liars. The ``worst``
-    lie is the report whose estimate is largest in the direction ``towards``, float [n], of vectors [n, d]; of
-    sampled coordinates it holds those that count most. ``ValueError`` for a codomain that has no ends, or is
-    neither of numbers nor of numbers of coordinates.
+    Args:
+      key: of the liars.
+      mechanism: that all were asked to report by; its codomain bounds the liars.
+      reports: of all users as if they were honest.
+      liars: who lies.
+      lie: ``random``, or ``worst``: the report whose estimate is largest in the direction ``towards``; of sampled
+        coordinates it holds those that count most.
+      towards: float [n], of vectors [n, d].
+
+    Raises:
+      ValueError: for a codomain that has no ends, or is neither of numbers nor of numbers of coordinates.
 
     >>> from ldp_jax.features import Piecewise
     >>> m = Piecewise(1.0)
@@ -152,7 +159,7 @@ def lying_places(
 
 @runtime_checkable
 class CountNoise(Protocol):
-    """A mechanism that makes reports of counts, as :class:`ldp_jax.edges.NeighbourCounts` do."""
+    """What makes a report of counts, as :class:`ldp_jax.edges.NeighbourCounts` do."""
 
     def span(self) -> tuple[int, int]:
         """The smallest and the largest report."""
@@ -188,11 +195,17 @@ def lying_counts(
 ) -> Int[np.ndarray, "n groups"]:
     """Reported counts, those of liars being lies about their true ``counts``.
 
-    ``reports`` are of all users as if they were honest; each liar is ``aimed`` at a group, such as by
-    :func:`opposed_groups`. Output lies are ``random`` numbers of the honest ``noise``'s span; ``worst``, the
-    largest in that group and the smallest in all others; ``response``, all true friends in that group, without
-    noise. Input lies are ``friends``, so many ``fakes`` more in that group, and ``classes``, each group's friends
-    in the next.
+    Args:
+      key: of the liars.
+      noise: the honest mechanism, whose ``span`` bounds a report.
+      counts: true.
+      reports: of all users as if they were honest.
+      liars: who lies.
+      lie: output: ``random`` numbers of the span; ``worst``, the largest in the group ``aimed`` at and the smallest
+        in all others; ``response``, all true friends in that group, without noise. Input: ``friends``, so many
+        ``fakes`` more in that group; ``classes``, each group's friends in the next one.
+      aimed: a group a user, such as :func:`opposed_groups`.
+      fakes: false friends of a liar.
     """
     validate.threefry(key)
     validate.one_of(("random", "worst", "friends", "classes", "response"), lie=lie)
@@ -274,7 +287,7 @@ def degrees_by_both_ends(
 
 
 def harm(name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Bool[np.ndarray, " n"]) -> Poisoning:
-    """The harm of liars to the others, from a value a user (larger is better) without liars and with them.
+    """What liars do to the others, from a value a user (larger is better) without liars and with them.
 
     Values of liars are not looked at, and NaN is nobody's.
 

@@ -66,13 +66,20 @@ def shadow_models(
       others;
     * ``0-hop``: about each node alone, without edges.
 
-    The ``model`` takes :class:`ldp_jax.learning.models.NodeInputs`; the ``objective`` is of
-    :class:`ldp_jax.learning.training.Examples`, whose ``labels`` are [n] or [n, k]. An operator of
-    layout ``ell`` is several times faster on a CPU; models that attend to neighbours need ``segment``, which a
-    ``GraphsTuple`` is given. One batch of all nodes is cheapest, since every step applies the model to all.
-
-    There are at least 2 ``models``; memory does not grow with them. Each is trained on the same ``share``, in (0,
-    1), of the population: ``nodes``, distinct integers [p], all by default.
+    Args:
+      key: a typed threefry key.
+      model: of nodes on a graph: its inputs are :class:`ldp_jax.learning.models.NodeInputs`.
+      objective: of :class:`ldp_jax.learning.training.Examples`, such as
+        :data:`ldp_jax.learning.training.node_classification`.
+      graph: a ``jraph.GraphsTuple`` of one graph, or its operator. Layout ``ell`` is several times faster on a CPU;
+        models that attend to neighbours need ``segment``, which a ``GraphsTuple`` is given.
+      x: float [n, d].
+      labels: [n] or [n, k], as the objective takes them.
+      settings: of each training; one batch of all nodes is cheapest, since every step applies the model to all.
+      models: N, at least 2; memory does not grow with it.
+      protocol: ``TSTF``, ``TSTS`` or ``0-hop``.
+      nodes: distinct integers [p], the population that members are drawn from; all by default.
+      share: of the population that a model is trained on, in (0, 1); every model on as many nodes.
 
     Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021), TSTF and
     TSTS; Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), random halves.

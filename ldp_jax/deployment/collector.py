@@ -12,7 +12,7 @@ from ldp_jax.deployment.codecs import codec_of
 from ldp_jax.deployment.question import Question
 
 TRIPLE = np.dtype([("user", "<u8"), ("round", "<u4"), ("field", "<u4")])
-"""The memory of :func:`decode` of a report, for one table or question; the field of counts is 0."""
+"""What :func:`decode` remembers of a report, for one table or question; the field of counts is 0."""
 
 
 class Rejected(NamedTuple):
@@ -88,13 +88,16 @@ def decode(
 ) -> Decoded:
     """Read reports on the server. Pure, and total: whatever the bytes, what is refused is counted, never raised.
 
-    The first report of each (user, round, field) counts, within the data and after earlier calls. After damage, or
+    Of each (user, round, field) the first report counts, within the data and after earlier calls. After damage, or
     where bytes are missing, reading goes on at the next whole report (:mod:`ldp_jax.deployment.wire`): uploads may
     be joined before they are read.
 
-    ``key`` is the 32 bytes that the sender shares with the server, where there are any; one device's upload at a
-    time. It shows that its holder sent a report, not who ``user`` is: compare :attr:`Decoded.user`. ``seen`` is
-    that of the last call *about the same table or question*, or None.
+    Args:
+      data: reports, one after the other.
+      asked: the table that they should come from, or the question that they answer.
+      key: the 32 bytes that the sender shares with the server, where there are any; one device's upload at a time.
+        A key shows that its holder sent a report, not who ``user`` is: compare :attr:`Decoded.user`.
+      seen: what the last call *about the same table or question* returned, or None.
     """
     if key is not None:
         wire.entropy("key", key)

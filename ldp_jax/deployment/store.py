@@ -46,14 +46,14 @@ _WAIT = 600.0  # seconds for another process's transaction
 
 
 class Received(NamedTuple):
-    """The outcome of an upload: how many reports count from now on, and why others do not."""
+    """What became of an upload: how many reports count from now on, and why others do not."""
 
     accepted: int
     rejected: Rejected
 
 
 class Spent(NamedTuple):
-    """The losses of users by all reports that are stored.
+    """What users have lost by all reports that are stored.
 
     Attributes:
       user: uint64 [users], ascending.
@@ -65,7 +65,10 @@ class Spent(NamedTuple):
 
 
 class ReportStore:
-    """A folder of reports about any number of tables and questions; made where there is none.
+    """A folder of reports about any number of tables and questions.
+
+    Args:
+      folder: made where there is none.
 
     >>> import tempfile
     >>> from ldp_jax.core.integer_tables import integer_masses
@@ -94,7 +97,10 @@ class ReportStore:
     def add(self, data: bytes, asked: Table | Question, *, key: bytes | None = None) -> Received:
         """Keep the reports of an upload that are whole, about ``asked``, and not there yet.
 
-        ``data`` and ``key`` are those of :func:`~ldp_jax.deployment.decode`.
+        Args:
+          data: reports, one after the other, in any order.
+          asked: the table or the question.
+          key: see :func:`~ldp_jax.deployment.decode`.
         """
         codec, found = codec_of(asked), decode(data, asked, key=key)
         with self._database() as database:
@@ -108,9 +114,15 @@ class ReportStore:
     def read(
         self, asked: Table | Question, *, rounds: Sequence[int] | None = None, rows: int = 2**20
     ) -> Iterator[Decoded]:
-        """The reports about a table or question, at most ``rows`` at a time; no (user, round, field) comes twice.
+        """The reports about a table or question, some at a time; no (user, round, field) comes twice.
 
-        ``OSError`` for a file that is missing or damaged; of damage that only the number of rows shows, at the end.
+        Args:
+          asked: the table or question.
+          rounds: only these.
+          rows: how many at a time, at most.
+
+        Raises:
+          OSError: for a file that is missing or damaged; of damage that only the number of rows shows, at the end.
         """
         codec = codec_of(asked)
         with self._database() as database:
@@ -152,9 +164,9 @@ class ReportStore:
         return Decoded(**joined, rejected=empty.rejected, seen=empty.seen, digest=empty.digest)
 
     def spent(self, kind: type[Table] | type[Question] = Table) -> Spent:
-        """The loss of each user by the reports that are stored, all rounds together.
+        """What each user lost by the reports that are stored, all rounds together.
 
-        Tables cost a record, questions one bit of a list. A report that never arrived cost its user as much:
+        Of a record by tables, of one bit of a list by questions. A report that never arrived cost its user as much:
         :meth:`Session.spent` on the device has all. One answer for good counts in each round that it was sent.
         """
         query = "SELECT user, COUNT(*) FROM seen WHERE digest = ? GROUP BY user"
@@ -175,7 +187,7 @@ class ReportStore:
         return Spent(who, total)
 
     def ledger(self) -> Ledger:
-        """The ledger that :meth:`spend` has written; empty and without a budget before."""
+        """What :meth:`spend` has written; empty and without a budget before."""
         with self._database() as database:
             return _ledger(database) or Ledger()
 
@@ -187,8 +199,11 @@ class ReportStore:
     ) -> Ledger:
         """Write what a result spent, once: a server that begins anew writes it again at no cost.
 
-        ``budget`` is the ledger's, when it is first written, or None for one that only adds up; later the same, or
-        None.
+        Args:
+          name: of the release.
+          release: a guarantee, or a result that has one.
+          budget: of the ledger, when it is first written, or None for one that only adds up; later the same, or
+            None.
 
         Raises:
           BudgetExceededError: if it does not fit; nothing is written.

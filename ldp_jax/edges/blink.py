@@ -121,10 +121,13 @@ class PosteriorLinks:
 def posterior_links(bits: Graph, prior: DegreePrior, epsilon: float, variant: Variant = "hybrid") -> PosteriorLinks:
     """The posterior of all pairs given what both ends of each reported; post-processing, on the host.
 
-    The ``bits`` at ``epsilon`` are reported lists, as :func:`~ldp_jax.edges.privatize_graph` has them for
-    :class:`~ldp_jax.edges.RandomizedResponse` in ``full`` reporting: an edge into a user is in the user's list. The
-    ``soft`` variant has every posterior; ``hard`` is 1 where it is above 1/2 and 0 elsewhere; ``hybrid`` has the
-    likeliest pairs, as many as the posterior expects links; equal pairs share what is left.
+    Args:
+      bits: the reported lists, as :func:`~ldp_jax.edges.privatize_graph` has them for
+        :class:`~ldp_jax.edges.RandomizedResponse` in ``full`` reporting: an edge into a user is in the user's list.
+      prior: of the same users.
+      epsilon: of the bits.
+      variant: ``soft`` has every posterior; ``hard`` is 1 where it is above 1/2 and 0 elsewhere; ``hybrid`` has the
+        likeliest pairs, as many as the posterior expects links; equal pairs share what is left.
     """
     validate.one_of(VARIANTS, variant=variant)
     budget_in(MAX_BIT_EPSILON, epsilon=epsilon)
@@ -205,9 +208,13 @@ def private_links(
 ) -> NoisyLinks:
     """Blink: every user's noisy degree and noisy list, and the posterior links that the server makes of them.
 
-    This simulates all devices, as :func:`~ldp_jax.edges.privatize_graph` does. ``epsilon`` is per bit of a list, in
-    total, of which ``degree_share`` in (0, 1) is the degree's; an edge costs twice as much. ``memory`` bytes of
-    reported pairs are allowed, 16 for each.
+    Args:
+      key: a typed threefry key.
+      graph: undirected, private; this simulates all devices, as :func:`~ldp_jax.edges.privatize_graph` does.
+      epsilon: per bit of a list, in total, ``degree_share`` of it for the degree; an edge costs twice as much.
+      variant: see :func:`posterior_links`.
+      degree_share: in (0, 1).
+      memory: bytes of reported pairs to allow, 16 for each, without what the host makes of them.
 
     >>> star = graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
     >>> found = private_links(jax.random.key(0), star, 2.0)

@@ -42,9 +42,15 @@ class NeighbourCounts(OnLists):
     Reference: Ghosh et al., STOC 2009; counts by group as a message: Qin et al., CCS 2017 (LDPGen), and under a
     trusted curator Kolluri et al., CCS 2022 (LPGNet).
 
-    Epsilon is one concrete number in [0.001, 40], of which the host makes a table. One user's view needs ``n``, the
-    nodes of the graph, and the public ``groups``, int [n] in [-1, K), here or with each call. A count above
-    ``most``, public and at most 2^20, is taken for it.
+    Args:
+      epsilon: in [0.001, 40]; one concrete number, of which the host makes a table.
+      num_groups: K, at least 1.
+      n: nodes of the graph, for one user's view.
+      groups: int [n] in [-1, K), public, for one user's view; -1 for a node that counts nowhere. They may be given
+        with each call instead.
+      most: the largest count; a larger one is taken for it. Public, at most 2^20.
+      noise: ``geometric`` or ``laplace``.
+      reporting: ``full`` or ``half``.
 
     >>> import jax
     >>> m = NeighbourCounts(1.0, num_groups=2, n=5)
@@ -197,7 +203,7 @@ class NeighbourCounts(OnLists):
         return jnp.asarray(y, jnp.float32)
 
     def noise_variance(self) -> float:
-        r"""The noise variance of one count: :math:`2a/(1-a)^2`, a = e^-epsilon, or :math:`2/\epsilon^2`.
+        r"""Of one count: :math:`2a/(1-a)^2`, a = e^-epsilon, or :math:`2/\epsilon^2`.
 
         >>> round(NeighbourCounts(1.0, 1).noise_variance(), 4)
         1.8413

@@ -64,8 +64,10 @@ class Population(NamedTuple):
 class ReportedPairs(NamedTuple):
     """Pairs that private users report, or a curator releases; in any order.
 
-    A pair is there in both directions where both ends report it, else once. ``degree`` holds the noisy degrees, NaN
-    where none is sent; those of public users are ignored.
+    Attributes:
+      reporter: int32 [pairs].
+      reported: int32 [pairs]. A pair is there in both directions where both ends report it, else once.
+      degree: float32 [n], the noisy degrees; NaN where none is sent. Those of public users are ignored.
     """
 
     reporter: Int[np.ndarray, " pairs"]

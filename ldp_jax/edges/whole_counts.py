@@ -32,7 +32,7 @@ _DRAWN = 2**19
 
 
 class NoisyCounts(NamedTuple):
-    """The users' reports about their lists.
+    """What users report of their lists.
 
     Attributes:
       counts: [n, K], int32 or, of Laplace noise, float32; 0 for those who report nothing. Traced where the key is.
@@ -101,17 +101,22 @@ def privatize_counts(
     value.
 
     Args:
-      key: a typed threefry key; unlike all else it may be traced.
-      graph: undirected, or a :class:`~ldp_jax.graph.graphs.GraphSet`.
+      key: a typed threefry key; it may be traced, all else is concrete: ``jax.vmap(lambda key:
+        privatize_counts(key, graph, mechanism, groups).counts)(keys)``.
+      graph: undirected, as :func:`ldp_jax.graph.graphs.from_edges` builds it, or a
+        :class:`~ldp_jax.graph.graphs.GraphSet`.
       mechanism: its own ``n`` and ``groups`` are not looked at. Several that differ in epsilon alone are a public
         menu of personal budgets.
       groups: int [n] in [-1, K), public or made of the reports of ``after``; -1 for a node that counts nowhere.
-      levels: int [n], public: which mechanism of a menu each user takes.
+      levels: int [n], public: which mechanism of a menu each user takes, whatever the user's list is.
       reporters: bool [n], public: who reports; all by default.
       owners: a public rule by which each pair is reported once, instead of the mechanism's ``reporting``: an edge
         then costs epsilon.
       after: the round of whose reports ``groups``, ``reporters`` or ``owners`` were made: the guarantee is then of
-        both, and of those before it.
+        both, and of those before it. A list that is in one round alone costs what that round does.
+
+    Raises:
+      ValueError: for arguments that do not fit each other, or a menu that differs in more than epsilon.
 
     >>> from ldp_jax.graph import graphs
     >>> star = graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
@@ -200,7 +205,7 @@ def _spent(menu: list[NeighbourCounts], level: np.ndarray, once: bool) -> list[G
 def _with_before(
     spent: list[Guarantee], reported: np.ndarray, rule: Ownership | Reporting, after: NoisyCounts
 ) -> list[Guarantee]:
-    """The loss of this round and those before it together, per bit of a list and per edge.
+    """What this round and those before it lose together, per bit of a list and per edge.
 
     A list that was in none of them pays for this round alone. An edge costs at most twice what a list does; as much
     where one rule names the same end in every round.
@@ -237,7 +242,7 @@ def _noisy(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> Array | np.n
 
 
 def _drawn(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> np.ndarray:
-    """The draws of ``add_noise``; by one program for all budgets, users and groups, where words allow it."""
+    """What ``add_noise`` draws; by one program for all budgets, users and groups, where words allow it."""
     if m.noise == "laplace" or not random_words.words_by_place():
         return np.asarray(_add_noise(m, key, counts))
     true = np.clip(counts, 0, m.most).astype(np.int32).ravel()

@@ -30,7 +30,9 @@ class RandomizedFeatures:
 
     Reference: HeteroRR eq. 7-9, 16-17 and Algorithm 1.
 
-    ``inner`` holds the tables, one level a distinct budget; its level [dim] has one for each of ``dim`` features.
+    Attributes:
+      inner: the tables, one level a distinct budget; its level [dim] has one for each feature.
+      dim: d.
 
     >>> m = FeatureRR(4.0, bins=10, dim=3)
     >>> m.guarantee().epsilon <= 4.0

@@ -413,13 +413,19 @@ def fit(
     patience. A run whose validation score is NaN in every epoch returns its first variables, and a validation of
     -inf.
 
-    The ``context`` is shared by all examples, whose leaves have one leading axis; those of ``validation`` choose
-    the epoch, and those of ``test`` are scored once, with its variables. The objective is
-    :data:`node_classification`, :data:`link_prediction`, or one's own; the key is for parameters, the order of
-    examples and dropout.
+    Args:
+      key: for the parameters, the order of examples and dropout.
+      model: of :mod:`ldp_jax.learning.models`, or one's own.
+      objective: :data:`node_classification`, :data:`link_prediction`, or one's own.
+      context: shared by all examples.
+      train: examples, whose leaves have one leading axis; so have ``validation``'s and ``test``'s.
+      validation: examples that choose the epoch.
+      test: examples that are scored once, with the variables of that epoch.
+      settings: optimizer, epochs, batch size and patience.
 
-    ``ValueError``, before anything is compiled, for no training example, or concrete examples that name a row the
-    context lacks or a class the model has no output for.
+    Raises:
+      ValueError: before anything is compiled, for no training example, or concrete examples that name a row the
+        context lacks or a class the model has no output for.
     """
     validate.threefry(key)
     check_examples(model, objective, context, {"train": train, "validation": validation, "test": test})
@@ -462,7 +468,7 @@ def _shapes(values: PyTree, stacked: bool) -> PyTree:
 
 
 def _stopless(settings: Settings, at_once: int | None) -> Settings:
-    """The settings that identify a program."""
+    """What identifies a program."""
     return dataclasses.replace(settings, patience=None, at_once=at_once, progress=None)
 
 
@@ -595,8 +601,8 @@ def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n
     """The likeliest class of each example by a trained model, int32 [n]; of runs side by side, [runs, n].
 
     ``inputs`` are what the model takes: rows of an embedding, or a graph and features; after :func:`fit_many` each
-    leaf has a leading axis of runs. Rows of a memory-mapped file are read some at a time, of one run. For
-    several labels an example, threshold the outputs of ``model.apply``.
+    leaf has a leading axis of runs. Rows of a memory-mapped file are read some at a time, of one run. Of several
+    labels an example, threshold the outputs of ``model.apply``.
 
     Raises:
       ValueError: for a model that has not an output for each of two classes or more.

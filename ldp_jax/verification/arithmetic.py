@@ -32,9 +32,14 @@ _Masses = dict[int, Fraction]
 class ArithmeticLoss(NamedTuple):
     r"""The loss of a sampler's arithmetic.
 
-    ``epsilon`` is the largest log ratio of the drawn probabilities of two records, rounded up: of ``x`` over
-    ``x_other``, at the report ``y``, a place in the codomain; ``inf`` where the arithmetic lost a side. ``off`` is
-    the largest \|log\| of a drawn probability over the claimed one; so many ``cells`` of words were told apart.
+    Attributes:
+      epsilon: the largest log ratio of the drawn probabilities of two records, rounded up; ``inf`` where the
+        arithmetic lost a side.
+      x: the record of the larger probability.
+      x_other: the record of the smaller one.
+      y: the report, as a place in the codomain.
+      off: the largest \|log\| of a drawn probability over the claimed one.
+      cells: how many sets of words were told apart.
     """
 
     epsilon: float
@@ -179,9 +184,11 @@ def _log_likelihood(m: HasWordRuns, y: Array, record: Record) -> Array:
 class FloatAudit(NamedTuple):
     """The leak of a sampler's float32 arithmetic about two records.
 
-    ``impossible`` is the mass, under the first record, of reports that the second cannot give, and
-    ``impossible_other`` the reverse. ``largest_loss`` is the largest absolute log ratio of masses of reports that
-    both give, ``nan`` for none; ``reports`` counts those that the first can give.
+    Attributes:
+      impossible: the mass, under the first record, of reports that the second cannot give.
+      impossible_other: the mass, under the second, of reports that the first cannot give.
+      largest_loss: the largest absolute log ratio of masses of reports that both give; ``nan`` for none.
+      reports: how many different reports the first record can give.
     """
 
     impossible: float

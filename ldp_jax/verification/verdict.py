@@ -76,7 +76,7 @@ class Verdict:
     """The rungs of one mechanism. True where all that apply hold, and all that are needed apply.
 
     Needed are law and sampler, at one record and at many; the independence of coordinates with laws of their own;
-    the last bits of reports of a continuum. A curator's release needs law and sampler.
+    the last bits of reports of a continuum. Of a curator's release, law and sampler.
     """
 
     mechanism: str
@@ -131,7 +131,9 @@ def check(
     honest mechanism may be refused, by all rungs together. ``progress`` is told of each rung
     (:data:`ldp_jax.core.progress.Progress`); by default they are shown after five seconds.
 
-    ``TypeError`` for what lacks a member of the protocol, with the smallest class that has it.
+    Raises:
+      ValueError: for trials, a significance or parameters out of range, or a key that is not threefry.
+      TypeError: for what lacks a member of the protocol, with the smallest class that has it.
 
     >>> from ldp_jax.features import Duchi
     >>> verdict = check(Duchi(1.0), jax.random.key(0), trials=2_000)

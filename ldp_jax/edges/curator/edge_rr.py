@@ -55,9 +55,14 @@ class EdgeRR(OfDendrogram):
     hold: 2 in the scale; one chain in place of two that alternate; the set of private nodes is public; a group has
     one noisy count; public edges stay. The paper has no split of the budget.
 
-    ``epsilon_mcmc`` is :math:`\epsilon_1` and ``epsilon_edges`` :math:`\epsilon_2`, both in (0, 100];
-    ``public_weight`` is w >= 0, public: from 1 on there is a warning, since a chain need not reach its law then.
-    ``sweeps`` are fixed beforehand; ``thresholds`` are :math:`\tau_1, \tau_2`, public.
+    Args:
+      epsilon_mcmc: :math:`\epsilon_1`, in (0, 100].
+      epsilon_edges: :math:`\epsilon_2`, in (0, 100].
+      public_weight: w, >= 0 and public; from 1 on there is a warning, since a chain need not reach its law then.
+      sweeps: of the chain, a static number that is fixed beforehand.
+      thresholds: :math:`\tau_1, \tau_2`, public.
+      noise: ``laplace`` or ``geometric``.
+      published: the law of :meth:`as_published`.
 
     >>> m = EdgeRR.from_epsilon(1.0)
     >>> m.epsilon_mcmc, m.epsilon_edges, m.stationary().epsilon, m.stationary().status, m.guarantee().status
@@ -149,7 +154,7 @@ class EdgeRR(OfDendrogram):
         )
 
     def scales(self, num_nodes: int) -> Float[np.ndarray, " 2"]:
-        """The chain's factors of L_pub and L_pri over so many private nodes; float32 [2].
+        """What the chain multiplies L_pub and L_pri with over so many private nodes; float32 [2].
 
         >>> EdgeRR(4.0, 1.0).scales(5).tolist()  # 4 / (2 * 2.70337)
         [0.05..., 0.7398...]
@@ -171,7 +176,7 @@ class EdgeRR(OfDendrogram):
 def PrivHRG(epsilon: float, share: float = 0.5, **options: Any) -> EdgeRR:  # noqa: N802 - a mechanism's name
     """The private hierarchical random graph: :class:`EdgeRR` that looks at no public edge.
 
-    On a graph of private edges alone, ``EdgeSplit.of(graph)``, it is the mechanism of Xiao et al.
+    Of a graph all of whose edges are private, ``EdgeSplit.of(graph)``, it is the mechanism of Xiao et al.
 
     Reference: Xiao, Chen and Tan, KDD 2014.
 

@@ -40,7 +40,7 @@ class Dendrogram(NamedTuple):
 
     Attributes:
       children: int32 [2 (n - 1)], which node is in each slot; internal node r has the slots 2 r and 2 r + 1.
-      slot: int32 [2 n - 1], in which slot each node is: its parent is slot // 2. The root, which has none, holds 0.
+      slot: int32 [2 n - 1], in which slot each node is: its parent is slot // 2. Of the root, which has none, 0.
       size: int32 [2 n - 1], how many leaves are below each node.
     """
 
@@ -52,7 +52,9 @@ class Dendrogram(NamedTuple):
 class Edges(NamedTuple):
     """Edges of two kinds over the same nodes, padded.
 
-    ``ends`` [2, m] are the nodes of each edge; ``kind`` is 0 for a public one, 1 for a private one, 2 for padding.
+    Attributes:
+      ends: int32 [2, m], the nodes of each edge.
+      kind: int32 [m], 0 for a public one, 1 for a private one, 2 for padding.
     """
 
     ends: Int[Array | np.ndarray, "2 m"]
@@ -75,8 +77,10 @@ class Edges(NamedTuple):
 class State(NamedTuple):
     """Where a chain is.
 
-    ``lca`` [m] is the lowest common ancestor of each edge, ``count`` [2, n - 1] the public and the private edges of
-    each internal node.
+    Attributes:
+      tree: the dendrogram.
+      lca: int32 [m], the lowest common ancestor of each edge.
+      count: int32 [2, n - 1], the public and the private edges of each internal node.
     """
 
     tree: Dendrogram
@@ -208,7 +212,7 @@ def _term(count: Array, pairs: Array) -> Array:
 
 
 def log_likelihood(state: State) -> Float[Array, " 2"]:
-    """L_pub and L_pri of a state's dendrogram, eq. 11; float32 [2]; private where an edge is."""
+    """L_pub and L_pri of a state's dendrogram, eq. 11; float32 [2]. Of private edges it is private."""
     size = jnp.asarray(state.tree.size).astype(jnp.float32)
     sides = size[jnp.asarray(state.tree.children)].reshape(-1, 2)
     return _term(jnp.asarray(state.count), sides[:, 0] * sides[:, 1]).sum(1)
