@@ -206,17 +206,22 @@ def fit_graphs(
     model, optimizer and shapes of the graph sets. A run whose validation score is NaN in every epoch returns its
     first variables, and a validation of -inf.
 
-    The ``model`` takes a :class:`ldp_jax.graph.packing.Batch`, as :func:`ldp_jax.learning.models.gin` does. The
-    ``validation`` graphs choose the epoch by their accuracy; those of ``test`` are scored once. Epoch i draws from
-    ``fold_in`` of i.
-
-    A ``checkpoint`` is a folder for this run alone, written after every epoch (by orbax-checkpoint, extra
-    ``experiments``). Where it holds a part of this run already, training goes on from there. ``progress`` is called
-    with the epoch from 0, its loss and validation score, after each is on disk.
+    Args:
+      key: a threefry key, for the parameters, the batches and dropout; epoch i draws from ``fold_in`` of i.
+      model: of a :class:`ldp_jax.graph.packing.Batch`, as :func:`ldp_jax.learning.models.gin` makes it.
+      train: graphs, as those of ``validation``, which choose the epoch by their accuracy, and of ``test``, which
+        are scored once.
+      validation: see train.
+      test: see train.
+      settings: optimizer, epochs, graphs in a batch, and patience.
+      checkpoint: a folder for this run alone, written after every epoch (by orbax-checkpoint, extra
+        ``experiments``). Where it holds a part of this run already, training goes on from there.
+      progress: called with the epoch from 0, its loss and validation score, after each is on disk.
 
     Raises:
       ValueError: for labels that the model has no output for, before anything is compiled; or a checkpoint of other
         arguments, naming those.
+      ImportError: for a checkpoint without orbax-checkpoint.
     """
     validate.threefry(key)
     if checkpoint is not None:
