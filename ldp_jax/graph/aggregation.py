@@ -255,7 +255,8 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, spare:
         widths.append(1 if widths[-1] == 0 else (power * 3) // 2 if widths[-1] == power > 1 else power * 2)
     widths = _fewer(widths, degree, spare)
     bucket = np.searchsorted(widths, degree)
-    near = _by_neighbourhood(senders, degree) if n > _LARGE else np.arange(n, dtype=np.int32)
+    large = n > _LARGE and m < 2**31  # SciPy orders by 32 bits
+    near = _by_neighbourhood(senders, degree) if large else np.arange(n, dtype=np.int32)
     order = near[np.argsort(bucket[near], kind="stable")]
     rank = np.empty(n, np.int32)
     rank[order] = np.arange(n, dtype=np.int32)
@@ -273,8 +274,9 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, spare:
 
 def _by_neighbourhood(senders: np.ndarray, degree: np.ndarray) -> np.ndarray:
     """Nodes in the order of reverse Cuthill and McKee, in which neighbours are near each other; int32."""
-    start = np.concatenate([[0], np.cumsum(degree)])
-    matrix = scipy.sparse.csr_array((np.ones(len(senders), np.int8), senders, start), shape=(len(degree),) * 2)
+    start = np.concatenate([[0], np.cumsum(degree)]).astype(np.int32)
+    arrays = np.ones(len(senders), np.int8), np.ascontiguousarray(senders, np.int32), start
+    matrix = scipy.sparse.csr_array(arrays, shape=(len(degree), len(degree)))
     return scipy.sparse.csgraph.reverse_cuthill_mckee(matrix, symmetric_mode=True).astype(np.int32)
 
 
