@@ -11,10 +11,12 @@ from typing import Any
 import jax
 import networkx as nx
 import numpy as np
+import pandas as pd
 
+from experiments._report import legend_below, panels, save
 from experiments._runner import console
 from experiments._sides import Sides, in_a_process, key_of, row
-from ldp_jax import edges, features, pipeline
+from ldp_jax import datasets, edges, features, pipeline
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import models, training
 
@@ -98,6 +100,74 @@ def big_embedding() -> list[dict[str, Any]]:
     """Embeddings of 10^4 to 10^6 nodes of mean degree 20, and of 10^6 to 10^8 edges, 33 a node."""
     few = ((10_000, 100_000), (100_000, 1_000_000), (1_000_000, 10_000_000))
     return big_graph(("embedding",), (*few, (30_000, 1_000_000), (300_000, 10_000_000), (3_000_000, 100_000_000)))
+
+
+_CLASSES_CHILD = "import sys; from experiments import _edge_benchmarks as here; here.classes_child(*sys.argv[1:])"
+_JOBS = {
+    "counts": "predict_from_counts, 1,000 labels, epsilon 2,",
+    "reports": "predict_from_reports, a panel of 1,000, epsilon 2,",
+}
+
+
+def big_classes(sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)) -> list[dict[str, Any]]:
+    """Classes from lists and from records on synthetic graphs of mean degree 15, each in a fresh process."""
+    rows = []
+    for job, words in _JOBS.items():
+        for n in sizes:
+            console.print(f"{words} {n:,} nodes")
+            found = in_a_process(_CLASSES_CHILD, job, str(n), what=f"{words} {n} nodes: not finished")
+            title = f"{words} on one graph of {n:,} nodes and {found['edges']:,} edges"
+            rows.append(row(title, "ldp_jax", 0, round(found["wall"], 2), round(found["cpu"], 2), found["note"]))
+    return rows
+
+
+def classes_child(job: str, nodes: str) -> None:
+    """One of the jobs on a synthetic graph, compilation counted; prints what it took."""
+    n, classes = int(nodes), 7
+    data = datasets.synthetic(
+        key_of(0), num_nodes=n, num_classes=classes, num_features=1000, mean_degree=15, homophily=0.7
+    )
+    known, truth = np.random.default_rng(0).permutation(n)[:1000], np.asarray(data.y)
+    labels = np.full(n, -1)
+    labels[known] = truth[known]
+
+    def predicted() -> Any:
+        if job == "counts":
+            return pipeline.predict_from_counts(key_of(1), data.graph, data.x, labels, 2.0, num_classes=classes)
+        return pipeline.predict_from_reports(
+            key_of(1), data.graph, data.x, known, truth[known], 2.0, num_classes=classes
+        )
+
+    bare = _gigabytes()
+    found, wall, cpu = _timed(predicted)
+    accuracy = 100 * float((found.classes == truth)[labels < 0].mean())
+    note = (
+        f"{classes} classes, about 10 words of 1,000 a node; compilation included; accuracy {accuracy:.1f} %; "
+        f"{_gigabytes():.1f} GB at most, {bare:.1f} GB of them before the call"
+    )
+    print(json.dumps({"wall": wall, "cpu": cpu, "note": note, "edges": data.num_edges}))
+
+
+def draw_growth(rows: pd.DataFrame, path: Path) -> None:
+    """CPU seconds of the big jobs against nodes, beside what is linear."""
+    figure, (axis,) = panels(1, width=5.0)
+    found = rows.benchmark.str.extract(
+        r"^(?P<job>\w+).* on one graph of (?P<nodes>[\d,]+) nodes and (?P<edges>[\d,]+) "
+    )
+    found = found.assign(cpu=rows.cpu_s).dropna()
+    for name in ("nodes", "edges"):
+        found[name] = found[name].str.replace(",", "").astype(float)
+    for job, part in found[
+        found.job.isin(("private_embedding", "predict_from_counts", "predict_from_reports"))
+    ].groupby("job"):
+        part = part[part.edges < 25 * part.nodes].sort_values("nodes")
+        axis.loglog(part.nodes, part.cpu, "o-", label=job)
+    ends = np.array([1e4, 1e6])
+    axis.loglog(ends, ends * axis.get_ylim()[0] / 1e4, ":", color="0.5", label="linear")
+    axis.set_xlabel("nodes")
+    axis.set_ylabel("CPU seconds")
+    legend_below(figure, axis, columns=2)
+    save(figure, path)
 
 
 def _one_big(name: str, folder: str, n: int, m: int) -> dict[str, Any]:

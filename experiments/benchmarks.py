@@ -41,6 +41,7 @@ NAME = "benchmarks"
 Name = Literal[
     "perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "hyperbolic", "device", "friendships",
     "records", "figure2", "scaling", "big_graph", "big_counts", "big_embedding",
+    "big_classes",
 ]  # fmt: skip
 
 
@@ -51,10 +52,10 @@ class Config:
     Not part of the tests: figures depend on the machine. Writes benchmarks.csv and benchmarks.md.
     """
 
-    parts: tuple[Name, ...] = get_args(Name)[:-4]
+    parts: tuple[Name, ...] = get_args(Name)[:-5]
     """which ones; figure2 and scaling (simulated devices, with a figure) take minutes, big_graph (10^8 edges) a
     quarter of an hour and 12 GB, big_counts (neighbour counts alone, up to 10^8 edges) minutes and 6 GB,
-    big_embedding (up to 10^8 edges) half an hour and 9 GB"""
+    big_embedding (up to 10^8 edges) half an hour and 9 GB, big_classes (up to 10^6 nodes) half an hour and 8 GB"""
     repeats: int = 5
     """timed runs of each side, after one that is not timed"""
     out: Path = DEFAULT_OUT
@@ -74,6 +75,7 @@ def main(config: Config) -> None:
         "scaling": lambda repeats: _scaling_benchmark.scaling(min(repeats, 3)),
         "big_graph": lambda _: _edge_benchmarks.big_graph(), "big_counts": lambda _: _edge_benchmarks.big_counts(),
         "big_embedding": lambda _: _edge_benchmarks.big_embedding(),
+        "big_classes": lambda _: _edge_benchmarks.big_classes(),
     }  # fmt: skip
     rows = [row for name in config.parts for row in run[name](config.repeats)]
     new = pd.DataFrame(rows)
@@ -84,6 +86,8 @@ def main(config: Config) -> None:
     write_tables(config.out, NAME, new, table)
     if "scaling" in config.parts:
         _scaling_benchmark.draw(new, config.out / f"{NAME}_scaling.png")
+    if "big_classes" in config.parts:
+        _edge_benchmarks.draw_growth(new, config.out / f"{NAME}_growth.png")
     console.print(table, soft_wrap=True, highlight=False)
 
 

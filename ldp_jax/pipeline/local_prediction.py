@@ -23,6 +23,7 @@ from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph.graphs import GraphsTuple, as_graph
 from ldp_jax.graph.propagation import Operator, kprop, operator, ppr
+from ldp_jax.pipeline._walks import MANY
 from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifier, panel_regression
 from ldp_jax.pipeline.guard import guard
 from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_evidence
@@ -196,7 +197,8 @@ def panel_facts(
     structure = structure_posterior(graph, known, rows=rows, op=op)
     panel = known._replace(labels=labels[known.nodes], fold=np.asarray(known.fold)[known.nodes])
     phase("the classifier of the devices", 0.5)
-    classifier = device_classifier(rows, panel, hidden=hidden, key=network_key, room=len(labels))
+    room = min(len(labels), max(MANY, 4 * len(known.nodes)))  # of large graphs few nodes are in the panel
+    classifier = device_classifier(rows, panel, hidden=hidden, key=network_key, room=room)
     return PanelFacts(known, structure, classifier, op)
 
 

@@ -6,6 +6,7 @@ log-likelihood, for a report the exact likelihood of a class that nobody sees. A
 fold that it is not in: no node's own label or report takes part.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import NamedTuple
@@ -32,6 +33,9 @@ IMPOSSIBLE = -1e30
 
 _MEMORY = 10
 """Pairs of differences that L-BFGS holds."""
+
+_FEW = 2**13
+"""The least number of teachers that has places of its own, where twice as many nodes would have places else."""
 
 _STEPS = 200
 """Points that L-BFGS tries at most."""
@@ -394,8 +398,11 @@ def regression(
     laid = laid_out(rows, room=room)
     pad = partial(_padded, room=laid.shape[0])
     fold = np.asarray(lesson.fold, np.int32)
-    teaching = laid if len(teachers) == n else laid_out(rows.take(teachers), laid)
-    known = _Known(pad(np.asarray(lesson.evidence)), pad(fold[teachers]), np.int32(len(teachers)))
+    places = 4 ** math.ceil(math.log(max(len(teachers), _FEW), 4) - 1e-9)
+    like, own = (laid, None) if places > n // 2 else (None, places)  # places for all would take most of the time
+    teaching = laid if len(teachers) == n else laid_out(rows.take(teachers), like, room=own)
+    taught = partial(_padded, room=teaching.shape[0])
+    known = _Known(taught(np.asarray(lesson.evidence)), taught(fold[teachers]), np.int32(len(teachers)))
     held_out = np.zeros(n, bool)
     held_out[teachers] = True
     asked = _Asked(pad(fold), pad(held_out), np.bool_(by_weights))

@@ -77,6 +77,22 @@ def test_sums_are_the_same_whatever_is_added_up_at_a_time(few, monkeypatch):
     np.testing.assert_allclose(layout("tables").sum(H), dense() @ H, atol=1e-4)
 
 
+def test_neighbours_of_a_large_graph_are_laid_out_near_each_other(monkeypatch):
+    """A ring in random order: rows that are gathered are next to the row that gathers them."""
+    ring = np.random.default_rng(0).permutation(400)
+    pairs = np.concatenate([np.stack([ring, np.roll(ring, 1)], 1), np.stack([np.roll(ring, 1), ring], 1)])
+    receivers, senders = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].T
+    h = np.random.default_rng(1).normal(size=(400, 2)).astype(np.float32)
+    away, sums = [], []
+    for large in (400, 0):
+        monkeypatch.setattr(aggregation, "_LARGE", large)
+        made = aggregation.tables(senders, receivers, 400)
+        away.append(np.abs(np.asarray(made.neighbours[0]) - np.arange(400)).mean())
+        sums.append(np.asarray(made.sum(jnp.asarray(h))))
+    assert away[1] < 5 < away[0]
+    np.testing.assert_allclose(*sums, atol=1e-6)
+
+
 @EVERY
 def test_both_modes_of_differentiation(name):
     """The map is linear: its tangent is itself, and the gradient of <c, A h> is A' c."""
