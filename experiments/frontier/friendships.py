@@ -131,7 +131,7 @@ def draw(settings: Settings, labels: str, seed: int) -> tuple[Asked, np.ndarray]
         folds = 10 if len(rows.value) <= 100_000 else 5
         fold = find_folds(jax.random.fold_in(key, 1), known, folds)
         q = features_posterior(rows, known, fold, num_classes=classes, num_folds=folds)
-    asked = Asked(data.graph, rows, known, classes, q, stated(data.graph, y))
+    asked = Asked(data.graph, rows, known, classes, q, stated(data.graph, y, q))
     return asked, np.where(known < 0, y, -1)
 
 

@@ -4,7 +4,8 @@ import numpy as np
 
 from ldp_jax.core.types import Graph
 from ldp_jax.pipeline import Rehearsal, StatedFriends
-from ldp_jax.pipeline.rehearsal import homophily
+from ldp_jax.pipeline.rehearsal import homophily, overlap
+from ldp_jax.pipeline.self_training import FeaturesPosterior
 
 REHEARSAL = "rehearsal"
 """The row's name."""
@@ -26,8 +27,9 @@ def foretold(found: Rehearsal, epsilon: float) -> dict[str, float]:
     return {FORETOLD: told.points, LOW: told.low, HIGH: told.high, CHANCE: told.chance}
 
 
-def stated(graph: Graph, y: np.ndarray) -> StatedFriends:
+def stated(graph: Graph, y: np.ndarray, q: FeaturesPosterior | None = None) -> StatedFriends:
     """What an owner states who knows friendships well: as they are."""
     pairs = np.stack([np.asarray(graph.senders), np.asarray(graph.receivers)], 1)
     degree = np.bincount(pairs[:, 0], minlength=len(y))
-    return StatedFriends(float(degree.mean()), homophily(pairs, y), float(degree.std() / degree.mean()))
+    told = None if q is None else overlap(pairs, y, q.log_q)
+    return StatedFriends(float(degree.mean()), homophily(pairs, y), float(degree.std() / degree.mean()), told)

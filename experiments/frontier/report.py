@@ -104,8 +104,8 @@ def write(out: Path) -> list[Path]:
     if foretold := rehearsal_report.outcomes(frame, measured, "labels"):
         stem, over = f"{NAME}_rehearsal", "features alone"
         figures[stem] = rehearsal_report.figure(foretold, over)
-        told = "features, labels, and friendships stated as they are (mean degree, spread, homophily)"
-        sections += rehearsal_report.sections(foretold, stem, told, over)
+        told = "features, labels, and friendships stated as they are (mean degree, spread, homophily, overlap)"
+        sections += rehearsal_report.sections(foretold, stem, told, over, rehearsal_report.CHOSEN_ON_LISTS)
     return publish(out, {NAME: "\n\n".join(sections)}, figures, found)
 
 

@@ -9,17 +9,18 @@ Nobody is asked, and no budget is spent.
   averaged over four hops, given the labels of the panel. A private user of class y has the classifier's scores of a
   member of that class whom structure knew about as well: of a near :math:`q(y)`. Members are drawn anew in each
   world, as often as there are, so that a small panel is as unsure as it is.
-* Lists (of :class:`~ldp_jax.pipeline.piloted.PublicFacts`). Classes follow the public posterior. A list is what is
-  stated of friendships (:class:`StatedFriends`): so many neighbours, a share h of them of the own class, the others
-  of anybody's. Features of a world know no more than that posterior: beside few labels more may come than is
-  foretold.
+* Lists (of :class:`~ldp_jax.pipeline.piloted.PublicFacts`). Classes follow the public posterior, as sure of itself
+  as held-out labels are; those of users of like features are alike, so that reports may teach more of features than
+  few labels did. How alike, nobody knows: each world has another share of common noise. A list is what is stated of
+  friendships (:class:`StatedFriends`): so many neighbours, a share h of them of the own class, the others of
+  anybody's. Friends who are of the class that features say of a user, right or wrong, tell nothing new.
 * Both (of :class:`~ldp_jax.pipeline.jointly.JointFacts`). Classes follow the shares of the panel, scores are those
   of a member of the class, and lists are as stated. Each total is tried in several splits, on the same worlds.
 """
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ from numpy.typing import ArrayLike
 
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.progress import Progress, phase, watched
+from ldp_jax.core.pytree import pytree
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges import NeighbourCounts
 from ldp_jax.features import PersonalAlphabets
@@ -42,7 +44,9 @@ from ldp_jax.pipeline.local_prediction import Broadcast, PanelFacts, local_predi
 from ldp_jax.pipeline.message import ClassReports
 from ldp_jax.pipeline.panel import MOST_EPSILON
 from ldp_jax.pipeline.piloted import CountRound, PublicFacts, piloted_counts, with_posterior
+from ldp_jax.pipeline.rows import DenseRows, Rows, RowTables, laid_out
 from ldp_jax.pipeline.self_training import FeaturesPosterior
+from ldp_jax.pipeline.stack import combine, stack
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 """Of which the least that is worth asking for is looked for."""
@@ -63,6 +67,9 @@ LEAST_LABELS = 50
 COUPLING = 0.9
 """Share of the noise of a class that friends have in common."""
 
+MOST_OVERLAP = 0.7
+"""Of homophily, at most such a share follows what features say, if it is not stated: each world has another."""
+
 _HOPS = 4
 """Over which noise is shared."""
 
@@ -71,6 +78,9 @@ _NEAR, _LEAST_NEAR, _ANYBODY = 0.1, 3, 0.05
 
 _LEAST_LIST = 1e-3
 """The least epsilon of a bit of a list."""
+
+_EVENLY = np.array([0.7548777, 0.5698403])
+"""Multiples of both, less whole numbers, are spread evenly over a square."""
 
 _COLUMNS, _STEPS, _RIDGE = 64, 30, 0.01
 """Of the estimate of variances; of conjugate gradients."""
@@ -83,11 +93,14 @@ class StatedFriends(NamedTuple):
       mean_degree: neighbours of a user, > 0.
       homophily: share of neighbours of the own class, beyond chance, in [0, 1] (:func:`homophily`).
       spread: standard deviation of a degree over the mean, in [0, 10].
+      overlap: of homophily, the share in [0, 1] that follows what features say of a user's class, right or wrong
+        (:func:`overlap`); by default each world has another one, up to :data:`MOST_OVERLAP`. Not for joint totals.
     """
 
     mean_degree: float
     homophily: float
     spread: float = 1.0
+    overlap: float | None = None
 
 
 class Foreseen(NamedTuple):
@@ -183,8 +196,7 @@ def rehearse(
 
     To collect is recommended where the mean gain is at least 0.5 points and P(gain > 0) is at least 0.6, beside at
     least 50 public labels. Verdicts on records and on lists were held against what came (``frontier_features.md``,
-    ``frontier_edges.md`` of the experiments), of both the accuracy (``frontier_joint.md``). Of lists more may come
-    than is foretold where labels are few.
+    ``frontier_edges.md`` of the experiments), of both the accuracy (``frontier_joint.md``).
 
     Args:
       key: of public randomness.
@@ -228,7 +240,7 @@ def rehearse(
         if isinstance(public, PanelFacts):
             run = _of_records(key, public, asked)
         elif isinstance(public, PublicFacts):
-            run = _of_lists(key, with_posterior(fold_key, public), _checked(friends), asked)
+            run = _of_lists(key, with_posterior(fold_key, public), friends, asked)
         else:
             message, splits = "records and lists", [_splits(total) for total in asked]
             run = _of_both(key, public, _checked(friends), tuple(split for some in splits for split in some))
@@ -423,14 +435,35 @@ def _checked(friends: StatedFriends | None) -> _Stated:
     )
 
 
-def _of_lists(key: PRNGKey, public: PublicFacts, stated: _Stated, epsilons: tuple[float, ...]) -> World:
+def _of_lists(
+    key: PRNGKey, public: PublicFacts, friends: StatedFriends | None, epsilons: tuple[float, ...]
+) -> World:
     """Worlds of public features and private lists."""
+    rows = public.rows
     assert isinstance(public.log_q, FeaturesPosterior)
+    assert friends is not None
+    assert not isinstance(rows, Mapping)
+    stated, overlapping = _checked(friends), friends.overlap
+    if overlapping is not None:
+        overlapping = validate.number(0.0, 1.0, overlap=overlapping)
     log_q, labels = public.log_q.log_q, np.asarray(public.labels)
+    spread_key, unknown_key, key = jax.random.split(key, 3)
+    # What labels that a model has not seen say of how sure it may be.
+    true_q = combine(log_q[..., None], stack(log_q[..., None], labels, (1.0,), ridge=1.0))
+    ridge = public.log_q.ridge
+    noise = None if rows is None or ridge is None else _LikeFeatures.of(spread_key, rows)
+    # By the ridge a score varies by 1 / ridge with features, beside its Gumbel noise of variance pi^2 / 6.
+    most = np.array([0.0 if ridge is None else 1.0 / (1.0 + ridge * math.pi**2 / 6.0), MOST_OVERLAP])
+    first = np.asarray(jax.random.uniform(unknown_key, (2,)), np.float64)
 
     def world(number: int) -> list[float]:
-        draw_key, report_key = jax.random.split(jax.random.fold_in(key, number))
-        y, users = _drawn_users(draw_key, log_q, labels, stated)
+        class_key, draw_key, report_key = jax.random.split(jax.random.fold_in(key, number), 3)
+        alike, share = most * ((first + number * _EVENLY) % 1.0)  # nobody knows them
+        if noise is None:
+            y = _drawn_classes(class_key, true_q, labels)
+        else:
+            y = _alike_classes(class_key, noise, true_q, labels, np.float32(alike))
+        users = _drawn_users(draw_key, y, true_q, stated, np.float32(share if overlapping is None else overlapping))
         truth = np.asarray(y)
         found = [_points(log_q, truth, labels < 0)]
         for place, epsilon in enumerate(epsilons):
@@ -450,7 +483,9 @@ def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[Joi
 
     def world(number: int) -> list[float]:
         draw_key, donor_key, report_key = jax.random.split(jax.random.fold_in(key, number), 3)
-        y, users = _drawn_users(draw_key, log_q, labels, stated)
+        class_key, rate_key = jax.random.split(draw_key)
+        y = _drawn_classes(class_key, log_q, labels)
+        users = _drawn_users(rate_key, y, log_q, stated, np.float32(0.0))
         scores = scored[np.asarray(donors(donor_key, y, log_q, labels[panel], log_q[panel], np.float32(1.0)))]
         scores[panel] = scored
         truth = np.asarray(y)
@@ -469,9 +504,10 @@ def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[Joi
 
 
 class _Users(NamedTuple):
-    """Of a world: classes as rows of 0 and 1 [n, C], expected degrees [n], homophily."""
+    """Of a world: classes as rows of 0 and 1 [n, C], those of alike friends, expected degrees [n], homophily."""
 
     of_class: Array
+    alike: Array
     rate: Array
     homophily: Array
 
@@ -483,25 +519,76 @@ def _count(users: _Users, epsilon: float, key: PRNGKey, asked: CountRound) -> Ar
     return NeighbourCounts(epsilon, asked.num_groups).add_noise(noise_key, counts)
 
 
+@pytree
+class _LikeFeatures:
+    """Noise that users of like features share: averages over users by the products of their centred rows.
+
+    Attributes:
+      rows: features.
+      mean: float32 [d], of their rows.
+      spread: float32 [n, 1], the standard deviation of a user's noise.
+    """
+
+    rows: RowTables | DenseRows
+    mean: Array
+    spread: Array
+
+    @classmethod
+    def of(cls, key: PRNGKey, rows: Rows | DenseRows) -> "_LikeFeatures":
+        laid, n = laid_out(rows), rows.shape[0]
+        mean = laid.transposed(jnp.ones((laid.shape[0], 1)))[:, 0] / n
+        bare = cls(laid, mean, jnp.ones((n, 1)))
+        made = _shared_noise(bare, jax.random.normal(key, (n, _COLUMNS)))
+        return cls(laid, mean, jnp.sqrt((made**2).mean(1, keepdims=True) + 1e-12))
+
+
+@jax.jit
+def _shared_noise(alike: _LikeFeatures, noise: Array) -> Array:
+    n = len(noise)
+    padded = jnp.pad(noise - noise.mean(0), ((0, alike.rows.shape[0] - n), (0, 0)))
+    weights = alike.rows.transposed(padded)
+    return (alike.rows.times(weights)[:n] - alike.mean @ weights) / alike.spread
+
+
+@jax.jit
+def _alike_classes(key: PRNGKey, alike: _LikeFeatures, log_q: Array, labels: Array, share: Scalar) -> Array:
+    """Classes of which each follows its q; a ``share`` of their noise is common to like users; labels are kept."""
+    shared_key, own_key = jax.random.split(key)
+    field = jnp.sqrt(share) * _shared_noise(alike, jax.random.normal(shared_key, log_q.shape))
+    field = field + jnp.sqrt(1.0 - share) * jax.random.normal(own_key, log_q.shape)
+    found = (log_q - jnp.log(-log_ndtr(field))).argmax(1)
+    return jnp.where(labels >= 0, labels, found).astype(jnp.int32)
+
+
+@jax.jit
+def _drawn_classes(key: PRNGKey, log_q: Array, labels: Array) -> Array:
+    """Classes by q, of labelled users their own."""
+    return jnp.where(labels >= 0, labels, jax.random.categorical(key, log_q))
+
+
 @jax.jit
 def _drawn_users(
-    key: PRNGKey, log_q: Array, labels: Array, stated: tuple[Array, Array, Array]
-) -> tuple[Array, _Users]:
-    """Classes by q, of labelled users their own, and log-normal expected degrees."""
+    key: PRNGKey, y: Array, log_q: Array, stated: tuple[Array, Array, Array], overlap: Scalar
+) -> _Users:
+    """Log-normal expected degrees, and friends of whom a share ``overlap`` of the alike ones follows q."""
     mean_degree, homophily, spread = stated
-    class_key, rate_key = jax.random.split(key)
-    y = jnp.where(labels >= 0, labels, jax.random.categorical(class_key, log_q))
     variance = jnp.log1p(spread**2)  # of the logarithm
-    rate = mean_degree * jnp.exp(jnp.sqrt(variance) * jax.random.normal(rate_key, y.shape) - 0.5 * variance)
-    return y, _Users(jax.nn.one_hot(y, log_q.shape[1]), rate, homophily)
+    rate = mean_degree * jnp.exp(jnp.sqrt(variance) * jax.random.normal(key, y.shape) - 0.5 * variance)
+    of_class = jax.nn.one_hot(y, log_q.shape[1])
+    # As many friends are of the own class as was stated; where q is often wrong, q has less of a share.
+    right, chance = (jnp.exp(log_q) * of_class).sum(1).mean(), (of_class.mean(0) ** 2).sum()
+    beyond = 1.0 - (right - chance) / (1.0 - chance)
+    overlap = jnp.minimum(overlap, (1.0 - homophily) / jnp.maximum(beyond, 1e-3))
+    alike = (1.0 - overlap) * of_class + overlap * jnp.exp(log_q)
+    return _Users(of_class, alike, rate, homophily / jnp.maximum(1.0 - overlap * beyond, homophily))
 
 
 @partial(jax.jit, static_argnames="num_groups")
 def _drawn_counts(key: PRNGKey, users: _Users, groups: Array, *, num_groups: int) -> Array:
-    """Neighbours by group, int32 [n, K]: a share of them of the own class, the rest of anybody's; Poisson."""
+    """Neighbours by group, int32 [n, K]: a share of them alike, the rest of anybody's class; Poisson."""
     size = users.of_class.sum(0)
     shares = users.of_class.T @ jax.nn.one_hot(groups, num_groups) / jnp.maximum(size, 1.0)[:, None]  # of a class
-    friends = users.homophily * users.of_class + (1.0 - users.homophily) * size / len(groups)
+    friends = users.homophily * users.alike + (1.0 - users.homophily) * size / len(groups)
     return jax.random.poisson(key, users.rate[:, None] * (friends @ shares), dtype=jnp.int32)
 
 
@@ -520,16 +607,47 @@ def homophily(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> float:
     >>> homophily([[0, 1], [2, 3], [1, 2]], np.array([0, 0, 1, 1]))
     0.333...
     """
+    ends = np.asarray(labels)[_labelled_pairs(pairs, labels)]
+    share = np.bincount(ends.ravel()) / ends.size
+    chance = float((share**2).sum())
+    alike = float((ends[:, 0] == ends[:, 1]).mean())
+    return max(0.0, (alike - chance) / (1.0 - chance)) if chance < 1.0 else 0.0
+
+
+def overlap(
+    pairs: ArrayLike, labels: Int[np.ndarray, " n"], log_q: Float[np.ndarray | Array, "n classes"]
+) -> float:
+    r"""How much of homophily features say already: :math:`b / (a + b)` in [0, 1].
+
+    The class of a friend is regressed on the own class (a) and on the posterior q of it by features (b): friends of
+    users whose features mislead may be of the class that features say. ``pairs`` and ``labels`` are those of
+    :func:`homophily`, ``log_q`` must not have seen the own label.
+
+    Raises:
+      ValueError: as :func:`homophily`.
+
+    >>> y, seen = np.array([0, 0, 1, 1]), np.log([[0.9, 0.1], [0.1, 0.9], [0.1, 0.9], [0.9, 0.1]])
+    >>> overlap([[0, 1], [2, 3]], y, seen), overlap([[0, 3], [1, 2]], y, seen)
+    (0.0, 1.0)
+    """
+    ends = _labelled_pairs(pairs, labels)
+    ends = np.concatenate([ends, ends[:, ::-1]])
+    of_class = np.eye(np.shape(log_q)[1])[np.maximum(labels, 0)]
+    mean = of_class[ends].mean((0, 1))
+    own, friend = (of_class[side] - mean for side in ends.T)
+    known = np.stack([own.ravel(), (np.exp(log_q)[ends[:, 0]] - mean).ravel()], 1)
+    a, b = np.maximum(np.linalg.lstsq(known, friend.ravel(), rcond=None)[0], 0.0)
+    return float(b / (a + b)) if a + b > 0 else 0.0
+
+
+def _labelled_pairs(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> Int[np.ndarray, "pairs two"]:
+    """Those with labels at both ends."""
     labels, pairs = np.asarray(labels), np.asarray(pairs)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
         raise ValueError(f"pairs must be integers of shape [pairs, 2], got {pairs.dtype} of shape {pairs.shape}")
     if len(pairs) and (pairs.min() < 0 or pairs.max() >= len(labels)):
         raise ValueError(f"pairs must join nodes in [0, {len(labels)}), got {pairs.min()} to {pairs.max()}")
-    ends = labels[pairs]
-    ends = ends[(ends >= 0).all(-1)]
-    if not len(ends):
+    pairs = pairs[(labels[pairs] >= 0).all(-1)]
+    if not len(pairs):
         raise ValueError("pairs must hold one of two labelled users, got none: state a guess of the homophily")
-    share = np.bincount(ends.ravel()) / ends.size
-    chance = float((share**2).sum())
-    alike = float((ends[:, 0] == ends[:, 1]).mean())
-    return max(0.0, (alike - chance) / (1.0 - chance)) if chance < 1.0 else 0.0
+    return pairs

@@ -19,7 +19,7 @@ from ldp_jax.pipeline.device_classifier import DeviceClassifier
 from ldp_jax.pipeline.jointly import JointFacts
 from ldp_jax.pipeline.local_prediction import PanelFacts, panel_facts
 from ldp_jax.pipeline.piloted import PublicFacts
-from ldp_jax.pipeline.rehearsal import coupled_classes, donors, homophily, shared_spread
+from ldp_jax.pipeline.rehearsal import coupled_classes, donors, homophily, overlap, shared_spread
 from ldp_jax.pipeline.rows import feature_rows
 from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.structure import StructurePosterior
@@ -130,6 +130,29 @@ def test_lists_bring_about_what_was_foretold(graph):
     assert "8 friends and homophily 0.9 as stated" in str(told)
 
 
+def test_friends_who_say_what_features_say_bring_less(graph):
+    """Of one homophily, stated as beyond features, as unknown, and as theirs alone; one key, so the same noise."""
+    x = blocks(n=N, degree=8.0, homophily=0.9, clarity=1.5)[2]
+    public, brought = PublicFacts(feature_rows(x), some_labels(graph[1], 0.4), 3), []
+    for known in (0.0, None, 1.0):
+        friends = StatedFriends(8.0, 0.5, 0.3, known)
+        brought.append(ldp.rehearse(jax.random.key(0), public, (2.0,), friends=friends, worlds=3).gains.mean())
+    assert brought[0] > brought[1] > brought[2]
+    assert brought[0] > brought[2] + 3
+
+
+def test_overlap_is_what_features_say_of_friends_beyond_the_own_class():
+    """Friends drawn from users of the own class, and of a class by q: the share that features say is told apart."""
+    rng = np.random.default_rng(0)
+    y, q = np.arange(3000) % 3, rng.dirichlet(np.ones(3), 3000)
+    said = (rng.random(3000)[:, None] > q.cumsum(1)).sum(1)
+    own, q_alone = (np.stack([np.arange(3000), 3 * rng.integers(0, 1000, 3000) + one], 1) for one in (y, said))
+    found = [overlap(pairs, y, np.log(q)) for pairs in (own, np.concatenate([own, q_alone]), q_alone)]
+    assert found[0] < 0.1
+    assert 0.2 < found[1] < 0.7
+    assert found[2] > 0.9
+
+
 @pytest.mark.parametrize(("clarity", "alike", "share"), [(4.0, 0.0, 1.0), (0.0, 0.9, 0.0)])
 def test_a_total_goes_where_something_is_to_be_learned(graph, clarity, alike, share):
     """Records that say all beside friends at random, and the other way round; foretold within 12 points."""
@@ -168,6 +191,7 @@ def test_what_cannot_be_rehearsed_is_refused(graph):
         (lists, {"epsilons": (5e-4,), "friends": StatedFriends(4, 0.5)}, r"epsilons must be in \[0.001, 40\]"),
         (lists, {"friends": StatedFriends(0, 0.5)}, "mean_degree must be"),
         (lists, {"friends": StatedFriends(4, 1.5)}, "homophily must be"),
+        (lists, {"friends": StatedFriends(4, 0.5, 1.0, -0.1)}, "overlap must be"),
         (lists._replace(labels=np.full(N, -1)), {"friends": StatedFriends(4, 0.5)}, "a member of each"),
     ):
         with pytest.raises(ValueError, match=words):
