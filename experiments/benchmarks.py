@@ -40,8 +40,7 @@ _TEXT = prose("benchmarks")
 NAME = "benchmarks"
 Name = Literal[
     "perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "hyperbolic", "device", "friendships",
-    "records", "figure2", "scaling", "big_graph", "big_counts", "big_embedding",
-    "big_classes",
+    "records", "figure2", "scaling", "big_graph", "big_counts", "big_embedding", "big_classes",
 ]  # fmt: skip
 
 

@@ -14,8 +14,6 @@ from ldp_jax.pipeline.self_training import FoldedLabels, Lesson, regression
 from ldp_jax.pipeline.structure import panel_sums, spectral_coordinates, structure_posterior
 from tests.pipeline.planted import blocks
 
-pytestmark = pytest.mark.usefixtures("quickly_compiled")
-
 N, PANEL = 600, np.arange(0, 600, 6)
 
 
