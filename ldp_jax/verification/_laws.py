@@ -480,7 +480,7 @@ class Peak(RealVectors):
 
     def _polar(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Reports, weights and cells of a rule about x; about a record on the rim jumps are at ends of panels."""
-        turn, turn_weight = panel_rule((0.0, 2 * np.pi), _SIDE, 4 * _SECTORS)
+        turn, turn_weight = panel_rule((0.0, 2 * np.pi), _SIDE, _SECTORS)
         share, share_weight = panel_rule((0.0, 1.0), _SIDE, 2 * _RINGS)
         way = self._way(x, turn)
         angle = math.atan2(x[1], x[0]) + turn

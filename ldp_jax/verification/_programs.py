@@ -11,7 +11,7 @@ from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import HasDensity, check_budget
 from ldp_jax.core.spaces import Records, Reports, as_records
-from ldp_jax.core.types import AnyArray, Array, ArrayLike, PRNGKey, R, Report, Scalar, Values, Y
+from ldp_jax.core.types import AnyArray, Array, PRNGKey, R, Report, Scalar, Values, Y
 
 SIZE = 8192
 """Rows of a block."""
@@ -73,12 +73,10 @@ def repeated(x: T, n: int) -> T:
 
 def block_of(rows: T, start: int = 0, size: int = SIZE) -> T:
     """The block of stacked rows that begins at ``start``, filled up with its own rows."""
-
-    def part(leaf: ArrayLike) -> np.ndarray:
-        some = np.asarray(leaf)[start : start + size]
-        return some if len(some) == size else np.resize(some, (size, *some.shape[1:]))
-
-    return jax.tree.map(part, rows)
+    some = take(rows, slice(start, start + size))
+    if count_of(some) == size:
+        return some
+    return jax.tree.map(lambda leaf: np.resize(leaf, (size, *leaf.shape[1:])), some)
 
 
 def in_blocks(ask: Callable[[T], Any], rows: T, size: int = SIZE) -> Any:
@@ -96,12 +94,8 @@ def in_blocks(ask: Callable[[T], Any], rows: T, size: int = SIZE) -> Any:
 
 def wide(tree: T) -> T:
     """Parameters, records or reports in float64, with x64 enabled; whole numbers stay."""
-
-    def one(leaf: ArrayLike) -> np.ndarray:
-        leaf = np.asarray(leaf)
-        return leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf
-
-    return jax.tree.map(one, tree)
+    leaves = jax.tree.map(np.asarray, tree)
+    return jax.tree.map(lambda leaf: leaf.astype(np.float64) if leaf.dtype.kind == "f" else leaf, leaves)
 
 
 def generator(key: PRNGKey) -> np.random.Generator:
@@ -212,12 +206,7 @@ def log_grid(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:
     """log p [records, reports] of stacked reports about each of stacked records."""
     (reports, records), (mechanism, own) = (count_of(y), count_of(x)), _apart(mechanism, (), count_of(x))
     count = max(1, -(-reports // GROUP))
-
-    def grouped(leaf: ArrayLike) -> np.ndarray:
-        of_one = np.shape(leaf)[1:]
-        return np.resize(leaf, (count * GROUP, *of_one)).reshape(count, GROUP, *of_one)
-
-    groups = jax.tree.map(grouped, y)
+    groups = jax.tree.map(lambda leaf: np.resize(leaf, (count, GROUP, *np.shape(leaf)[1:])), y)
     ask = lambda at: _logs(mechanism, take(groups, at[1]), *take((x, *own), at[0]))
     found = in_blocks(ask, tuple(np.indices((records, count)).reshape(2, -1)), SIZE // GROUP)
     return found.reshape(records, -1)[:, :reports]
