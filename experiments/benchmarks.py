@@ -54,7 +54,7 @@ class Config:
     parts: tuple[Name, ...] = get_args(Name)[:-5]
     """which ones; figure2 and scaling (simulated devices, with a figure) take minutes, big_graph (10^8 edges) a
     quarter of an hour and 12 GB, big_counts (neighbour counts alone, up to 10^8 edges) minutes and 6 GB,
-    big_embedding (up to 10^8 edges) half an hour and 9 GB, big_classes (up to 10^6 nodes) half an hour and 8 GB"""
+    big_embedding (up to 10^8 edges) half an hour and 9 GB, big_classes (up to 10^6 nodes) longer"""
     repeats: int = 5
     """timed runs of each side, after one that is not timed"""
     out: Path = DEFAULT_OUT

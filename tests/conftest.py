@@ -24,8 +24,8 @@ from tests import mutants
 
 os.environ["LDP_JAX_PROGRESS"] = "0"
 jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS") or "cpu")
-# LLVM's first level compiles in half of the time what runs as fast; XLA's older emitter takes a third off the rest.
-# What tests start inherits both. XLA ends a process whose flags it does not know.
+# LLVM's first level and XLA's older emitter: most programs of tests run once. What tests start inherits both.
+# XLA ends a process whose flags it does not know.
 _FLAGS = ["--xla_backend_optimization_level=1"]
 if jaxlib.version.__version_info__[:2] == (0, 10):
     _FLAGS.append("--xla_cpu_use_fusion_emitters=false")

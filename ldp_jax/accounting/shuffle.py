@@ -73,12 +73,21 @@ def amplified(
 ) -> Guarantee:
     """The cost of one user's record towards those who see shuffled reports alone.
 
-    It is the least epsilon that the bound allows at ``delta`` in (0, 1), rounded up, never above the report's own;
-    ``shuffled``. Towards the shuffler the report's own guarantee holds, which is local, of unit RECORD and without
-    delta. The ``users`` n, public, report honestly by this mechanism and one public epsilon.
+    Args:
+      guarantee: of each user's report, of unit RECORD, without delta.
+      users: n, public, who report honestly by this mechanism and one public epsilon.
+      delta: of the whole, in (0, 1).
+      reports: ``anonymous``; a report that enters a graph is ``by user``, and is refused.
+      clones: q, by default e^-epsilon; of a finite mechanism :func:`clone_share` is larger, at most 2 / (e^epsilon
+        + 1).
 
-    A report that enters a graph is ``by user``, and is refused. ``clones`` are q, by default e^-epsilon; of a
-    finite mechanism :func:`clone_share` is larger, at most 2 / (e^epsilon + 1).
+    Returns:
+      The least epsilon that the bound allows at ``delta``, rounded up, never above the report's own; ``shuffled``.
+      Towards the shuffler the report's own guarantee holds.
+
+    Raises:
+      ValueError: for reports by user, another unit than RECORD, a guarantee that is not local, more clones than a
+        report of that epsilon can have, or numbers out of range.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> mechanism = GeneralizedRR(1.0, 4)

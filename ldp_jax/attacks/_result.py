@@ -390,8 +390,13 @@ def evaluate_membership(
     Each metric is computed on the nodes of one target model at a time; intervals are Student's, over models. These
     share nodes and the attacker's models: the intervals take them for more independent than they are.
 
-    ``scores`` are float [N, n]; ``member`` is bool [N, n], which of n nodes each of N targets was trained on.
-    ``density`` is by default the true one of each target.
+    Args:
+      name: of the attack.
+      scores: float [N, n], larger where a node rather is a member; infinite ones are allowed.
+      member: bool [N, n], the truth: which of n nodes each of N targets was trained on.
+      density: the share of nodes that the attacker takes for members; by default the true one of each target, where
+        precision and recall are the same number.
+      confidence: of the intervals.
 
     >>> member = np.array([[True, False, True], [False, False, True]])
     >>> evaluate_membership("opposite", -1.0 * member, member).auc.mean

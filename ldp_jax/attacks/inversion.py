@@ -48,10 +48,14 @@ def inversion(
     An attacker who knows the mechanism perturbs the public embeddings by it too. The leak of the embeddings is the
     difference to :func:`public_mean`. Reconstructions are clipped to the range of the public records.
 
-    ``z`` [n, k] is the release of the records, as estimates, not as codes; the records ``x`` [n, d] are for the
-    verdict alone. There are at least 10 public records, ``public_x`` [m, d], whose release ``public_z`` was made
-    the same way; a tenth of them chooses the epoch. ``shape`` is height and width where records are images, for the
-    SSIM.
+    Args:
+      key: a typed threefry key.
+      z: float [n, k], the release of the records; as estimates, not as codes.
+      x: float [n, d], the records themselves, for the verdict alone.
+      public_z: float [m, k], at least 10, of public records made the same way.
+      public_x: float [m, d].
+      shape: height and width where records are images; for the SSIM.
+      perceptron: the attacker; a tenth of the public records chooses the epoch.
 
     Reference: Dosovitskiy & Brox, Inverting visual representations with convolutional networks (CVPR 2016), with a
     perceptron; HeteroRR, section V and Figure 8.

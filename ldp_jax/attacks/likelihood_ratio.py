@@ -42,6 +42,9 @@ def planted_edge(
       runs: of each world, to be told apart; at least 2.
       at_once: runs that are vmapped together; None for one at a time.
 
+    Raises:
+      ValueError: as :func:`likelihood_ratio`, and for a key that is not threefry.
+
     >>> flipped = lambda key, bit: bit ^ jax.random.bernoulli(key, 0.25)
     >>> found = planted_edge(jax.random.key(0), lambda key, bit: 1.0 * flipped(key, bit), False, True)
     >>> abs(found.auc.mean - 0.75) < 0.06

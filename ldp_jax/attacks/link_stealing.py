@@ -66,8 +66,10 @@ def _rows(values: ArrayLike | tuple, name: str) -> Array:
 def link_stealing(posteriors: ArrayLike | tuple, targets: Targets, *, distance: Distance = "correlation") -> Attack:
     """Score pairs by how alike the model's answers are, which are all the attacker has.
 
-    ``posteriors`` are float [n, classes], or logits. The score is the negative ``distance``: those of the paper, as
-    in ``scipy.spatial.distance``.
+    Args:
+      posteriors: float [n, classes], the model's answer for each node; logits do as well.
+      targets: pairs of nodes.
+      distance: whose negative is the score; those of the paper, the ones of ``scipy.spatial.distance``.
 
     Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attack 0.
 

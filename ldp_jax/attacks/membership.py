@@ -154,8 +154,13 @@ def rmia(
     those of models with v and without; offline, :math:`((1 + a) Q_\mathrm{out} + 1 - a) / 2`. Where no other model
     has v, or all have it, Q is of those there are.
 
-    ``population`` is bool [n], the nodes z, all by default; no node is compared with itself. ``gamma`` >= 1, and
-    ``offline_a`` is a in [0, 1]. N is at least 2; the other arguments are those of :func:`lira`.
+    Args:
+      confidences: float [N, n], the :func:`log_odds` of N >= 2 models.
+      member: bool [N, n], which nodes each was trained on, rows drawn independently.
+      form: ``online`` or ``offline``.
+      gamma: how much more a node must have been raised, >= 1.
+      offline_a: a, in [0, 1].
+      population: bool [n], the nodes z; all by default. A node is not compared with itself.
 
     Reference: Zarifzadeh, Liu & Shokri, Low-cost high-power membership inference attacks (ICML 2024).
     """

@@ -449,7 +449,7 @@ def _of_lists(
     log_q, labels = public.log_q.log_q, np.asarray(public.labels)
     spread_key, unknown_key, key = jax.random.split(key, 3)
     # What labels that a model has not seen say of how sure it may be.
-    true_q = combine(log_q[..., None], stack(log_q[..., None], labels, (1.0,), ridge=1.0))
+    tempered = combine(log_q[..., None], stack(log_q[..., None], labels, (1.0,), ridge=1.0))
     ridge = public.log_q.ridge
     noise = None if rows is None or ridge is None else _LikeFeatures.of(spread_key, rows)
     # By the ridge a score varies by 1 / ridge with features, beside its Gumbel noise of variance pi^2 / 6.
@@ -460,10 +460,11 @@ def _of_lists(
         class_key, draw_key, report_key = jax.random.split(jax.random.fold_in(key, number), 3)
         alike, share = most * ((first + number * _EVENLY) % 1.0)  # nobody knows them
         if noise is None:
-            y = _drawn_classes(class_key, true_q, labels)
+            y = _drawn_classes(class_key, tempered, labels)
         else:
-            y = _alike_classes(class_key, noise, true_q, labels, np.float32(alike))
-        users = _drawn_users(draw_key, y, true_q, stated, np.float32(share if overlapping is None else overlapping))
+            y = _alike_classes(class_key, noise, tempered, labels, np.float32(alike))
+        share = share if overlapping is None else overlapping
+        users = _drawn_users(draw_key, y, tempered, stated, np.float32(share))
         truth = np.asarray(y)
         found = [_points(log_q, truth, labels < 0)]
         for place, epsilon in enumerate(epsilons):
@@ -624,13 +625,15 @@ def overlap(
     :func:`homophily`, ``log_q`` must not have seen the own label.
 
     Raises:
-      ValueError: as :func:`homophily`.
+      ValueError: as :func:`homophily`, and for a ``log_q`` of another shape.
 
     >>> y, seen = np.array([0, 0, 1, 1]), np.log([[0.9, 0.1], [0.1, 0.9], [0.1, 0.9], [0.9, 0.1]])
     >>> overlap([[0, 1], [2, 3]], y, seen), overlap([[0, 3], [1, 2]], y, seen)
     (0.0, 1.0)
     """
     ends = _labelled_pairs(pairs, labels)
+    if np.ndim(log_q) != 2 or len(log_q) != len(labels) or np.max(labels) >= np.shape(log_q)[1]:
+        raise ValueError(f"log_q must have a row for each of {len(labels)} users and a column for each class")
     ends = np.concatenate([ends, ends[:, ::-1]])
     of_class = np.eye(np.shape(log_q)[1])[np.maximum(labels, 0)]
     mean = of_class[ends].mean((0, 1))

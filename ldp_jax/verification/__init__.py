@@ -61,7 +61,7 @@ rung                              smallest defect that is found                 
 draws variances and densities.
 
 None of them proves anything about a sampler that means to deceive: one that leaks with probability 1e-12, for one
-record of 2^24, or after a million reports, passes all of them. Proofs are for reading: a table of
+record of 2^24, or after a million reports, passes all of them. Only reading the sampler proves it: a table of
 whole numbers (:class:`~ldp_jax.features.Discrete`), whose sampler is a search of thresholds, leaves least to read.
 """
 

@@ -141,7 +141,7 @@ def test_friends_who_say_what_features_say_bring_less(graph):
     assert brought[0] > brought[2] + 3
 
 
-def test_overlap_is_what_features_say_of_friends_beyond_the_own_class():
+def test_overlap_is_what_features_say_of_friends_beyond_the_own_class(untyped):
     """Friends drawn from users of the own class, and of a class by q: the share that features say is told apart."""
     rng = np.random.default_rng(0)
     y, q = np.arange(3000) % 3, rng.dirichlet(np.ones(3), 3000)
@@ -151,6 +151,9 @@ def test_overlap_is_what_features_say_of_friends_beyond_the_own_class():
     assert found[0] < 0.1
     assert 0.2 < found[1] < 0.7
     assert found[2] > 0.9
+    for wrong in (np.log(q)[:-1], np.log(q)[:, :2]):
+        with pytest.raises(ValueError, match="log_q must have a row for each of 3000"):
+            overlap(own, y, wrong)
 
 
 @pytest.mark.parametrize(("clarity", "alike", "share"), [(4.0, 0.0, 1.0), (0.0, 0.9, 0.0)])
