@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments._sides import Sides, installed
+from experiments._sides import Sides, installed, torch_device
 from ldp_jax import datasets
 from ldp_jax.graph import propagation
 from ldp_jax.learning import models, training
@@ -86,12 +86,11 @@ def _torch_epoch(
     from torch.nn import functional  # pyrefly: ignore[missing-import]
 
     n = len(x)
-    ends = (
-        torch.from_numpy(np.concatenate([part, np.arange(n)]).astype(np.int64)) for part in (senders, receivers)
+    place = lambda values: torch.from_numpy(values).to(torch_device())
+    sends, receives = (
+        place(np.concatenate([part, np.arange(n)]).astype(np.int64)) for part in (senders, receivers)
     )
-    sends, receives = ends
-    rows, wanted = torch.from_numpy(x), torch.from_numpy(labels[train].astype(np.int64))
-    chosen = torch.from_numpy(train.astype(np.int64))
+    rows, wanted, chosen = place(x), place(labels[train].astype(np.int64)), place(train.astype(np.int64))
 
     class Attention(torch.nn.Module):
         def __init__(self, inputs: int, heads: int, width: int) -> None:
@@ -106,18 +105,18 @@ def _torch_epoch(
             a, b = (h * self.receiver).sum(-1), (h * self.sender).sum(-1)
             scores = functional.leaky_relu(a[receives] + b[sends], 0.2)
             index = receives[:, None].expand_as(scores)
-            top = torch.zeros(n, self.shape[0]).scatter_reduce(
+            top = h.new_zeros(n, self.shape[0]).scatter_reduce(
                 0, index, scores.detach(), "amax", include_self=False
             )
             weights = (scores - top[receives]).exp()
-            total = torch.zeros(n, self.shape[0]).index_add(0, receives, weights)
+            total = h.new_zeros(n, self.shape[0]).index_add(0, receives, weights)
             weights = functional.dropout(weights / total[receives], DROPOUT, self.training)
-            out = torch.zeros(n, *self.shape).index_add(0, receives, weights[..., None] * h[sends])
+            out = h.new_zeros(n, *self.shape).index_add(0, receives, weights[..., None] * h[sends])
             return out.flatten(1) + self.bias
 
     torch.manual_seed(0)
     first, last = Attention(x.shape[1], HEADS, HIDDEN), Attention(HEADS * HIDDEN, 1, classes)
-    network = torch.nn.Sequential(first, torch.nn.ELU(), last)
+    network = torch.nn.Sequential(first, torch.nn.ELU(), last).to(torch_device())
     optimizer = torch.optim.Adam(network.parameters(), lr=0.005, weight_decay=5e-4)
 
     def run(repeat: int) -> float:

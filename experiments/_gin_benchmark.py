@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._sides import installed, row
+from experiments._sides import installed, row, torch_device
 from ldp_jax import datasets
 from ldp_jax.graph import packing
 from ldp_jax.learning import graph_training, models, training
@@ -123,7 +123,7 @@ def _torch_epoch(train: packing.GraphSet) -> Callable[[], Any]:
             self.reads = torch.nn.ModuleList([torch.nn.Linear(1 if i == 0 else 64, 2) for i in range(5)])
 
         def forward(self, adjacency: Any, pool: Any) -> Any:
-            h = torch.ones(adjacency.shape[0], 1)
+            h = torch.ones(adjacency.shape[0], 1, device=adjacency.device)
             scores = functional.dropout(self.reads[0](pool @ h), 0.5, self.training)
             for layer, norm, read in zip(self.mlps, self.norms, self.reads[1:], strict=True):
                 h = torch.relu(norm(layer(h + adjacency @ h)))
@@ -132,7 +132,8 @@ def _torch_epoch(train: packing.GraphSet) -> Callable[[], Any]:
 
     def sparse(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Any:
         index = torch.from_numpy(np.stack([rows, columns]).astype(np.int64))
-        return torch.sparse_coo_tensor(index, torch.from_numpy(values), shape).coalesce().to_sparse_csr()
+        made = torch.sparse_coo_tensor(index, torch.from_numpy(values), shape)
+        return made.coalesce().to_sparse_csr().to(torch_device())
 
     batches = []
     order = np.random.default_rng(0).permutation(len(train))
@@ -143,9 +144,9 @@ def _torch_epoch(train: packing.GraphSet) -> Callable[[], Any]:
         adjacency = sparse(part.receivers, part.senders, ones, (n, n))
         share = (1.0 / sizes[part.node_graph]).astype(np.float32)
         pool = sparse(part.node_graph, np.arange(n), share, (len(part), n))
-        batches.append((adjacency, pool, torch.from_numpy(part.labels.astype(np.int64))))
+        batches.append((adjacency, pool, torch.from_numpy(part.labels.astype(np.int64)).to(torch_device())))
     torch.manual_seed(0)
-    model = GIN()
+    model = GIN().to(torch_device())
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
 
     def epoch() -> float:

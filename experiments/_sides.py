@@ -57,6 +57,22 @@ def installed(benchmark: str, package: str, pip_name: str = "") -> bool:
     return found
 
 
+def torch_device() -> str:
+    """Where PyTorch's sides run: beside ours, on a GPU or on the CPU."""
+    import torch  # pyrefly: ignore[missing-import]
+
+    return "cuda" if jax.default_backend() == "gpu" and torch.cuda.is_available() else "cpu"
+
+
+def torch_wait(result: Any) -> Any:
+    """A result of PyTorch once its device has finished, which a timer must wait for."""
+    import torch  # pyrefly: ignore[missing-import]
+
+    if torch_device() == "cuda":
+        torch.cuda.synchronize()
+    return result
+
+
 def in_a_process(code: str, *words: str, what: str, environment: Mapping[str, str] | None = None) -> Any:
     """The last line that some code prints in a fresh process, read as JSON."""
     done = subprocess.run(

@@ -21,12 +21,13 @@ from experiments import (
     _edge_benchmarks,
     _gin_benchmark,
     _hyperbolic_benchmarks,
+    _roofline,
     _scaling_benchmark,
     privge,
 )
 from experiments._report import markdown, prose
 from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
-from experiments._sides import Sides, installed, interleaved, key_of, row
+from experiments._sides import Sides, installed, interleaved, key_of, row, torch_device, torch_wait
 from experiments.privge import accuracy, cells
 from experiments.privge import settings as privge_settings
 from ldp_jax import datasets, features, pipeline
@@ -40,7 +41,8 @@ _TEXT = prose("benchmarks")
 NAME = "benchmarks"
 Name = Literal[
     "perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "hyperbolic", "device", "friendships",
-    "records", "figure2", "scaling", "big_graph", "big_counts", "big_embedding", "big_classes",
+    "records", "roofline", "figure2", "scaling", "big_ppr", "big_graph", "big_counts", "big_embedding",
+    "big_classes",
 ]  # fmt: skip
 
 
@@ -48,13 +50,14 @@ Name = Literal[
 class Config:
     """Speed and memory of the main job's parts, against dense PyTorch and SciPy in the same run.
 
-    Not part of the tests: figures depend on the machine. Writes benchmarks.csv and benchmarks.md.
+    Not part of the tests: figures depend on the machine. Writes benchmarks.csv and benchmarks.md, and on a GPU
+    benchmarks_gpu.csv and .md.
     """
 
-    parts: tuple[Name, ...] = get_args(Name)[:-5]
-    """which ones; figure2 and scaling (simulated devices, with a figure) take minutes, big_graph (10^8 edges) a
-    quarter of an hour and 12 GB, big_counts (neighbour counts alone, up to 10^8 edges) minutes and 6 GB,
-    big_embedding (up to 10^8 edges) half an hour and 9 GB, big_classes (up to 10^6 nodes) longer"""
+    parts: tuple[Name, ...] = get_args(Name)[:-7]
+    """which ones; figure2, scaling (simulated devices, with a figure) and big_ppr (10^7 edges) take minutes,
+    big_graph (10^8 edges) a quarter of an hour and 12 GB, big_counts (neighbour counts, up to 10^8 edges) minutes
+    and 6 GB, big_embedding (up to 10^8 edges) half an hour and 9 GB, big_classes (up to 10^6 nodes) longer"""
     repeats: int = 5
     """timed runs of each side, after one that is not timed"""
     out: Path = DEFAULT_OUT
@@ -64,29 +67,33 @@ class Config:
 def main(config: Config) -> None:
     """Run the benchmarks."""
     check_positive("--repeats", config.repeats)
-    path = config.out / f"{NAME}.csv"
+    backend = jax.default_backend()
+    name = NAME if backend == "cpu" else f"{NAME}_{backend}"
+    path = config.out / f"{name}.csv"
     run = {
-        "perturb": perturb, "ppr": ppr, "discrete": discrete, "dprr": dprr, "central": central,
-        "gin": _gin_benchmark.gin_epochs, "attention": attention, "hyperbolic": hyperbolic,
+        "perturb": perturb, "ppr": lambda repeats: ppr(repeats, *_social_graph()), "discrete": discrete,
+        "dprr": dprr, "central": central, "gin": _gin_benchmark.gin_epochs, "attention": attention,
+        "hyperbolic": hyperbolic,
         "device": lambda repeats: interleaved(*_device_benchmark.message_sides(), repeats),
         "friendships": lambda repeats: _class_benchmarks.class_rows("friendships", repeats),
-        "records": lambda repeats: _class_benchmarks.class_rows("records", repeats), "figure2": figure2,
-        "scaling": lambda repeats: _scaling_benchmark.scaling(min(repeats, 3)),
+        "records": lambda repeats: _class_benchmarks.class_rows("records", repeats),
+        "roofline": _roofline.roofline, "figure2": figure2,
+        "scaling": lambda repeats: _scaling_benchmark.scaling(min(repeats, 3)), "big_ppr": lambda _: big_ppr(),
         "big_graph": lambda _: _edge_benchmarks.big_graph(), "big_counts": lambda _: _edge_benchmarks.big_counts(),
         "big_embedding": lambda _: _edge_benchmarks.big_embedding(),
         "big_classes": lambda _: _edge_benchmarks.big_classes(),
     }  # fmt: skip
-    rows = [row for name in config.parts for row in run[name](config.repeats)]
+    rows = [row for part in config.parts for row in run[part](config.repeats)]
     new = pd.DataFrame(rows)
     if path.exists():
         old = pd.read_csv(path)
         new = pd.concat([old[~old.benchmark.isin(new.benchmark)], new])
     table = summary(new)
-    write_tables(config.out, NAME, new, table)
+    write_tables(config.out, name, new, table)
     if "scaling" in config.parts:
-        _scaling_benchmark.draw(new, config.out / f"{NAME}_scaling.png")
+        _scaling_benchmark.draw(new, config.out / f"{name}_scaling.png")
     if "big_classes" in config.parts:
-        _edge_benchmarks.draw_growth(new, config.out / f"{NAME}_growth.png")
+        _edge_benchmarks.draw_growth(new, config.out / f"{name}_growth.png")
     console.print(table, soft_wrap=True, highlight=False)
 
 
@@ -96,7 +103,7 @@ def summary(rows: pd.DataFrame) -> str:
     for (benchmark, subject), part in rows.groupby(["benchmark", "subject"], sort=False):
         ours = rows[(rows.benchmark == benchmark) & (rows.subject == "ldp_jax")]
         ratios = [f"{part[c].median() / ours[c].median():.1f}" for c in ("wall_s", "cpu_s")]
-        same = subject == "ldp_jax"
+        same = subject == "ldp_jax" or ours.empty
         lines.append(
             [
                 str(benchmark), str(subject), f"{part.wall_s.median():.3f}", f"{part.cpu_s.median():.3f}",
@@ -104,7 +111,8 @@ def summary(rows: pd.DataFrame) -> str:
             ]
         )  # fmt: skip
     head = ["benchmark", "side", "wall s", "CPU s", "runs", "wall / ours", "CPU / ours", "what"]
-    return f"Medians over runs, on {os.cpu_count()} cores.\n\n{_TEXT.notes}\n\n{markdown(head, lines)}"
+    device = "" if jax.default_backend() == "cpu" else f"{jax.devices()[0].device_kind}, host with "
+    return f"Medians over runs, on {device}{os.cpu_count()} cores.\n\n{_TEXT.notes}\n\n{markdown(head, lines)}"
 
 
 def attention(repeats: int) -> list[dict[str, Any]]:
@@ -140,7 +148,7 @@ def _dense_torch(x: np.ndarray, epsilon: float, k: int, b: float) -> Callable[[i
     """Algorithms 1 and 2 on a whole matrix, as one writes them with dense tensors."""
     import torch  # pyrefly: ignore[missing-import]
 
-    records = torch.from_numpy(x)
+    records = torch.from_numpy(x).to(torch_device())
     share = float(np.exp(epsilon / k))
 
     def run(repeat: int) -> Any:
@@ -153,7 +161,7 @@ def _dense_torch(x: np.ndarray, epsilon: float, k: int, b: float) -> Callable[[i
             reports = torch.where(near, inside, outside)
             chosen = torch.rand_like(records).topk(k, dim=1).indices
             mask = torch.zeros_like(records).scatter_(1, chosen, 1.0)
-            return reports.mul_(mask).numpy()
+            return torch_wait(reports.mul_(mask))
 
     return run
 
@@ -168,46 +176,74 @@ def _social_graph() -> tuple[str, Any]:
         return "synthetic, of the size of facebook_pages", data.graph
 
 
-def ppr(repeats: int) -> list[dict[str, Any]]:
-    """Chebyshev on the padded gather, against SciPy's CSR product in the same recurrence and in the power series.
+def big_ppr() -> list[dict[str, Any]]:
+    """The same on a graph whose rows are in no cache, once."""
+    nodes, pairs = _roofline.GRAPHS["large"]
+    graph = graphs.from_edges(_edge_benchmarks.chung_lu(nodes, pairs), nodes)
+    return ppr(1, f"{nodes:,} nodes, {pairs:,} edges", graph, columns=64)
 
-    All to the same error: the first SciPy side makes as many products as we do, so that the product alone differs.
+
+def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[str, Any]]:
+    """Our Chebyshev iteration, against CSR products in the same recurrence, and in the power series.
+
+    The other sides make as many products as we do, so that the product alone differs; the power series makes what
+    takes it to the same error, which is that of a few columns.
     """
-    name, graph = _social_graph()
-    n, alpha, r, tol, columns = graphs.num_nodes(graph), 0.1, 0.1, 1e-5, 256
+    n, alpha, r, tol, some = graphs.num_nodes(graph), 0.1, 0.1, 1e-5, 8
     x = np.random.default_rng(0).standard_normal((n, columns), dtype=np.float32)
     senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
     degree = np.maximum(np.bincount(receivers, minlength=n), 1.0)
     weight = (1 - alpha) * degree[receivers] ** (r - 1) * degree[senders] ** -r
     exact_step = scipy.sparse.csr_array((weight, (receivers, senders)), shape=(n, n))
     step = exact_step.astype(np.float32)
-    exact = power_series(exact_step, alpha * x.astype(np.float64), 250)
+    exact = power_series(exact_step, alpha * x[:, :some].astype(np.float64), 250)
 
     def error(z: Any) -> float:
-        return float(np.linalg.norm(np.asarray(z) - exact) / np.linalg.norm(exact))
+        return float(np.linalg.norm(np.asarray(z[:, :some]) - exact) / np.linalg.norm(exact))
 
     op, on_device = propagation.operator(graph), jnp.asarray(x)
     ours = error(propagation.ppr(op, on_device, alpha, r, tol))
-    z, count = alpha * x, 0
+    z, count = alpha * x[:, :some], 0
     while error(z) > ours:
-        z, count = step @ z + alpha * x, count + 1
+        z, count = step @ z + alpha * x[:, :some], count + 1
     products = int(propagation.chebyshev_steps(alpha, tol))
-    reached = error(semi_iteration(step, alpha * x, 1 - alpha, products))
+    reached = error(semi_iteration(step, alpha * x[:, :some], 1 - alpha, products))
     sides: Sides = {
         "ldp_jax": (
             lambda _: propagation.ppr(op, on_device, alpha, r, tol),
-            f"{name}; {products} products; error {ours:.1e}",
+            f"layout {op.layout}; {products} products; error {ours:.1e}",
         ),
         "scipy CSR Chebyshev": (
             lambda _: semi_iteration(step, alpha * x, 1 - alpha, products),
             f"the same recurrence in blocks of 64 columns: {products} products, error {reached:.1e}; one thread",
         ),
-        "scipy CSR power": (
+    }
+    if installed("ppr", "torch"):
+        sides["torch CSR Chebyshev"] = (
+            _torch_iteration(step, alpha * x, 1 - alpha, products),
+            f"the same recurrence, all columns at a time, on {torch_device()}: {products} products",
+        )
+    if repeats > 1:
+        sides["scipy CSR power"] = (
             lambda _: power_series(step, alpha * x, count),
             f"blocks of 64 columns: {count} products to the same error; one thread",
-        ),
-    }
-    return interleaved("ppr, 256 columns, alpha 0.1, r 0.1, tol 1e-5", sides, repeats)
+        )
+    return interleaved(f"ppr, {columns} columns, alpha {alpha}, r {r}, tol {tol}; {name}", sides, repeats)
+
+
+def _torch_iteration(step: Any, source: np.ndarray, decay: float, count: int) -> Callable[[int], Any]:
+    """:func:`semi_iteration` by PyTorch's sparse product: MKL's on a CPU, cuSPARSE's on a GPU."""
+    import torch  # pyrefly: ignore[missing-import]
+
+    parts = (torch.from_numpy(part) for part in (step.indptr, step.indices, step.data))
+    matrix = torch.sparse_csr_tensor(*parts, step.shape, check_invariants=True).to(torch_device())
+    start = torch.from_numpy(source).to(torch_device())
+
+    def run(_: int) -> Any:
+        with torch.no_grad():
+            return torch_wait(_iterated(matrix, start, decay, count, torch.zeros_like(start)))
+
+    return run
 
 
 def power_series(step: Any, source: np.ndarray, count: int) -> np.ndarray:
@@ -225,20 +261,21 @@ def power_series(step: Any, source: np.ndarray, count: int) -> np.ndarray:
 
 def semi_iteration(step: Any, source: np.ndarray, decay: float, count: int) -> np.ndarray:
     """The same by Chebyshev semi-iteration, where the spectrum of ``step`` is real and within [-decay, decay]."""
+    return _by_blocks(lambda part: _iterated(step, part, decay, count, np.zeros_like(part)), source)
 
-    def solve(source: np.ndarray) -> np.ndarray:
-        z, before, omega = source, np.zeros_like(source), 2.0
-        for _ in range(count):
-            omega = 1.0 / (1.0 - 0.25 * decay**2 * omega)
-            after = step @ z  # in place from here on, to spare memory traffic
-            after += source
-            after -= before
-            after *= source.dtype.type(omega)
-            after += before
-            z, before = after, z
-        return z
 
-    return _by_blocks(solve, source)
+def _iterated(step: Any, source: Any, decay: float, count: int, before: Any) -> Any:
+    """The iteration on arrays of NumPy or tensors of PyTorch."""
+    z, omega = source, 2.0
+    for _ in range(count):
+        omega = 1.0 / (1.0 - 0.25 * decay**2 * omega)
+        after = step @ z  # in place from here on, to spare memory traffic
+        after += source
+        after -= before
+        after *= omega
+        after += before
+        z, before = after, z
+    return z
 
 
 def _by_blocks(solve: Callable[[np.ndarray], np.ndarray], source: np.ndarray, width: int = 64) -> np.ndarray:

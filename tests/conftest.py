@@ -1,4 +1,4 @@
-"""Every test runs on the CPU, under JAX's key-reuse checker, and with the same hypothesis examples each time."""
+"""Every test runs on the CPU unless JAX_PLATFORMS says otherwise, under JAX's key-reuse checker, and with the same hypothesis examples each time."""
 
 import atexit
 import contextlib
@@ -24,6 +24,8 @@ from tests import mutants
 
 os.environ["LDP_JAX_PROGRESS"] = "0"
 jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS") or "cpu")
+if jax.config.jax_platforms != "cpu":  # references and networks in float32; what must be, asks for it itself
+    jax.config.update("jax_default_matmul_precision", "highest")
 # LLVM's first level and XLA's older emitter: most programs of tests run once. What tests start inherits both.
 # XLA ends a process whose flags it does not know.
 _FLAGS = ["--xla_backend_optimization_level=1"]

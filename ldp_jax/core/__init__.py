@@ -6,6 +6,7 @@
 * :mod:`rounding <ldp_jax.core.rounding>` - of epsilons, to the safe side;
 * :mod:`random_words <ldp_jax.core.random_words>`, :mod:`whole_noise <ldp_jax.core.whole_noise>` - what samplers
   draw;
+* :mod:`float32 <ldp_jax.core.float32>` - products that a GPU or a TPU does not round to fewer bits;
 * :mod:`sharding <ldp_jax.core.sharding>` - arrays that are divided among devices.
 
 * :func:`compilation_cache <ldp_jax.core.compilation.compilation_cache>` - compiled programs kept on disk for later
@@ -19,6 +20,6 @@ from ldp_jax.core import lazy
 __getattr__, __dir__ = lazy.attach(
     __name__,
     {"compilation": "compilation_cache"},
-    "checksum float64 integer_tables label_channel list_ids mechanism ownership personal_alphabets progress"
+    "checksum float32 float64 integer_tables label_channel list_ids mechanism ownership personal_alphabets progress"
     " pytree quadrature random_words rounding sharding spaces types validate whole_noise",
 )

@@ -22,6 +22,7 @@ from scipy.special import expit
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import validate
+from ldp_jax.core.float32 import matmul
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey, Values
 from ldp_jax.edges._draws import capacity
@@ -104,7 +105,7 @@ class PosteriorLinks:
     def _sum(self, h: Array) -> Array:
         by_class = jax.ops.segment_sum(h, self.group, num_segments=len(self.constant))
         own = jnp.diagonal(self.constant)[self.group][:, None]
-        return (self.constant @ by_class)[self.group] - own * h + self.neighbours.sum(h, self.correction)
+        return matmul(self.constant, by_class)[self.group] - own * h + self.neighbours.sum(h, self.correction)
 
     @property
     def degree(self) -> Float[Array, " n"]:

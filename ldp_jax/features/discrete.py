@@ -9,6 +9,7 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import integer_tables, validate
+from ldp_jax.core.float32 import einsum
 from ldp_jax.core.integer_tables import Encoding, Table
 from ldp_jax.core.mechanism import Univariate
 from ldp_jax.core.pytree import pytree, static
@@ -210,8 +211,8 @@ class Discrete(Univariate):
         share = self._masses().astype(values.dtype).reshape(len(self.names), self.inputs, -1) * 2.0**-32
 
         def row(share: Array) -> tuple[Array, Array]:  # [levels, outputs], one input at a time: no cube of all
-            mean = jnp.einsum("lk,lk...->l...", share, values)
-            return mean, jnp.einsum("lk,lk...->l...", share, (values - mean[:, None]) ** 2)
+            mean = einsum("lk,lk...->l...", share, values)
+            return mean, einsum("lk,lk...->l...", share, (values - mean[:, None]) ** 2)
 
         moments = jax.lax.map(row, share.swapaxes(0, 1))
         rows = (len(self.names) * self.inputs, *shape[2:])

@@ -15,6 +15,7 @@ from scipy import special
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random_words, validate
+from ldp_jax.core.float32 import matmul
 from ldp_jax.core.mechanism import check_epsilon, check_single, largest, one_record
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.quadrature import gauss_legendre
@@ -178,8 +179,8 @@ class _OnCaps(abc.ABC):
         free = random_words.bernoulli_from_words(random_words.words(law_key), anywhere, rest)
         along = self._along(random_words.exponential_from_words(random_words.words(cap_key)))
         noise = jax.random.normal(noise_key, (self.dim,), jnp.float32)
-        across = noise - (noise @ u) * u
-        across = across - (across @ u) * u  # once more, of what rounding left
+        across = noise - matmul(noise, u) * u
+        across = across - matmul(across, u) * u  # once more, of what rounding left
         in_cap = along * u + self._across(along, across)
         return jnp.where(free, self._base(noise), in_cap)
 
@@ -187,7 +188,7 @@ class _OnCaps(abc.ABC):
         """log p(y | x)."""
         x, y = one_record(x, self.dim), one_record(y, self.dim, "y")
         length, u = polar(x.astype(jnp.result_type(x, y)), self.radius)  # a level in the precision of the report
-        along, cut = y @ u.astype(y.dtype), jnp.asarray(self.cut, y.dtype)
+        along, cut = matmul(y, u.astype(y.dtype)), jnp.asarray(self.cut, y.dtype)
         towards = jnp.where(along >= cut, _log_level(self.epsilon, (1 + length) / 2), 0.0)
         against = jnp.where(along <= -cut, _log_level(self.epsilon, (1 - length) / 2), 0.0)
         return self._log_base(y) - self.log_whole + (towards + against)
@@ -311,7 +312,7 @@ class PrivUnit(_OnCaps):
             slope = jnp.cos(angle) / jnp.sin(angle)
             reach = jnp.minimum(angle, jnp.minimum(20.0 / (power * slope + 1e-6), jnp.sqrt(40.0 / max(power, 1))))
             away = reach * (1 + jnp.asarray(_NODES, jnp.float32)) / 2
-            return reach / 2 * (jnp.exp(power * _log_sine(slope, away)) @ jnp.asarray(_WEIGHTS, jnp.float32))
+            return reach / 2 * matmul(jnp.exp(power * _log_sine(slope, away)), jnp.asarray(_WEIGHTS, jnp.float32))
 
         start = tail(wide)
 

@@ -9,6 +9,7 @@ from jaxtyping import PyTree
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
+from ldp_jax.core.float32 import einsum, matmul
 from ldp_jax.core.mechanism import check_single, one_record
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Ball, Turned, as_records
@@ -65,7 +66,7 @@ class ProjUnit:
     def _projected(self, x: Record) -> Array:
         """P x of the record shortened to the radius."""
         length, u = polar(x, self.radius)
-        return self.radius * length * (jnp.asarray(self.projection, u.dtype) @ u)
+        return self.radius * length * matmul(jnp.asarray(self.projection, u.dtype), u)
 
     def privatize(self, key: PRNGKey, x: Record) -> Array:
         """The report [k] of one record [d]."""
@@ -92,18 +93,18 @@ class ProjUnit:
 
     def estimate(self, y: Report) -> Array:
         """P^T of the inner estimate."""
-        return jnp.asarray(self.projection).T @ self.inner.estimate(y)
+        return matmul(jnp.asarray(self.projection).T, self.inner.estimate(y))
 
     def mean(self, x: Record) -> Array:
         """P^T P x, with P x shortened to the radius."""
         z = self.inner.mean(self._projected(x))
-        return jnp.asarray(self.projection, z.dtype).T @ z
+        return matmul(jnp.asarray(self.projection, z.dtype).T, z)
 
     def variance(self, x: Record) -> Array:
         """Variance of the estimate of each coordinate."""
         projected = self._projected(x)
         p = jnp.asarray(self.projection, projected.dtype)
-        return jnp.einsum("kd,kl,ld->d", p, self.inner.covariance(projected), p)
+        return einsum("kd,kl,ld->d", p, self.inner.covariance(projected), p)
 
     def stack_shape(self) -> tuple[int, ...]:
         """The shape of epsilon: the projection is a matrix, not a stack."""

@@ -158,7 +158,8 @@ def operator(
       graph: a concrete ``GraphsTuple``, symmetric, as :func:`ldp_jax.graph.graphs.from_edges` makes it.
       layout: ``ell`` is a padded gather by degree class, about four times faster on a CPU; its shapes are
         those of one graph. ``segment`` is a sorted segment sum, whose shapes are the same for all graphs with
-        as many nodes and edges, so that one program serves many of them. ``auto`` is ``ell``.
+        as many nodes and edges, so that one program serves many of them; a GPU adds it up in one kernel, up to 23
+        times faster than ``ell``. ``auto`` is ``ell`` on a CPU, ``segment`` elsewhere.
       allow_directed: whether to take a graph that is not symmetric, too; it gets the layout ``segment``. Such are
         the noisy graphs whose users report their whole lists: P averages over the reported neighbours.
       places: room for so many edges, both directions counted, the rest padding; of layout ``segment``. One program
@@ -191,7 +192,8 @@ def operator(
         return Operator(*aggregation.divided(senders, receivers, n, mesh), directed)
     # jnp.asarray would compile a program for each shape that is brought to the device.
     degree = jax.device_put(np.bincount(receivers, minlength=n).astype(np.float32))
-    if directed or layout == "segment":
+    elsewhere = layout == "auto" and jax.default_backend() != "cpu"
+    if directed or layout == "segment" or elsewhere:
         padding = (0, 0 if places is None else places - len(senders))
         senders, receivers = np.pad(senders, padding), np.pad(receivers, padding, constant_values=n)
         return Operator(degree, Segments(jax.device_put(senders), jax.device_put(receivers)), directed)

@@ -20,6 +20,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
+from ldp_jax.core.float32 import matmul
 from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import gap
@@ -132,15 +133,17 @@ def _gradient(
     mass_v, slope_v = mass(near, inverse_u * inverse_v)
     mass_s, slope_s = jax.lax.optimization_barrier(mass(far, inverse_u * inverse_s.T))
     mass_s = mass_s * apart
-    total = mass_v + mass_s @ ones(s)
+    total = mass_v + matmul(mass_s, ones(s))
     share = weight / total
     pull_v = (weight - share * mass_v) * slope_v
     pull_s = -share * mass_s * slope_s
     # The slope in |u - s|^2 pulls u and s together; that in the gaps moves each along its ray.
     ray_v, ray_s = pull_v * near, jax.lax.optimization_barrier(pull_s * far)
-    grad_u = (pull_v + pull_s @ ones(s) + inverse_u * (ray_v + ray_s @ ones(s))) * u - pull_v * v - pull_s @ s
+    of_u, along_u = pull_v + matmul(pull_s, ones(s)), ray_v + matmul(ray_s, ones(s))
+    of_s, along_s = matmul(pull_s.T, ones(u)), matmul(ray_s.T, ones(u))
+    grad_u = (of_u + inverse_u * along_u) * u - pull_v * v - matmul(pull_s, s)
     grad_v = (pull_v + inverse_v * ray_v) * v - pull_v * u
-    grad_s = (pull_s.T @ ones(u) + inverse_s * (ray_s.T @ ones(u))) * s - pull_s.T @ u
+    grad_s = (of_s + inverse_s * along_s) * s - matmul(pull_s.T, u)
     return jnp.log(total / mass_v)[:, 0], jnp.concatenate([grad_u, grad_v, grad_s])
 
 

@@ -13,6 +13,7 @@ from numpy.polynomial import legendre
 
 from ldp_jax.accounting.guarantee import Guarantee, metric
 from ldp_jax.core import random_words, validate
+from ldp_jax.core.float32 import matmul
 from ldp_jax.core.mechanism import check_epsilon, check_single, largest, one_record
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.quadrature import unit_rule
@@ -88,19 +89,19 @@ def _densities(disc: _Place) -> Array:
 
 def _panels(disc: _Place) -> Array:
     """The mass of each panel, [48]: Z / 2 in all."""
-    return _densities(disc) @ jnp.asarray(_WEIGHTS, disc[0].dtype)
+    return matmul(_densities(disc), jnp.asarray(_WEIGHTS, disc[0].dtype))
 
 
 def _arc(disc: _Place, share: Array) -> tuple[Array, Array]:
     """The distance beyond which a share of the mass lies, and the half-angle of its arc."""
     kind = disc[0].dtype
     densities = _densities(disc)  # of the record alone: asked once, however many reports it gives
-    masses = densities @ jnp.asarray(_WEIGHTS, kind)
+    masses = matmul(densities, jnp.asarray(_WEIGHTS, kind))
     beyond = jnp.cumsum(masses[::-1])[::-1]  # from the far side, where masses are small
     left = share.astype(kind) * beyond[0]
     panel = jnp.clip((beyond >= left).sum() - 1, 0, _NEAR + _FAR - 1)
     part = left - jnp.append(beyond, 0.0)[panel + 1]  # of this panel's mass, from its far end
-    coefficients = (densities @ jnp.asarray(_BEYOND, kind))[panel]
+    coefficients = matmul(densities, jnp.asarray(_BEYOND, kind))[panel]
 
     def halve(step: Array, place: Array) -> Array:
         middle = place + (0.5 ** (step + 1.0)).astype(kind)

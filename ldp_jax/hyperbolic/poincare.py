@@ -18,6 +18,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from ldp_jax.core import validate
+from ldp_jax.core.float32 import matmul
 from ldp_jax.core.types import Array, Record, Scalar
 from ldp_jax.hyperbolic.numerics import (
     as_points,
@@ -158,7 +159,7 @@ def mobius_matvec(m: Record, x: Record, c: Scalar = 1.0) -> Float[Array, "*batch
     m = jnp.asarray(m, x.dtype)
     if m.ndim != 2 or m.shape[1] != x.shape[-1]:
         raise ValueError(f"m must be a matrix [k, {x.shape[-1]}], got shape {m.shape}")
-    return _exp_0(_log_0(x, c) @ m.T, c)
+    return _exp_0(matmul(_log_0(x, c), m.T), c)
 
 
 def exp_0(v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from ldp_jax.core import validate
+from ldp_jax.core.float32 import matmul
 from ldp_jax.core.types import Array, Record, Scalar
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import length
@@ -45,7 +46,7 @@ def intra_hierarchy_of_nodes(points: Record, *, chunk: int = 1024) -> Float[Arra
 
     def part(start: Array) -> Array:
         which = jnp.minimum(start + jnp.arange(chunk), n - 1)
-        cosine = jnp.abs(unit[which] @ unit.T)
+        cosine = jnp.abs(matmul(unit[which], unit.T))
         return jnp.where(which[:, None] == jnp.arange(n), 0.0, cosine).max(1)
 
     return jnp.minimum(jax.lax.map(part, starts).reshape(-1)[:n], 1.0)

@@ -11,8 +11,9 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Float, Int
 
+from ldp_jax.core.float32 import matmul
 from ldp_jax.core.types import Array
-from ldp_jax.graph.aggregation import Tables
+from ldp_jax.graph.aggregation import Segments, Tables
 from ldp_jax.graph.propagation import Operator
 
 MANY = 2**15
@@ -27,7 +28,7 @@ _DEGREE, _ROUNDS = 8, 5
 
 def by_walks(op: Operator) -> bool:
     """Whether own shares are those of walks."""
-    return op.num_nodes > MANY and isinstance(op.neighbours, Tables)
+    return op.num_nodes > MANY and isinstance(op.neighbours, (Segments, Tables))
 
 
 def returned(
@@ -76,14 +77,21 @@ def _seeds(nodes: np.ndarray, n: int) -> scipy.sparse.csr_array:
 
 def _walk(op: Operator, diagonal: np.ndarray) -> tuple[scipy.sparse.csr_array, np.ndarray, np.ndarray]:
     """Steps, diagonal^-1 A, and the diagonal in the layout's own order; and the place of each node in it."""
-    assert isinstance(op.neighbours, Tables)
-    n, heavy = op.num_nodes, np.asarray(diagonal, np.float64)[np.asarray(op.neighbours.order)]
-    places = [np.asarray(table).T for table in op.neighbours.neighbours]
-    count = np.concatenate([(place < n).sum(1) for place in places])
+    n, sums = op.num_nodes, op.neighbours
+    if isinstance(sums, Tables):
+        order, rank = np.asarray(sums.order), np.asarray(sums.rank)
+        places = [np.asarray(table).T for table in sums.neighbours]
+        count = np.concatenate([(place < n).sum(1) for place in places])
+        columns = np.concatenate([place[place < n] for place in places])
+    else:
+        assert isinstance(sums, Segments)
+        order = rank = np.arange(n)
+        real = np.asarray(sums.receivers) < n
+        count = np.bincount(np.asarray(sums.receivers)[real], minlength=n)
+        columns = np.asarray(sums.senders)[real]
+    heavy = np.asarray(diagonal, np.float64)[order]
     start = np.concatenate([[0], np.cumsum(count)]).astype(np.int32)
-    columns = np.concatenate([place[place < n] for place in places])
-    walk = scipy.sparse.csr_array((np.repeat(1.0 / heavy, count), columns, start), shape=(n, n))
-    return walk, heavy, np.asarray(op.neighbours.rank)
+    return scipy.sparse.csr_array((np.repeat(1.0 / heavy, count), columns, start), shape=(n, n)), heavy, rank
 
 
 def _returned(
@@ -125,8 +133,8 @@ def _leading(op: Operator, start: Array) -> Array:
 
     def ritz(v: Array) -> tuple[Array, Array]:
         v = jnp.linalg.qr(v)[0]
-        values, turn = jnp.linalg.eigh(v.T @ product(v))
-        return v @ turn[:, ::-1], values[0]
+        values, turn = jnp.linalg.eigh(matmul(v.T, product(v)))
+        return matmul(v, turn[:, ::-1]), values[0]
 
     def filtered(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         v, least = carry  # eigenvalues in [-1, least] are held down, those above it grow

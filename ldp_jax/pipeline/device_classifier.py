@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
+from ldp_jax.core.float32 import matmul
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning import training
 from ldp_jax.learning.models import dense_layers, mlp
@@ -66,7 +67,7 @@ def _scores(rows: Rows | DenseRows, layers: tuple[_Layer, ...]) -> Array:
     (weights, bias), *others = layers
     made = rows.times(weights) + bias
     for weights, bias in others:
-        made = jnp.maximum(made, 0.0) @ weights + bias
+        made = matmul(jnp.maximum(made, 0.0), weights) + bias
     return made
 
 

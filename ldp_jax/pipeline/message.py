@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core import validate
+from ldp_jax.core.float32 import einsum, matmul
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array, Scalar
 
@@ -99,7 +100,9 @@ def _confusion(panel: _Counted, alphabets: Array, smoothings: Array, *, labels_a
 
     def one(inside: Array) -> Array:
         chosen = jnp.argmax(jnp.where(inside, scores, -jnp.inf), -1)
-        joint = jax.nn.one_hot(chosen, classes).T @ reported  # of the class sent (rows) and the reported label
+        joint = matmul(
+            jax.nn.one_hot(chosen, classes).T, reported
+        )  # of the class sent (rows) and the reported label
         uniform = inside / inside.sum()
         own = jnp.where(inside[:, None], same.astype(jnp.float32), uniform)
 
@@ -111,7 +114,8 @@ def _confusion(panel: _Counted, alphabets: Array, smoothings: Array, *, labels_a
             def step(_: object, carry: tuple[Array, Array]) -> tuple[Array, Array]:
                 share, table = carry
                 both = share[:, None] * table
-                counts = both * (channel @ (joint / jnp.maximum(both.T @ channel, 1e-30)).T)
+                seen = joint / jnp.maximum(matmul(both.T, channel), 1e-30)
+                counts = both * matmul(channel, seen.T)
                 total = counts.sum(1)
                 return total / total.sum(), (counts + more) / (total[:, None] + smoothing)
 
@@ -184,7 +188,7 @@ def _likeliest(
     law = jnp.where(reports.alphabets, jnp.exp(reports.log_likelihood), 0.0)
 
     def evidence(table: Array) -> Array:
-        return jnp.log(jnp.maximum(jnp.einsum("nyc,nc->ny", table[which], law), 1e-30))
+        return jnp.log(jnp.maximum(einsum("nyc,nc->ny", table[which], law), 1e-30))
 
     def marginal(table: Array) -> Array:
         each = jax.nn.logsumexp(jnp.log(jnp.maximum(posterior, 1e-30)) + evidence(table), axis=-1)

@@ -33,6 +33,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from ldp_jax.core import random_words, validate
+from ldp_jax.core.float32 import matmul
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.types import Array, PRNGKey, Scalar
@@ -548,7 +549,7 @@ def _shared_noise(alike: _LikeFeatures, noise: Array) -> Array:
     n = len(noise)
     padded = jnp.pad(noise - noise.mean(0), ((0, alike.rows.shape[0] - n), (0, 0)))
     weights = alike.rows.transposed(padded)
-    return (alike.rows.times(weights)[:n] - alike.mean @ weights) / alike.spread
+    return (alike.rows.times(weights)[:n] - matmul(alike.mean, weights)) / alike.spread
 
 
 @jax.jit
@@ -588,9 +589,10 @@ def _drawn_users(
 def _drawn_counts(key: PRNGKey, users: _Users, groups: Array, *, num_groups: int) -> Array:
     """Neighbours by group, int32 [n, K]: a share of them alike, the rest of anybody's class; Poisson."""
     size = users.of_class.sum(0)
-    shares = users.of_class.T @ jax.nn.one_hot(groups, num_groups) / jnp.maximum(size, 1.0)[:, None]  # of a class
+    of_group = jax.nn.one_hot(groups, num_groups)
+    shares = matmul(users.of_class.T, of_group) / jnp.maximum(size, 1.0)[:, None]  # of a class
     friends = users.homophily * users.alike + (1.0 - users.homophily) * size / len(groups)
-    return jax.random.poisson(key, users.rate[:, None] * (friends @ shares), dtype=jnp.int32)
+    return jax.random.poisson(key, users.rate[:, None] * matmul(friends, shares), dtype=jnp.int32)
 
 
 def homophily(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> float:

@@ -10,6 +10,7 @@ import scipy.sparse
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from ldp_jax.core.float32 import matmul
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array
 
@@ -75,11 +76,11 @@ class DenseRows:
 
     def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
         """The product with a dense matrix."""
-        return jnp.asarray(self.values) @ weights
+        return matmul(jnp.asarray(self.values), weights)
 
     def transposed(self, cotangent: Float[Array, "n k"]) -> Float[Array, "d k"]:
         """The product of the transpose."""
-        return jnp.asarray(self.values).T @ cotangent
+        return matmul(jnp.asarray(self.values).T, cotangent)
 
     def take(self, nodes: Int[np.ndarray, " some"]) -> "DenseRows":
         """The rows of ``nodes``, in ascending order; on the host."""

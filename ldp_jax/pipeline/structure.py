@@ -16,6 +16,7 @@ import scipy.sparse.linalg
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core import validate
+from ldp_jax.core.float32 import matmul
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array
 from ldp_jax.graph.graphs import GraphsTuple, as_graph
@@ -124,7 +125,7 @@ def _panel_sums(op: Operator, panel: Array, values: Array, count: Array, hops: A
         known = (block * width + jnp.arange(width) < count).astype(jnp.float32)
         seeds = jnp.zeros((op.num_nodes, width)).at[some, jnp.arange(width)].set(known)
         reach = jax.lax.cond(hops > 0, walk, lambda seeds: ppr(op, seeds, alpha, jnp.float32(0.0), _TOL), seeds)
-        return total + reach.at[some, jnp.arange(width)].set(0.0) @ of_some
+        return total + matmul(reach.at[some, jnp.arange(width)].set(0.0), of_some)
 
     return jax.lax.fori_loop(0, -(-count // width), add, jnp.zeros((op.num_nodes, values.shape[1])))
 

@@ -4,6 +4,7 @@ A check takes a mechanism on a number or on a vector (:class:`Sampled`) and read
 codomain. Laws are integrated in float64; draws are those of float32, as users make them.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -61,6 +62,17 @@ def moments_and_errors(m: Any, x: Any) -> Any:
 def check_total(m: Any) -> None:
     """Any record gives a finite report in the codomain: the one of the record that it is clipped to."""
     assert_fits(verification.is_total(m, jax.random.key(1)))
+
+
+def equations(jaxpr: Any) -> Iterator[Any]:
+    """Those of a program, and of every program within it."""
+    for equation in jaxpr.eqns:
+        yield equation
+        for parameter in equation.params.values():
+            for inner in parameter if isinstance(parameter, (list, tuple)) else [parameter]:
+                inner = getattr(inner, "jaxpr", inner)
+                if hasattr(inner, "eqns"):
+                    yield from equations(inner)
 
 
 def assert_fits(fit: Any) -> None:

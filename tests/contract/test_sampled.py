@@ -21,6 +21,7 @@ from ldp_jax.features import (
     SquareWave,
 )
 from tests import stats
+from tests.contract import checks
 
 
 @pytest.mark.parametrize(("dim", "k"), [(6, 3), (5, 4)])
@@ -53,23 +54,14 @@ def test_coordinates_of_a_wide_record_are_equally_likely():
     stats.assert_g(counts, np.diff(edges) / 4714)
 
 
-def _arrays(jaxpr):
-    for equation in jaxpr.eqns:
-        yield from (variable.aval for variable in equation.outvars)
-        for parameter in equation.params.values():
-            for inner in parameter if isinstance(parameter, (list, tuple)) else [parameter]:
-                inner = getattr(inner, "jaxpr", inner)
-                if hasattr(inner, "eqns"):
-                    yield from _arrays(inner)
-
-
 @pytest.mark.parametrize("make", [HDS, MultiBit, MultiPiecewise])
 def test_reports_and_memory_do_not_grow_with_the_dimension(make):
     """No intermediate array of a privatize is longer than a few k, but for the record itself."""
     dim, k = 100_000, 7
     m = make(1.0, dim, k)
     program = jax.make_jaxpr(m.privatize)(jax.random.key(0), jax.ShapeDtypeStruct((dim,), jnp.float32))
-    sizes = [getattr(aval, "size", 1) for aval in _arrays(program.jaxpr)]
+    made = (variable.aval for one in checks.equations(program.jaxpr) for variable in one.outvars)
+    sizes = [getattr(aval, "size", 1) for aval in made]
     assert len(sizes) > 50
     assert max(sizes) <= 4 * k
     y = jax.eval_shape(m.privatize, jax.random.key(0), jax.ShapeDtypeStruct((dim,), jnp.float32))

@@ -27,9 +27,10 @@ def data():
     return graph, operator(graph), np.append(y, [0, 1, 2, 0])
 
 
-def test_what_comes_back_is_the_diagonal_of_the_matrix(data):
+@pytest.mark.parametrize("layout", ["ell", "segment"])
+def test_what_comes_back_is_the_diagonal_of_the_matrix(data, layout):
     """Nothing is left at 1e-9; at 1e-3 what is left is taken for well mixed, and the bound still holds."""
-    (_, op, _), alpha = data, 0.1
+    op, alpha = operator(data[0], layout), 0.1
     nodes, degree = np.append(PANEL, [N - 4, N - 1]), np.maximum(np.asarray(op.degree), 1.0)
     exact = np.asarray(ppr(op, np.eye(N, dtype=np.float32), alpha, 0.0, 1e-7)).diagonal()[nodes]
     np.testing.assert_allclose(_walks.returned(op, nodes, 1 - alpha, degree, 1e-9), exact, atol=3e-6)

@@ -1,0 +1,60 @@
+"""No product is rounded below float32: a GPU takes 11 bits of each factor, a TPU 8, where nothing else is asked."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.lax import Precision
+
+from ldp_jax.features import PrivUnit, PrivUnitG, ProjUnit, random_projection
+from ldp_jax.hyperbolic import poincare
+from ldp_jax.hyperbolic.sensitivity import intra_hierarchy_of_nodes
+from ldp_jax.pipeline import rows
+from ldp_jax.verification.cases import CASES
+from tests.contract import checks
+
+
+def rounded(function: Any, *arguments: Any) -> list[Any]:
+    """Precisions of products that a device may round to fewer bits."""
+    program = jax.make_jaxpr(function)(*arguments)
+    of = [one.params["precision"] for one in checks.equations(program.jaxpr) if one.primitive.name == "dot_general"]
+    return [precision for precision in of if precision != (Precision.HIGHEST, Precision.HIGHEST)]
+
+
+def test_a_product_of_no_stated_precision_is_found():
+    x = jnp.ones((3, 3))
+    assert rounded(lambda x: jax.lax.map(lambda row: row @ x, x), x)
+    assert not rounded(lambda x: jnp.matmul(x, x, precision="highest"), x)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.contract or case.hyperbolic])
+def test_reports_and_laws(name):
+    m = CASES[name].make(1.0)
+    record = np.asarray(m.domain().typical())
+    y = jax.eval_shape(m.privatize, jax.random.key(0), record)
+    assert not rounded(m.privatize, jax.random.key(0), record)
+    for method, argument in (("estimate", y), ("mean", record), ("variance", record)):
+        if hasattr(m, method):
+            assert not rounded(getattr(m, method), argument)
+    if hasattr(m, "log_density"):
+        assert not rounded(m.log_density, y, record)
+
+
+def test_reports_on_the_ball():
+    for m in (PrivUnit(2.0, 5), PrivUnitG(2.0, 5), ProjUnit(2.0, random_projection(jax.random.key(0), 5, 3))):
+        x = np.full(5, 0.1, np.float32)
+        y = jax.eval_shape(m.privatize, jax.random.key(0), x)
+        assert not rounded(m.privatize, jax.random.key(0), x)
+        for method, argument in (("estimate", y), ("mean", x), ("variance", x)):
+            assert not rounded(getattr(m, method), argument)
+
+
+def test_points_and_fits():
+    points, matrix = jnp.full((4, 3), 0.1), jnp.ones((3, 3))
+    assert not rounded(lambda x: poincare.mobius_matvec(matrix, x), points)
+    assert not rounded(lambda x: intra_hierarchy_of_nodes(x), points)
+    dense = rows.DenseRows(points)
+    assert not rounded(dense.times, matrix)
+    assert not rounded(dense.transposed, points)
