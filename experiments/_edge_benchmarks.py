@@ -13,6 +13,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
+from experiments import _references
 from experiments._report import legend_below, panels, save
 from experiments._runner import console
 from experiments._sides import Sides, in_a_process, key_of, row
@@ -27,13 +28,14 @@ def barabasi_albert(n: int) -> Any:
 
 
 def dprr_sides(n: int) -> Sides:
-    """DPRR at epsilon 1 (0.1 of it for the degree): sparse, and every pair of the matrix in NumPy."""
+    """DPRR at epsilon 1 (0.1 of it for the degree): sparse, and by NumPy, sparse and every pair of the matrix."""
     graph, m = barabasi_albert(n), edges.DPRR(0.1, 0.9)
     senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
     matrix = np.zeros((n, n), bool)
     matrix[receivers, senders] = True
     rng = np.random.default_rng(0)
     flip = 1 / (1 + np.exp(0.9))
+    codes = np.sort(receivers.astype(np.int64) * n + senders)
 
     def dense(repeat: int) -> Any:
         degree = np.clip(matrix.sum(1) + rng.laplace(0, 10.0, n), 0, n - 1)
@@ -48,6 +50,10 @@ def dprr_sides(n: int) -> Sides:
         "ldp_jax": (
             lambda repeat: edges.privatize_graph(key_of(repeat), graph, m).graph.senders,
             f"mean degree {reported / n:.2f} for a true {len(senders) / n:.2f}",
+        ),
+        "sparse numpy": (
+            lambda repeat: _references.dprr(_references.generator(repeat), codes, n, (0.1, 0.9)),
+            "the same law by the reported bits alone; one thread",
         ),
         "dense numpy": (dense, "every entry of the matrix, as the law is written"),
     }

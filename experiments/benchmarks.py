@@ -21,6 +21,7 @@ from experiments import (
     _edge_benchmarks,
     _gin_benchmark,
     _hyperbolic_benchmarks,
+    _references,
     _roofline,
     _scaling_benchmark,
     privge,
@@ -134,7 +135,15 @@ def perturb(repeats: int) -> list[dict[str, Any]]:
         "ldp_jax": (
             lambda repeat: mechanisms.privatize(key_of(repeat), made, on_device),
             f"sparse reports; temporaries and output are {used:.3f} of the input",
-        )
+        ),
+        "sparse numpy": (
+            lambda repeat: _references.hds(_references.generator(repeat), x, epsilon, k),
+            "the same law by the reported values alone; one thread",
+        ),
+        "ldp_jax, host": (
+            lambda repeat: mechanisms.privatize(key_of(repeat), made, x),
+            "records in the host's memory",
+        ),
     }
     if installed("perturb", "torch"):
         sides["dense torch"] = (
@@ -177,7 +186,7 @@ def _social_graph() -> tuple[str, Any]:
 
 
 def big_ppr() -> list[dict[str, Any]]:
-    """The same on a graph whose rows are in no cache, once."""
+    """The same on a graph whose rows are in no cache, once; SciPy's sides would take minutes."""
     nodes, pairs = _roofline.GRAPHS["large"]
     graph = graphs.from_edges(_edge_benchmarks.chung_lu(nodes, pairs), nodes)
     return ppr(1, f"{nodes:,} nodes, {pairs:,} edges", graph, columns=64)
@@ -196,7 +205,8 @@ def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[st
     weight = (1 - alpha) * degree[receivers] ** (r - 1) * degree[senders] ** -r
     exact_step = scipy.sparse.csr_array((weight, (receivers, senders)), shape=(n, n))
     step = exact_step.astype(np.float32)
-    exact = power_series(exact_step, alpha * x[:, :some].astype(np.float64), 250)
+    products, enough = (int(propagation.chebyshev_steps(alpha, one)) for one in (tol, 1e-8))
+    exact = semi_iteration(exact_step, alpha * x[:, :some].astype(np.float64), 1 - alpha, enough)
 
     def error(z: Any) -> float:
         return float(np.linalg.norm(np.asarray(z[:, :some]) - exact) / np.linalg.norm(exact))
@@ -206,24 +216,30 @@ def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[st
     z, count = alpha * x[:, :some], 0
     while error(z) > ours:
         z, count = step @ z + alpha * x[:, :some], count + 1
-    products = int(propagation.chebyshev_steps(alpha, tol))
     reached = error(semi_iteration(step, alpha * x[:, :some], 1 - alpha, products))
     sides: Sides = {
         "ldp_jax": (
             lambda _: propagation.ppr(op, on_device, alpha, r, tol),
             f"layout {op.layout}; {products} products; error {ours:.1e}",
-        ),
-        "scipy CSR Chebyshev": (
-            lambda _: semi_iteration(step, alpha * x, 1 - alpha, products),
-            f"the same recurrence in blocks of 64 columns: {products} products, error {reached:.1e}; one thread",
-        ),
+        )
     }
+    if installed("ppr", "numba"):
+        fused = _references.fused_iteration(senders, receivers, degree)
+        power = degree[:, None].astype(np.float32) ** np.float32(r)
+        sides["numba, fused"] = (
+            lambda _: power * _by_blocks(lambda part: fused(part, 1 - alpha, products), alpha * x / power),
+            f"product and recurrence in one pass, blocks of 64 columns, all cores: {products} products",
+        )
     if installed("ppr", "torch"):
         sides["torch CSR Chebyshev"] = (
             _torch_iteration(step, alpha * x, 1 - alpha, products),
             f"the same recurrence, all columns at a time, on {torch_device()}: {products} products",
         )
     if repeats > 1:
+        sides["scipy CSR Chebyshev"] = (
+            lambda _: semi_iteration(step, alpha * x, 1 - alpha, products),
+            f"the same recurrence in blocks of 64 columns: {products} products, error {reached:.1e}; one thread",
+        )
         sides["scipy CSR power"] = (
             lambda _: power_series(step, alpha * x, count),
             f"blocks of 64 columns: {count} products to the same error; one thread",

@@ -6,9 +6,11 @@ new ones, with noise of their own, and add their epsilon; that k was chosen by l
 nothing, because epsilon is the same for all k.
 """
 
+import contextlib
 import dataclasses
 import importlib.util
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,24 +79,37 @@ def main(config: Config) -> None:
         raise UsageError("tune needs optuna: pip install optuna, or the extra tune of this project")
     accuracy.load(config.datasets[0])
     try:
-        with FileLock(config.out / f"{NAME}.lock", timeout=0):  # the system releases it when a run is killed
-            _report(config, _searched(config))
+        # The system releases the lock when a run is killed.
+        with FileLock(config.out / f"{NAME}.lock", timeout=0), _stored(config.out / f"{NAME}.db") as storage:
+            _report(config, _searched(config, storage))
     except Timeout as error:
         raise UsageError(f"--out {config.out}: another tune is at work there") from error
 
 
-def _searched(config: Config) -> "optuna.Study":
+@contextlib.contextmanager
+def _stored(path: Path) -> Iterator["optuna.storages.RDBStorage"]:
+    """The file of a study, whose connections are closed in the end."""
+    import optuna
+
+    storage = optuna.storages.RDBStorage(f"sqlite:///{path}")
+    try:
+        yield storage
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
+
+
+def _searched(config: Config, storage: "optuna.storages.RDBStorage") -> "optuna.Study":
     import optuna
     from optuna.trial import TrialState
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = f"sqlite:///{config.out / f'{NAME}.db'}"
     study = optuna.create_study(storage=storage, study_name=config.study, direction="maximize", load_if_exists=True)
     for killed in study.get_trials(states=(TrialState.RUNNING,)):
         study.tell(killed.number, state=TrialState.FAIL)
     study.sampler = optuna.samplers.TPESampler(seed=config.seed + len(study.trials))
     ended = len(study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED)))
-    console.print(f"{max(config.trials - ended, 0)} of {config.trials} trials to run; study: {storage}")
+    console.print(f"{max(config.trials - ended, 0)} of {config.trials} trials to run; study: {storage.url}")
     ledger(config, study.trials)  # what was spent must fit --total
     study.optimize(lambda trial: _score(trial, config, study), n_trials=max(config.trials - ended, 0))
     return study

@@ -1,4 +1,4 @@
-"""Every test runs on the CPU unless JAX_PLATFORMS says otherwise, under JAX's key-reuse checker, and with the same hypothesis examples each time."""
+"""Every test runs on the CPU or where JAX_PLATFORMS says, under JAX's key-reuse checker, with the same examples."""
 
 import atexit
 import contextlib

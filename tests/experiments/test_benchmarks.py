@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from experiments import _gin_benchmark, _scaling_benchmark, _sides, benchmarks, repeat
+from experiments import _gin_benchmark, _references, _scaling_benchmark, _sides, benchmarks, repeat
+from ldp_jax import features
 from ldp_jax.graph import graphs, packing, propagation
 from ldp_jax.learning import models
 
@@ -53,6 +54,30 @@ def test_the_scipy_sides_solve_what_ppr_solves():
     same = benchmarks.semi_iteration(step, alpha * x, 1 - alpha, int(propagation.chebyshev_steps(alpha, 1e-2)))
     np.testing.assert_allclose(few, same, atol=1e-6)
     np.testing.assert_allclose(benchmarks.power_series(step, alpha * x, 80), exact, atol=1e-6)
+
+
+def test_the_sparse_sides_draw_from_the_laws_of_the_mechanisms():
+    """Moments of each, to six of their own standard errors: a bias of 1 % would show."""
+    rng, users, value = _references.generator(0), 100_000, 0.3
+    places, reports = _references.hds(rng, np.full((users, 5), value, np.float32), 2.0, 2)
+    wave = features.SquareWave(1.0)
+    mean, variance = float(wave.mean(value)), float(wave.variance(value))
+    assert abs(reports.mean() - mean) < 6 * np.sqrt(variance / reports.size)
+    assert abs(reports.var() / variance - 1) < 0.02
+    assert (np.diff(places) > 0).all()
+    assert abs(np.bincount(places.ravel()) / users - 0.4).max() < 6 * np.sqrt(0.24 / users)
+    n, epsilons = 400, (50.0, 2.0)
+    pairs = np.array([[i, (i + step) % n] for i in range(n) for step in (1, 2, 3)])
+    codes = np.sort(np.concatenate([pairs[:, 0] * n + pairs[:, 1], pairs[:, 1] * n + pairs[:, 0]]))
+    found = np.concatenate([_references.dprr(rng, codes, n, epsilons) for _ in range(20)])
+    flip = 1 / (1 + np.exp(2.0))
+    q = 6 / (6 * (1 - 2 * flip) + (n - 1) * flip)
+    for count, total, chance in (
+        (np.isin(found, codes).sum(), 20 * len(codes), (1 - flip) * q),
+        ((~np.isin(found, codes)).sum(), 20 * n * (n - 7), flip * q),
+    ):
+        assert abs(count / total - chance) < 6 * np.sqrt(chance / total) + 0.01 * chance
+    assert (found // n != found % n).all()
 
 
 def test_the_side_with_flax_batch_norm_is_the_same_network():
