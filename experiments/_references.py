@@ -13,7 +13,7 @@ def generator(repeat: int) -> np.random.Generator:
 
 
 def chosen(rng: np.random.Generator, users: int, dim: int, k: int) -> np.ndarray:
-    """k different coordinates of each user, int32 [users, k]: sets are equally likely, those with repeats redrawn."""
+    """k different coordinates of each user, int32 [users, k]: all sets are equally likely, by redrawing repeats."""
     found, due = np.empty((users, k), np.int32), np.arange(users)
     while len(due):
         drawn = np.sort(rng.integers(0, dim, (len(due), k), np.int32), axis=1)
