@@ -25,9 +25,13 @@ from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.core.types import Graph
 from ldp_jax.graph import graphs
 from ldp_jax.pipeline import JointPrivacy, Rehearsal, joint_facts, predict_jointly, rehearse
+from ldp_jax.pipeline.jointly import checked_members
 
 LABEL_SHARE, RECORD_SHARE = 0.5, 0.75
 """Of the total, where labels are private too: of a label of the panel, and of a private user's record."""
+
+CHECK = 0.1
+"""Of the panel, where some of it reports as private users do."""
 
 
 @lru_cache(maxsize=2)
@@ -40,11 +44,12 @@ def rehearsed(asked: Asked, total: float) -> Rehearsal:
 
 
 def _joint(
-    key: Any, asked: Asked, total: float, *, share: float | None = None, labels: bool = False, placebo: bool = False
-) -> Answer:
+    key: Any, asked: Asked, total: float, *, share: float | None = None, labels: bool = False, check: float = 0.0,
+    placebo: bool = False,
+) -> Answer:  # fmt: skip
     """Records and lists within one total, split as a rehearsal says or as said; the panel's labels too.
 
-    Of a placebo, private users report on records and lists of others.
+    Of a placebo, private users, and the panel's check, report on records and lists of others.
     """
     told = {}
     if share is None:
@@ -55,10 +60,12 @@ def _joint(
         privacy = JointPrivacy.split(total, share)
     if labels:
         privacy = dataclasses.replace(privacy, labels=LABEL_SHARE * total)
+    privacy = dataclasses.replace(privacy, check=check)
     graph, rows = asked.data.graph, asked.rows
     if placebo:
         key, list_key, record_key = jax.random.split(key, 3)
-        graph, rows = renamed(list_key, graph, asked.private), shuffled(record_key, rows, asked.private)
+        wrong = np.sort(np.append(asked.private, checked_members(asked.members, check)))
+        graph, rows = renamed(list_key, graph, wrong), shuffled(record_key, rows, wrong)
     made = predict_jointly(
         key, graph, rows, asked.members, asked.labels[asked.members], privacy, num_classes=asked.classes
     )
@@ -103,6 +110,7 @@ def _true(name: str, key: Any, asked: Asked, total: float) -> Answer:
 
 
 JOINT, LABELS_TOO, PLACEBO = "joint", "joint, labels too", "joint, placebo"
+CHECKED, CHECKED_PLACEBO = "joint, checked", "joint, checked placebo"
 RECORDS, LISTS, HALVES = "record alone", "list alone", "half each"
 NOTHING = "nothing asked"
 PUBLIC, PUBLIC_ALONE = "public graph, reports", "public graph, no reports"
@@ -116,6 +124,8 @@ METHODS: dict[str, Method] = {
     LABELS_TOO: Method(0, partial(_joint, share=RECORD_SHARE, labels=True)),
     PLACEBO: Method(2, partial(_joint, placebo=True)),
     PUBLIC: Method(1, partial(_public_graph, LOCAL)),
+    CHECKED: Method(0, partial(_joint, check=CHECK)),
+    CHECKED_PLACEBO: Method(2, partial(_joint, check=CHECK, placebo=True)),
 }  # fmt: skip
 """By name; a name's number of noise is a part of its rows' keys."""
 

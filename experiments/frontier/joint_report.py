@@ -31,6 +31,8 @@ from experiments.frontier._points import (
 )
 from experiments.frontier.joint import NAME
 from experiments.frontier.joint_methods import (
+    CHECKED,
+    CHECKED_PLACEBO,
     JOINT,
     LABELS_TOO,
     LISTS,
@@ -116,7 +118,7 @@ def _percent(share: float | None) -> str:
 
 def verdict(found: pd.DataFrame) -> str:
     """Where joint privacy costs everything, and whether a list is worth its budget beside a record."""
-    everything, unseen, up, down, listed, fakes = [], [], [], [], [], []
+    everything, unseen, up, down, listed, fakes, checked, cost = [], [], [], [], [], [], [], []
     cells = [(*names, part, total) for names, part in found.groupby(PANEL, sort=False) for total in totals(part)]
     for dataset, _, part, total in cells:
         words, mine = f"{dataset} at {total:g}", (JOINT, total)
@@ -131,12 +133,17 @@ def verdict(found: pd.DataFrame) -> str:
             listed.append(words)
         if (fake := _interval(part, PLACEBO, total, OVER_NOTHING)) is not None:
             fakes.append(fake)
+        if (fake := _interval(part, CHECKED_PLACEBO, total, OVER_NOTHING)) is not None:
+            checked.append(fake)
+        if (less := _less(part, (CHECKED, total), mine)) is not None:
+            cost.append(less)
     return (
         f"**Joint privacy costs everything** (less than {LITTLE:.0%} of the way from nothing asked to true data is "
         f"regained) on {_listed(everything)}; no gain over nothing asked is seen on {_listed(unseen)}. Of "
         f"{len(cells)} settings the chosen split is above the whole total on the record in {len(up)} "
         f"({_listed(up)}), below it in {len(down)} ({_listed(down)}); below the whole total on the list in "
         f"{len(listed)} ({_listed(listed)}).{_of_placebos(fakes)}"
+        f"{_of_checks(checked, cost)}"
     )
 
 
@@ -155,6 +162,18 @@ def _of_placebos(found: list[ConfidenceInterval]) -> str:
         f" With records and lists of other private users (placebo) it is below nothing asked in {len(below)} of "
         f"{len(found)}{most}: beside a panel alone nothing tells that records are somebody else's, and the panel's "
         "own lists are true."
+    )
+
+
+def _of_checks(fakes: list[ConfidenceInterval], cost: list[ConfidenceInterval]) -> str:
+    """What a check of the panel mends, and what it costs where reports are true."""
+    if not fakes or not cost:
+        return ""
+    means, below = [one.mean for one in cost], sum(_sign(one) < 0 for one in fakes)
+    return (
+        f" Where a tenth of the panel reports as private users do (checked), the placebo is below nothing asked in "
+        f"{below} of {len(fakes)}, at worst {min(one.mean for one in fakes):+.1f} points. True reports lose by "
+        f"that check {-min(means):.1f} points at most, {-np.mean(means):.1f} in the mean."
     )
 
 
@@ -181,6 +200,8 @@ def summary(found: pd.DataFrame) -> str:
                     "record's share (draws)": _shares(part, JOINT, total),
                     "labels too, less joint": signed(_less(part, (LABELS_TOO, total), joint_row)),
                     "placebo, less nothing asked": signed(_interval(part, PLACEBO, total, OVER_NOTHING)),
+                    "checked placebo": signed(_interval(part, CHECKED_PLACEBO, total, OVER_NOTHING)),
+                    "checked, less joint": signed(_less(part, (CHECKED, total), joint_row)),
                     "public graph, less joint": signed(_less(part, (PUBLIC, total), joint_row)),
                     "public graph without reports, less joint": signed(_less(part, (PUBLIC_ALONE, 0.0), joint_row)),
                     "non-private (%)": _interval(part, TRUE_ALL, np.inf, ACCURACY),

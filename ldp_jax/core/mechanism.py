@@ -187,6 +187,24 @@ class HasCoordinates(Protocol):
 
 
 @runtime_checkable
+class ReadsPart(Protocol[Y]):
+    """A law on vectors [dim] that reads few coordinates of a record, chosen without it."""
+
+    @property
+    def dim(self) -> int:
+        """The length of a record."""
+
+    def reads_part(self) -> bool:
+        """Whether this makes the report of ``privatize``: not where a subclass has one of its own."""
+
+    def choose(self, key: PRNGKey) -> tuple[PRNGKey, Array]:
+        """The key of the report, and the coordinates that ``privatize`` reads under ``key``; int32 [k]."""
+
+    def report(self, key: PRNGKey, indices: Array, values: Array) -> Y:
+        """The report of a record's values at these coordinates."""
+
+
+@runtime_checkable
 class HasStack(Protocol):
     """A node of a tree that knows whether it holds several mechanisms."""
 
@@ -498,6 +516,22 @@ def _privatize(
     return reports(keys, mechanism, x)
 
 
+@jax.jit
+def _chosen(keys: PRNGKeys, mechanism: ReadsPart) -> tuple[PRNGKeys, Array]:
+    return jax.vmap(mechanism.choose)(keys)
+
+
+@jax.jit
+def _reported(keys: PRNGKeys, mechanism: ReadsPart[Y], indices: Array, values: Array) -> Y:
+    return jax.vmap(mechanism.report)(keys, indices, values)
+
+
+def _from_host(keys: PRNGKeys, mechanism: ReadsPart[Y], x: np.ndarray) -> Y:
+    """:func:`privatize` of records that a host holds: what no report reads does not leave it."""
+    keys, indices = _chosen(keys, mechanism)
+    return _reported(keys, mechanism, indices, as_records(np.take_along_axis(x, np.asarray(indices), 1)))
+
+
 def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block: int | None = None) -> Y:
     """The reports of n users, compiled; user i's randomness comes from ``jax.random.split(key, n)[i]``.
 
@@ -507,7 +541,7 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
 
     The mechanism's epsilon is one number for all. (Personal budgets: ``jax.vmap`` over a stack.) ``x`` are records
     [n] or [n, d]; of users who are divided among devices, so are the reports. A ``block`` of users at a time bounds
-    the memory of wide records.
+    the memory of wide records. Of NumPy's arrays a mechanism that samples coordinates takes those alone.
 
     >>> from ldp_jax.features import HDS
     >>> reports = privatize(jax.random.key(0), HDS(1.0, dim=8, k=2), jnp.zeros((5, 8)))
@@ -517,6 +551,9 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
     validate.threefry(key)
     require_protocol(mechanism)
     check_budget(mechanism)
+    part = isinstance(mechanism, ReadsPart) and mechanism.reads_part() and np.shape(x)[1:] == (mechanism.dim,)
+    if part and isinstance(x, np.ndarray) and x.dtype.kind in "fiub" and block is None:
+        return _from_host(jax.random.split(key, len(x)), mechanism, x)
     records = as_records(x)
     return _privatize(jax.random.split(key, len(records)), mechanism, records, block, by_rows(records))
 

@@ -72,14 +72,23 @@ class Sampled:
         validate.threefry(key)
         check_single(self)
         x = one_record(x, self.dim)
+        key, indices = self.choose(key)
+        return self.report(key, indices, x if self.k == self.dim else x[indices])
+
+    def reads_part(self) -> bool:
+        """Whether coordinates are chosen first: not where a subclass has a ``privatize`` of its own."""
+        return type(self) is Sampled and self.k < self.dim
+
+    def choose(self, key: PRNGKey) -> tuple[PRNGKey, Array]:
+        """The key of the report, and which coordinates it is of."""
         if self.k == self.dim:
-            indices = jnp.arange(self.dim, dtype=jnp.int32)
-            chosen = x
-        else:
-            key, subset_key = jax.random.split(key)
-            indices = _subset(subset_key, self.dim, self.k)
-            chosen = x[indices]
-        return SparseReport(indices, self.inner.draw(key, chosen))
+            return key, jnp.arange(self.dim, dtype=jnp.int32)
+        key, subset_key = jax.random.split(key)
+        return key, _subset(subset_key, self.dim, self.k)
+
+    def report(self, key: PRNGKey, indices: Array, values: Array) -> SparseReport:
+        """The report of a record's values at chosen coordinates."""
+        return SparseReport(indices, self.inner.draw(key, values))
 
     def coordinate(self, j: int) -> Univariate:
         """``inner``, for every coordinate."""

@@ -3,7 +3,7 @@ r"""Sums over neighbours, :math:`y_i = \sum_{j \to i} w_{ji} h_j`, in three layo
 * :class:`Segments`: edges sorted by receiver, a sorted segment sum. Shapes depend on the numbers of nodes and edges
   alone, so one program serves many graphs, traced and stacked ones too.
 * :class:`Tables`: nodes in classes of equal degree, a padded gather a class. About four times faster on a CPU, and
-  up to 23 times slower on a GPU, where each gather is a kernel; its shapes are those of one graph.
+  far slower on a GPU, where each gather is a kernel; its shapes are those of one graph.
 * :class:`NeighbourRows`: a few first neighbours of every node, then rows of further ones. Gathers, of shapes that
   batches of graphs can share.
 

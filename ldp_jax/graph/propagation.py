@@ -158,8 +158,8 @@ def operator(
       graph: a concrete ``GraphsTuple``, symmetric, as :func:`ldp_jax.graph.graphs.from_edges` makes it.
       layout: ``ell`` is a padded gather by degree class, about four times faster on a CPU; its shapes are
         those of one graph. ``segment`` is a sorted segment sum, whose shapes are the same for all graphs with
-        as many nodes and edges, so that one program serves many of them; a GPU adds it up in one kernel, up to 23
-        times faster than ``ell``. ``auto`` is ``ell`` on a CPU, ``segment`` elsewhere.
+        as many nodes and edges, so that one program serves many of them; on a GPU it is one kernel, and far faster.
+        ``auto`` is ``ell`` on a CPU, ``segment`` elsewhere.
       allow_directed: whether to take a graph that is not symmetric, too; it gets the layout ``segment``. Such are
         the noisy graphs whose users report their whole lists: P averages over the reported neighbours.
       places: room for so many edges, both directions counted, the rest padding; of layout ``segment``. One program

@@ -12,6 +12,10 @@ and its labels or reports of them.
    of records as far as counts do (:mod:`ldp_jax.pipeline.guard`). Both are stacked on the panel, where the noise of
    private labels is corrected for. Records that are asked for alone are taken at their word.
 
+Nothing of this can tell reports of somebody else's record, as of a table that was joined wrongly, where they all
+agree. So a ``check`` of the panel may report as private users do: both reports are then believed as far as the
+labels of the check bear them out.
+
 How a total is split between the two is for the caller to say. :func:`ldp_jax.rehearse` says which split is best,
 from the panel and from friendships as they are stated; it costs nothing.
 
@@ -42,7 +46,7 @@ from ldp_jax.features import Discrete, PersonalAlphabets
 from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifier
 from ldp_jax.pipeline.from_reports import class_reports
-from ldp_jax.pipeline.guard import guard
+from ldp_jax.pipeline.guard import checked, guard
 from ldp_jax.pipeline.local_prediction import Broadcast
 from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_evidence
 from ldp_jax.pipeline.panel import MOST_EPSILON, check_panel, label_guarantee, panel_arguments, reported_shares
@@ -63,6 +67,8 @@ class JointPrivacy:
       record: epsilon of a private user's record, in [0, 20].
       list: epsilon of a bit of a list, 0 or in [0.001, 20].
       labels: epsilon of a label of the panel, in (0, 20]; None where labels are public.
+      check: share of the panel that reports as private users do, in [0, 0.5] (:func:`checked_members`). It teaches
+        nothing else; where labels are private it is 0.
 
     Raises:
       ValueError: for a number out of its range, or where nothing is asked for.
@@ -71,6 +77,7 @@ class JointPrivacy:
     record: float
     list: float
     labels: float | None = None
+    check: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("record", "list"):
@@ -80,6 +87,9 @@ class JointPrivacy:
             validate.number(0.0, MOST_EPSILON, open_lower=True, labels=self.labels)
         if 0.0 < self.list < _LEAST_LIST:
             raise ValueError(f"list must be 0 or at least {_LEAST_LIST:g}, got {self.list:g}")
+        object.__setattr__(self, "check", validate.number(0.0, 0.5, check=self.check))
+        if self.check and self.labels is not None:
+            raise ValueError("check must be 0 where labels are private: it is true labels that bear reports out")
         if self.record == self.list == 0.0:
             raise ValueError("record or list must be above 0, or nothing is asked for")
 
@@ -88,12 +98,23 @@ class JointPrivacy:
         """``share`` of a total for the record, in [0, 1], and the rest for a bit of the list; together no more.
 
         >>> JointPrivacy.split(4.0, 0.75)
-        JointPrivacy(record=3.0, list=1.0, labels=None)
+        JointPrivacy(record=3.0, list=1.0, labels=None, check=0.0)
         """
         validate.number(0.0, MOST_EPSILON, open_lower=True, total=total)
         validate.number(0.0, 1.0, share=share)
         record = min(total, total * share)
         return cls(record, rounded_down(Fraction(total) - Fraction(record)), labels)
+
+
+def checked_members(panel: Int[np.ndarray, " panel"], share: float) -> Int[np.ndarray, " some"]:
+    """Who of a panel is its check: every 1 / share-th of its nodes in ascending order.
+
+    >>> checked_members(np.arange(20), 0.1).tolist()
+    [9, 19]
+    """
+    validate.number(0.0, 0.5, share=share)
+    place = np.floor(np.arange(len(panel) + 1) * share)
+    return np.sort(panel)[np.diff(place) > 0]
 
 
 class JointClasses(NamedTuple):
@@ -104,7 +125,7 @@ class JointClasses(NamedTuple):
       log_prior: float32 [C], class shares of the panel: what is known without any report.
       reason: what was asked for, in words; says so where lists were left out.
       strength: s of the guard: how far reports of records were believed; 1 where nothing else was asked that could
-        bear them out, 0 where they were not asked for.
+        bear them out, 0 where they were not asked for. With a check it is what the check says.
       counts: what came of the lists; None where they were not asked for.
       guarantee: per record, label, bit of a list, relationship, and record with a bit; names what is protected.
     """
@@ -224,6 +245,7 @@ def joint_prediction(
     records: Callable[[PRNGKey, Broadcast], ClassReports] | None,
     counts: Ask | None,
     epsilon: float,
+    check: Int[np.ndarray, " n"] | None = None,
 ) -> Learned:
     """Steps 2 to 4: ask everybody, and say what class each user is of.
 
@@ -233,27 +255,30 @@ def joint_prediction(
       records: reports of records; None where they are not asked for.
       counts: reports of lists, called twice for disjoint users; None where they are not asked for.
       epsilon: of each count.
+      check: classes of those outside the panel who report as private users do, -1 for others; None for no check.
     """
     record_key, count_key = jax.random.split(key)
     labels, prior, shape = facts.labels, facts.log_prior, (len(facts.labels), len(facts.prior))
     phase("reports of records", 0.3)
-    own, asked = np.zeros(shape, np.float32), "nothing"
+    own, asked, believed = np.zeros(shape, np.float32), "nothing", float(records is not None)
     if records is not None:
         posterior, asked = np.tile(np.exp(prior), (shape[0], 1)), "records alone"
         reports = records(record_key, Broadcast(posterior, facts.classifier, facts.known.nodes))
         own = np.asarray(likeliest_evidence(reports, facts.scored, posterior, labels < 0)[0])
+        if check is not None:
+            own, believed, _ = checked(own, facts.prior, check)
     log_posterior = log_softmax(prior + own, axis=1)
     missing = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=shape[1]) == 0)
     if counts is None or len(missing):
         left_out = "" if counts is None else f": nobody of class {missing[0]} is left to count with"
-        return Learned(log_posterior, f"{asked}{left_out}", float(records is not None), None)
+        return Learned(log_posterior, f"{asked}{left_out}", believed, None)
     public = PublicFacts(None, labels, shape[1], log_posterior)
     with watched("counts"):
         found = piloted_counts(count_key, counts, public, epsilon, num_folds=facts.known.num_folds, guarded=False)
-    log_posterior, strength = _stacked(facts, own, found)
+    log_posterior, strength = _stacked(facts, own, found, check)
     if records is None:
         return Learned(log_posterior, "lists alone", 0.0, found)
-    return Learned(log_posterior, "records and lists", strength, found)
+    return Learned(log_posterior, "records and lists", strength if check is None else believed, found)
 
 
 def predict_jointly(
@@ -313,26 +338,31 @@ def predict_jointly(
 
     with watched("predict_jointly", progress):
         phase("what the panel teaches", 0.0)
-        shown = given.server_labels(label_key, panel, labels)
+        shown, check = given.server_labels(label_key, panel, labels), None
+        if privacy.check:
+            apart = np.isin(np.arange(n), checked_members(given.members, privacy.check))
+            shown, check = np.where(apart, -1, shown), np.where(apart, shown, -1)
         facts = joint_facts(
-            fold_key, given.rows.take(given.members), shown, num_classes=given.num_classes, num_folds=num_folds,
-            keep=given.keep,
+            fold_key, given.rows.take(np.flatnonzero(shown >= 0)), shown, num_classes=given.num_classes,
+            num_folds=num_folds, keep=given.keep,
         )  # fmt: skip
         alphabets = record_alphabets(facts, privacy.record) if privacy.record else None
         send = None if alphabets is None else class_reports(alphabets, given.rows)
-        found = joint_prediction(key, facts, send, counts if privacy.list else None, privacy.list)
+        found = joint_prediction(key, facts, send, counts if privacy.list else None, privacy.list, check)
     guarantee = _guarantee([] if alphabets is None else [alphabets.guarantee()], given.noise, privacy.list)
     return JointClasses(found.log_posterior, facts.log_prior, *found[1:], guarantee)
 
 
 def _stacked(
-    facts: JointFacts, own: np.ndarray, counts: PilotedCounts
+    facts: JointFacts, own: np.ndarray, counts: PilotedCounts, check: np.ndarray | None
 ) -> tuple[Float[np.ndarray, "n classes"], float]:
     """Step 4: the posterior of both, and how far reports of records are believed.
 
     The model of lists has seen labels of its pilot, with which it agrees by its very fit.
     """
     labels, prior, of_lists = facts.labels, facts.log_prior, np.asarray(counts.log_likelihood)
+    if check is not None:
+        of_lists = checked(of_lists, facts.prior, check).log_likelihood
     unseen, judged = np.where(counts.pilot, -1, labels), (labels < 0) & ~counts.pilot
     # Lists are believed as far as records or else labels bear them out: either may be what is wrong.
     by_records = guard(of_lists, softmax(prior + own, axis=1), judged)

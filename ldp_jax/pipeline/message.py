@@ -100,9 +100,8 @@ def _confusion(panel: _Counted, alphabets: Array, smoothings: Array, *, labels_a
 
     def one(inside: Array) -> Array:
         chosen = jnp.argmax(jnp.where(inside, scores, -jnp.inf), -1)
-        joint = matmul(
-            jax.nn.one_hot(chosen, classes).T, reported
-        )  # of the class sent (rows) and the reported label
+        # Of the class sent (rows) and the reported label.
+        joint = matmul(jax.nn.one_hot(chosen, classes).T, reported)
         uniform = inside / inside.sum()
         own = jnp.where(inside[:, None], same.astype(jnp.float32), uniform)
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from ldp_jax.core.float64 import float64_on_cpu
+from ldp_jax.core.mechanism import privatize
 from ldp_jax.features import (
     HDS,
     Duchi,
@@ -52,6 +53,18 @@ def test_coordinates_of_a_wide_record_are_equally_likely():
     counts = np.histogram(indices, edges)[0]
     # Sampling without replacement varies less than a multinomial, so the test is on the safe side.
     stats.assert_g(counts, np.diff(edges) / 4714)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
+def test_records_of_the_host_give_the_reports_of_those_on_a_device(dtype):
+    """The chosen coordinates alone go over; a shape that is no record's is refused as ever."""
+    m, x = HDS(2.0, 300, 7), np.random.default_rng(0).normal(0, 1.2, (40, 300)).astype(dtype)
+    x[0] = np.nan if dtype == np.float32 else 99
+    found, wanted = (privatize(jax.random.key(0), m, records) for records in (x, jnp.asarray(x, jnp.float32)))
+    np.testing.assert_array_equal(found.indices, wanted.indices)
+    np.testing.assert_allclose(found.values, wanted.values, rtol=1e-6)
+    with pytest.raises(ValueError, match="must be one record of shape"):
+        privatize(jax.random.key(0), m, x[:, 1:])
 
 
 @pytest.mark.parametrize("make", [HDS, MultiBit, MultiPiecewise])

@@ -10,6 +10,9 @@ import pytest
 from experiments.frontier import joint_methods
 from experiments.frontier.features_methods import Asked
 from experiments.frontier.joint_methods import (
+    CHECK,
+    CHECKED,
+    CHECKED_PLACEBO,
     HALVES,
     JOINT,
     LABELS_TOO,
@@ -39,6 +42,13 @@ def test_rows_differ_in_what_their_names_say(monkeypatch):
     assert [one.labels for one in asked] == [None] * 4 + [2.0]
     assert {one.record + one.list for one in asked} == {4.0}
     assert {METHODS[name].noise for name in (JOINT, RECORDS, LISTS, HALVES, LABELS_TOO)} == {METHODS[JOINT].noise}
+    with pytest.raises(AttributeError):
+        METHODS[CHECKED].run(jax.random.key(0), draw, 4.0)
+    assert [one.check for one in asked] == [0.0] * 5 + [CHECK]
+    assert (METHODS[CHECKED].noise, METHODS[CHECKED_PLACEBO].noise) == (
+        METHODS[JOINT].noise,
+        METHODS[PLACEBO].noise,
+    )
     shares = np.exp(METHODS[NOTHING].run(jax.random.key(0), draw, 0.0).scores)
     np.testing.assert_allclose(shares, np.tile((0.5, 0.25, 0.25), (5, 1)))
 

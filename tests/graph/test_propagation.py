@@ -355,3 +355,12 @@ def test_powers_of_directed_edges_tell_their_receivers():
         wanted = np.linalg.matrix_power(transition(graph, r), 2) @ X
         op = operator(graph, allow_directed=True)
         np.testing.assert_allclose(kprop(op, X, 2, normalisation=normalisation), wanted, atol=1e-5)
+
+
+def test_auto_is_segments_where_there_is_a_gpu(monkeypatch):
+    """One kernel a product there; each gather of a table is one of its own."""
+    graph = graphs.from_edges([[0, 1], [1, 2]], 3)
+    assert operator(graph).layout == "ell"
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert operator(graph).layout == "segment"
+    assert operator(graph, "ell").layout == "ell"

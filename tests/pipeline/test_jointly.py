@@ -191,3 +191,36 @@ def test_budgets_that_are_none():
             made = JointPrivacy.split(total, share)
             assert Fraction(made.record) + Fraction(made.list) <= Fraction(total)
             assert made.record + made.list == pytest.approx(total)
+
+
+def test_a_check_of_the_panel_tells_reports_of_somebody_elses_record(data, monkeypatch):
+    """Records and lists of private users and of the check dealt out among them: nothing of either is believed.
+
+    True ones lose no more than a sixth of the panel does.
+    """
+    graph, y, x = data
+    privacy = JointPrivacy(8.0, 8.0, check=1 / 6)
+    check = jointly.checked_members(np.arange(PANEL), privacy.check)
+    assert len(check) == PANEL // 6
+    lists, _ = watched(monkeypatch)
+    honest = predicted(data, privacy)
+    assert honest.strength > 0.9
+    assert right(honest.log_posterior, y) > right(predicted(data, JointPrivacy(8.0, 8.0)).log_posterior, y) - 0.05
+    spent = sum(reporters.astype(int) for _, reporters in lists[:2])
+    assert (spent[check] == 1).all()  # they report a list as everybody does
+    dealt, others = np.arange(N), np.setdiff1d(np.arange(N), np.setdiff1d(np.arange(PANEL), check))
+    dealt[others] = np.random.default_rng(0).permutation(others)
+    ends = np.stack([dealt[np.asarray(graph.senders)], dealt[np.asarray(graph.receivers)]], 1)
+    wrong = graphs.from_edges(ends[ends[:, 0] < ends[:, 1]], N), y, x[np.random.default_rng(1).permutation(N)]
+    wrong[2][:PANEL] = np.where(np.isin(np.arange(PANEL), check)[:, None], wrong[2][:PANEL], x[:PANEL])
+    nothing = (y[PANEL:] == np.bincount(y[:PANEL]).argmax()).mean()
+    fooled = predicted(wrong, privacy)
+    assert fooled.strength < 0.2
+    assert right(fooled.log_posterior, y) > nothing - 0.02
+
+
+def test_a_check_is_a_share_of_a_panel_whose_labels_are_public(data):
+    with pytest.raises(ValueError, match="check must be in"):
+        JointPrivacy(1.0, 1.0, check=0.6)
+    with pytest.raises(ValueError, match="check must be 0 where labels are private"):
+        JointPrivacy(1.0, 1.0, 2.0, check=0.1)
