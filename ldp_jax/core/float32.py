@@ -5,7 +5,5 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
-__all__ = ["einsum", "matmul"]
-
 einsum = partial(jnp.einsum, precision=jax.lax.Precision.HIGHEST)
 matmul = partial(jnp.matmul, precision=jax.lax.Precision.HIGHEST)
