@@ -526,6 +526,10 @@ def _reported(keys: PRNGKeys, mechanism: ReadsPart[Y], indices: Array, values: A
     return jax.vmap(mechanism.report)(keys, indices, values)
 
 
+def _in_part(mechanism: ReadsPart, x: np.ndarray) -> bool:
+    return mechanism.reads_part() and x.shape[1:] == (mechanism.dim,) and x.dtype.kind in "fiub"
+
+
 def _from_host(keys: PRNGKeys, mechanism: ReadsPart[Y], x: np.ndarray) -> Y:
     """:func:`privatize` of records that a host holds: what no report reads does not leave it."""
     keys, indices = _chosen(keys, mechanism)
@@ -551,8 +555,8 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
     validate.threefry(key)
     require_protocol(mechanism)
     check_budget(mechanism)
-    part = isinstance(mechanism, ReadsPart) and mechanism.reads_part() and np.shape(x)[1:] == (mechanism.dim,)
-    if part and isinstance(x, np.ndarray) and x.dtype.kind in "fiub" and block is None:
+    known = block is None and all(map(validate.concrete, jax.tree.leaves((key, mechanism))))
+    if known and isinstance(x, np.ndarray) and isinstance(mechanism, ReadsPart) and _in_part(mechanism, x):
         return _from_host(jax.random.split(key, len(x)), mechanism, x)
     records = as_records(x)
     return _privatize(jax.random.split(key, len(records)), mechanism, records, block, by_rows(records))

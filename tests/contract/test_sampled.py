@@ -63,6 +63,8 @@ def test_records_of_the_host_give_the_reports_of_those_on_a_device(dtype):
     found, wanted = (privatize(jax.random.key(0), m, records) for records in (x, jnp.asarray(x, jnp.float32)))
     np.testing.assert_array_equal(found.indices, wanted.indices)
     np.testing.assert_allclose(found.values, wanted.values, rtol=1e-6)
+    traced = jax.jit(lambda key: privatize(key, m, x))(jax.random.key(0))
+    np.testing.assert_array_equal(traced.indices, wanted.indices)
     with pytest.raises(ValueError, match="must be one record of shape"):
         privatize(jax.random.key(0), m, x[:, 1:])
 
