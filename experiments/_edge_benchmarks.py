@@ -115,15 +115,15 @@ _JOBS = {
 }
 
 
-def big_classes(sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)) -> list[dict[str, Any]]:
-    """Classes from lists and from records on synthetic graphs of mean degree 15, each in a fresh process."""
+def big_classes(job: str, sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)) -> list[dict[str, Any]]:
+    """Classes from lists (counts) or from records (reports) on synthetic graphs of mean degree 15, a process each."""
     rows = []
-    for job, words in _JOBS.items():
-        for n in sizes:
-            console.print(f"{words} {n:,} nodes")
-            found = in_a_process(_CLASSES_CHILD, job, str(n), what=f"{words} {n} nodes: not finished")
-            title = f"{words} on one graph of {n:,} nodes and {found['edges']:,} edges"
-            rows.append(row(title, "ldp_jax", 0, round(found["wall"], 2), round(found["cpu"], 2), found["note"]))
+    for n in sizes:
+        words = f"{_JOBS[job]} {n:,} nodes"
+        console.print(words)
+        found = in_a_process(_CLASSES_CHILD, job, str(n), what=f"{words}: not finished")
+        title = f"{_JOBS[job]} on one graph of {n:,} nodes and {found['edges']:,} edges"
+        rows.append(row(title, "ldp_jax", 0, round(found["wall"], 2), round(found["cpu"], 2), found["note"]))
     return rows
 
 
