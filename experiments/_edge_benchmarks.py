@@ -116,7 +116,7 @@ _JOBS = {
 
 
 def big_classes(job: str, sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)) -> list[dict[str, Any]]:
-    """Classes from lists (counts) or from records (reports) on synthetic graphs of mean degree 15, a process each."""
+    """Classes from lists (counts) or records (reports) on synthetic graphs of mean degree 15, a process each."""
     rows = []
     for n in sizes:
         words = f"{_JOBS[job]} {n:,} nodes"
