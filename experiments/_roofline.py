@@ -100,7 +100,7 @@ def _of_counts(graph: Any) -> _Path:
 
 
 def _of_records() -> _Path:
-    """HDS reads and reports k of d values: three words each choose, move and place a value."""
+    """HDS reports k of d values: two random words choose each coordinate, and one draws its report."""
     mechanism = features.HDS(1.0, FEATURES, SAMPLED)
     x = jnp.asarray(np.random.default_rng(0).random((USERS, FEATURES), np.float32) * 2 - 1)
     note = f"{USERS:,} users, {SAMPLED} of {FEATURES:,} values reported; three words a value"

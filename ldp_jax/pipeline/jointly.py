@@ -331,6 +331,9 @@ def predict_jointly(
     n = len(Population.of(lists).group)
     given = panel_arguments(n, features, panel, labels, num_classes=num_classes, label_epsilon=privacy.labels)
     validate.integer_in(2, num_folds=num_folds)
+    chosen = checked_members(given.members, privacy.check)
+    if privacy.check and not len(chosen):
+        raise ValueError(f"check of {privacy.check:g} leaves nobody of a panel of {len(given.members)} to report")
     label_key, fold_key, key = jax.random.split(key, 3)
 
     def counts(key: PRNGKey, asked: CountRound) -> Array:
@@ -341,7 +344,7 @@ def predict_jointly(
         phase("what the panel teaches", 0.0)
         shown, check = given.server_labels(label_key, panel, labels), None
         if privacy.check:
-            apart = np.isin(np.arange(n), checked_members(given.members, privacy.check))
+            apart = np.isin(np.arange(n), chosen)
             shown, check = np.where(apart, -1, shown), np.where(apart, shown, -1)
         facts = joint_facts(
             fold_key, given.rows.take(np.flatnonzero(shown >= 0)), shown, num_classes=given.num_classes,

@@ -224,3 +224,5 @@ def test_a_check_is_a_share_of_a_panel_whose_labels_are_public(data):
         JointPrivacy(1.0, 1.0, check=0.6)
     with pytest.raises(ValueError, match="check must be 0 where labels are private"):
         JointPrivacy(1.0, 1.0, 2.0, check=0.1)
+    with pytest.raises(ValueError, match="check of 0.005 leaves nobody of a panel of 150"):
+        predicted(data, JointPrivacy(1.0, 1.0, check=0.005))
