@@ -33,6 +33,7 @@ from experiments.privge import accuracy, cells
 from experiments.privge import settings as privge_settings
 from ldp_jax import datasets, features, pipeline
 from ldp_jax.core import mechanism as mechanisms
+from ldp_jax.core import random
 from ldp_jax.core.progress import phase, watched
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import training
@@ -310,14 +311,15 @@ def discrete(repeats: int) -> list[dict[str, Any]]:
     records = jnp.linspace(-1.0, 1.0, n)
     categories = jnp.asarray(np.random.default_rng(0).integers(0, 256, n, dtype=np.int32))
     table, grid, wave = features.GeneralizedRR(1.0, 256), features.GridSquareWave(1.0), features.SquareWave(1.0)
-    words = jax.jit(lambda key: jax.random.bits(key, (n,)))
+    words, of_jax = (jax.jit(lambda key, bits=bits: bits(key, (n,))) for bits in (random.bits, jax.random.bits))
     draw = jax.jit(lambda m, key, x: m.draw(key, x))
     sides: Sides = {
         "ldp_jax": (
             lambda repeat: draw(table, key_of(repeat), categories),
             "a 256 x 256 table, one word a draw, one key",
         ),
-        "raw words": (lambda repeat: words(key_of(repeat)), "jax.random.bits alone"),
+        "raw words": (lambda repeat: words(key_of(repeat)), "core.random.bits alone"),
+        "JAX's words": (lambda repeat: of_jax(key_of(repeat)), "the same bits by jax.random.bits"),
         "grid": (
             lambda repeat: draw(grid, key_of(repeat), records),
             "a 129 x 195 table, two words: records are rounded to a grid",

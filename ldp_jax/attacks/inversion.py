@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -10,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._classifier import Perceptron
 from ldp_jax.attacks._result import Reconstruction
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning import metrics
 from ldp_jax.learning.metrics import mean_interval
@@ -72,8 +71,8 @@ def inversion(
     if z.shape[1] != public_z.shape[1]:
         raise ValueError(f"public_z must be as wide as z, got {public_z.shape[1]} for {z.shape[1]}")
     _check_records(x, public_x, shape)
-    order_key, fit_key = jax.random.split(key)
-    order = np.asarray(jax.random.permutation(order_key, len(public_z)))
+    order_key, fit_key = random.split(key)
+    order = np.asarray(random.permutation(order_key, len(public_z)))
     held = max(1, len(order) // 10)
     mean, spread = public_z.mean(0), public_z.std(0) + 1e-6
     centre = public_x.mean(0)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from ldp_jax.attacks._result import Attack, Targets, evaluate
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
 
 
@@ -53,9 +53,9 @@ def planted_edge(
     validate.threefry(key)
     validate.integer_in(8, shadows=shadows)
     validate.integer_in(2, runs=runs)
-    parts = zip(jax.random.split(key, 4), (shadows, shadows, runs, runs), (without, with_edge) * 2, strict=True)
+    parts = zip(random.split(key, 4), (shadows, shadows, runs, runs), (without, with_edge) * 2, strict=True)
     seen = [
-        np.asarray(_observed(jax.random.split(part, count), world, observe=observe, at_once=at_once))
+        np.asarray(_observed(random.split(part, count), world, observe=observe, at_once=at_once))
         for part, count, world in parts
     ]
     return likelihood_ratio(*seen)

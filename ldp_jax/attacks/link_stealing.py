@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows
 from ldp_jax.attacks._result import Attack, Targets, check_targets, codes, evaluate
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning.training import fit
 
@@ -152,8 +152,8 @@ def trained_link_stealing(
     if not inductive and np.isin(both[0], both[1]).any():
         raise ValueError("known must have no pair that is among the targets")
 
-    split_key, fit_key = jax.random.split(key)
-    order = np.asarray(jax.random.permutation(split_key, len(truth)))
+    split_key, fit_key = random.split(key)
+    order = np.asarray(random.permutation(split_key, len(truth)))
     order = np.concatenate([order[truth[order]], order[~truth[order]]])  # each fifth pair of either kind validates
     rows = _pair_features(seen, seen_x, np.asarray(known.units, np.int32))
     mean, spread = rows.mean(0), rows.std(0) + 1e-6

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows
 from ldp_jax.attacks._result import Attack, check_member, evaluate_membership
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning.models import Model, Variables
 from ldp_jax.learning.training import fit_many
@@ -235,9 +235,9 @@ def trained_membership(
         parts.append(_features("side", known, count, n))
     seen = np.concatenate(parts, 2)
 
-    order_key, fit_key = jax.random.split(key)
+    order_key, fit_key = random.split(key)
     which = (np.arange(count)[:, None] + np.arange(1, shadows + 1)) % count  # the models each attacker learns from
-    order = np.asarray(jax.random.permutation(order_key, shadows * n))
+    order = np.asarray(random.permutation(order_key, shadows * n))
     features = seen[which].reshape(count, shadows * n, -1)[:, order]
     truth = member[which].reshape(count, shadows * n, 1)[:, order].astype(np.float32)
     mean, spread = features.mean(1, keepdims=True), features.std(1, keepdims=True) + 1e-6
@@ -246,7 +246,7 @@ def trained_membership(
         Rows(jnp.asarray(((features - mean) / spread)[:, part]), jnp.asarray(truth[:, part]))
         for part in (~validates, validates)
     )
-    model, keys = perceptron.model(), jax.random.split(fit_key, count)
+    model, keys = perceptron.model(), random.split(fit_key, count)
     fitted = fit_many(keys, model, CLASSIFICATION, (), train, validation, validation, perceptron.settings())
     scores = _read(fitted.variables, jnp.asarray((seen - mean) / spread), model=model)
     name = "trained membership" + ("" if side is None else " with side information")

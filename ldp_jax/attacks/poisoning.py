@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float, Int
 from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._result import Poisoning
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import HasCoordinates, Mechanism
 from ldp_jax.core.spaces import Finite, Interval, Product, Reports, Subset
 from ldp_jax.core.types import Array, PRNGKey, Report, Values
@@ -41,7 +41,7 @@ def choose_liars(
     validate.threefry(key)
     validate.in_range(0.0, 1.0, share=share)
     asked = np.arange(n) if among is None else np.flatnonzero(among)
-    order = np.asarray(jax.random.permutation(key, len(asked)))
+    order = np.asarray(random.permutation(key, len(asked)))
     chosen = np.zeros(n, bool)
     chosen[asked[order[: round(share * len(asked))]]] = True
     return chosen
@@ -92,9 +92,9 @@ def lying_reports(
     values = reports.values if sparse else reports
     ends = _ends(inner).astype(values.dtype)
     if lie == "random" and isinstance(inner, Interval):
-        made = jax.random.uniform(key, values.shape, values.dtype, ends[0], ends[1])
+        made = random.uniform(key, values.shape, values.dtype, ends[0], ends[1])
     elif lie == "random":
-        made = ends[jax.random.randint(key, values.shape, 0, len(ends))]
+        made = ends[random.randint(key, values.shape, 0, len(ends))]
     else:
         if sparse:
             indices = jnp.sort(jax.lax.top_k(jnp.abs(towards), space.sent)[1], -1).astype(reports.indices.dtype)
@@ -125,7 +125,7 @@ def false_records(
 
 @jax.jit
 def _reported(key: PRNGKey, mechanism: Mechanism, records: Array) -> Report:
-    return jax.vmap(mechanism.privatize)(jax.random.split(key, len(records)), records)
+    return jax.vmap(mechanism.privatize)(random.split(key, len(records)), records)
 
 
 def _instead(reports: Report, lies: Report, liars: np.ndarray) -> Report:
@@ -149,7 +149,7 @@ def lying_places(
     """
     validate.one_of(("random", "worst", "response"), lie=lie)
     last = jnp.asarray(sizes) - 1
-    anywhere = jax.random.randint(key, last.shape, 0, last + 1)
+    anywhere = random.randint(key, last.shape, 0, last + 1)
     made = {"random": anywhere, "worst": last, "response": jnp.minimum(last, 1)}[lie]
     return jnp.where(jnp.asarray(liars), made, reports)
 
@@ -212,7 +212,7 @@ def lying_counts(
     low, high = noise.span()
     at = np.eye(counts.shape[1], dtype=np.int32)[aimed]
     if lie == "random":
-        made = jax.random.randint(key, counts.shape, low, high + 1)
+        made = random.randint(key, counts.shape, low, high + 1)
     elif lie == "worst":
         made = np.where(at > 0, high, low)
     elif lie == "response":
@@ -254,7 +254,7 @@ def lying_lists(
     """
     validate.in_range(0.0, 1.0, keep=keep)
     code, claimed = (ends[:, 0].astype(np.int64) * n + ends[:, 1] for ends in (pairs, claims))
-    sent = claimed[np.asarray(jax.random.uniform(key, claimed.shape) < keep)]
+    sent = claimed[np.asarray(random.uniform(key, claimed.shape) < keep)]
     code = np.union1d(code[~np.isin(code, claimed)], sent)
     return np.stack([code // n, code % n], 1)
 

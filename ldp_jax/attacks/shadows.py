@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int32
 from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._result import distinct
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, Graph, PRNGKey, PRNGKeys
 from ldp_jax.graph.propagation import Operator, operator
 from ldp_jax.learning.models import Model, NodeInputs, Variables
@@ -101,11 +101,11 @@ def shadow_models(
     known = {"train": Examples(population, labels[population])}
     check_examples(model, objective, NodeInputs(op, x), known)  # in the program, labels are traced
 
-    split_key, fit_key = jax.random.split(key)
-    member = _drawn(jax.random.split(split_key, models), size=size, count=len(population))
+    split_key, fit_key = random.split(key)
+    member = _drawn(random.split(split_key, models), size=size, count=len(population))
     data = op, x, labels, population
     variables = _trained(
-        jax.random.split(fit_key, models), member, data, model=model, objective=objective, size=size,
+        random.split(fit_key, models), member, data, model=model, objective=objective, size=size,
         settings=settings,
     )  # fmt: skip
     unasked = np.zeros((models, len(population), 0), np.float32)
@@ -141,7 +141,7 @@ def _drawn(keys: PRNGKeys, *, size: int, count: int) -> Array:
     """A random part of ``size`` for each key; bool [keys, count]."""
 
     def one(key: PRNGKey) -> Array:
-        return jax.random.permutation(key, jnp.arange(count) < size)
+        return random.permutation(key, jnp.arange(count) < size)
 
     return jax.vmap(one)(keys)
 

@@ -30,7 +30,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Float, UInt32
 
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import random_words, validate
+from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.pytree import mechanism as mechanism
 from ldp_jax.core.pytree import static as static
@@ -428,7 +428,7 @@ def report_shape(mechanism: object, x: Record) -> tuple[int, ...]:
 def uniform(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
     """Uniform float32 draws (j + 1/2) / 2^23: in the open interval (0, 1), symmetric around 1/2."""
     validate.threefry(key)
-    return jax.random.uniform(key, shape, jnp.float32) + np.float32(2.0**-24)
+    return random.uniform(key, shape, jnp.float32) + np.float32(2.0**-24)
 
 
 def largest(epsilon: Scalar) -> float:
@@ -539,9 +539,9 @@ def _from_host(keys: PRNGKeys, mechanism: ReadsPart[Y], x: np.ndarray) -> Y:
 def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block: int | None = None) -> Y:
     """The reports of n users, compiled; user i's randomness comes from ``jax.random.split(key, n)[i]``.
 
-    By JAX's default generator that is ``jax.random.fold_in(key, i)``, whatever n is. So any part of the users, in
-    any order, on any device, draws the same reports, up to float32 rounding: ``jax.vmap(mechanism.privatize)`` of
-    the keys that are folded with their numbers.
+    That is ``jax.random.fold_in(key, i)``, whatever n is. So any part of the users, in any order, on any device,
+    draws the same reports, up to float32 rounding: ``jax.vmap(mechanism.privatize)`` of the keys that are folded
+    with their numbers.
 
     The mechanism's epsilon is one number for all. (Personal budgets: ``jax.vmap`` over a stack.) ``x`` are records
     [n] or [n, d]; of users who are divided among devices, so are the reports. A ``block`` of users at a time bounds
@@ -557,14 +557,14 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
     check_budget(mechanism)
     known = block is None and all(map(validate.concrete, jax.tree.leaves((key, mechanism))))
     if known and isinstance(x, np.ndarray) and isinstance(mechanism, ReadsPart) and _in_part(mechanism, x):
-        return _from_host(jax.random.split(key, len(x)), mechanism, x)
+        return _from_host(random.split(key, len(x)), mechanism, x)
     records = as_records(x)
-    return _privatize(jax.random.split(key, len(records)), mechanism, records, block, by_rows(records))
+    return _privatize(random.split(key, len(records)), mechanism, records, block, by_rows(records))
 
 
 def compiled_privatize(key: PRNGKey, mechanism: Mechanism, x: AnyArray) -> jax.stages.Compiled:
     """The compiled program of :func:`privatize`, to ask it for its memory or its text."""
-    return _privatize.lower(jax.random.split(key, len(x)), mechanism, x, None).compile()
+    return _privatize.lower(random.split(key, len(x)), mechanism, x, None).compile()
 
 
 def exp(value: Scalar) -> float | Array:

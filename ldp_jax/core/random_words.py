@@ -14,11 +14,10 @@ import math
 from functools import partial
 
 import jax
-import jax.extend.random
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, ArrayLike, PRNGKey, Values
 
 _WORD = np.float32(2.0**32)
@@ -33,33 +32,25 @@ _MOST = 40
 def words(key: PRNGKey, shape: tuple[int, ...] = (), count: int = 2) -> Array:
     """Uniform words; uint32 [count, *shape], the most significant first."""
     validate.threefry(key)
-    return jax.random.bits(key, (count, *shape), jnp.uint32)
+    return random.bits(key, (count, *shape), jnp.uint32)
 
 
 def words_at(key: PRNGKey, place: ArrayLike) -> Array:
     """The words at some places below 2^32 of all that ``jax.random.bits`` draws from a key; uint32, elementwise.
-
-    Word i is then the same, however many are drawn (:func:`words_by_place` says whether).
 
     >>> key, same = jax.random.key(0), jax.random.key(0)
     >>> bool((words_at(key, jnp.arange(3)) == jax.random.bits(same, (7,), jnp.uint32)[:3]).all())
     True
     """
     place = jnp.asarray(place, jnp.uint32)
-    pairs = jnp.stack([jnp.zeros_like(place), place])
-    high, low = jax.extend.random.threefry_2x32(jax.random.key_data(key), pairs)
+    high, low = random.threefry(jax.random.key_data(key), jnp.zeros_like(place), place)
     return high ^ low
-
-
-def words_by_place() -> bool:
-    """Whether JAX draws word i of a key alike, however many it draws."""
-    return bool(getattr(jax.config, "jax_threefry_partitionable"))  # noqa: B009 - no type checker knows it
 
 
 @partial(jax.jit, static_argnames="num")
 def split(key: PRNGKey, num: int = 2) -> tuple[PRNGKey, ...]:
     """``jax.random.split``, as a tuple and one program."""
-    return tuple(jax.random.split(key, num))
+    return tuple(random.split(key, num))
 
 
 def threshold(p: ArrayLike, count: int = 2) -> Array:
@@ -222,7 +213,7 @@ def poisson(key: PRNGKey, mean: ArrayLike) -> Array:
 
 def order_within(key: PRNGKey, labels: Values) -> np.ndarray:
     """Everybody by label [n], those of one label in a random order; on the host, by public randomness; int64."""
-    return np.lexsort((np.asarray(jax.random.uniform(key, np.shape(labels))), np.asarray(labels)))
+    return np.lexsort((np.asarray(random.uniform(key, np.shape(labels))), np.asarray(labels)))
 
 
 def places_within(key: PRNGKey, labels: Values) -> np.ndarray:

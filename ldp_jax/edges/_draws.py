@@ -54,7 +54,7 @@ def _product(a: Array, b: Array) -> tuple[Array, Array]:
 @jax.jit
 def below(key: PRNGKey, bound: Array) -> Array:
     """Uniform integers in [0, bound): the high part of 64 random bits times the bound; off by bound / 2^64."""
-    bits = jax.random.bits(key, (2, *bound.shape), jnp.uint32)
+    bits = random_words.words(key, bound.shape)
     limit = bound.astype(jnp.uint32)
     high, low = _product(bits[0], limit)
     carry_in, _ = _product(bits[1], limit)

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import random
 from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Report, Scalar
 from ldp_jax.edges._draws import ordinal
@@ -78,7 +79,7 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
     first = (np.cumsum(sizes) - sizes)[users.group]
     place = np.cumsum(inside) - 1 - first
     size_of = sizes[users.group[reporters]]
-    keys = jax.random.split(key, max(1, len(reporters)))
+    keys = random.split(key, max(1, len(reporters)))
     mine = users.private[users.receivers] & inside[users.senders]
     node, receivers = place[users.senders[mine]], users.receivers[mine]
     begin, end = (np.searchsorted(receivers, reporters, side) for side in ("left", "right"))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax.core import random
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.edges._draws import below, contains, ordinal, padded, uniforms
 
@@ -74,7 +75,7 @@ def false_pairs(
     dense = wanted + true_count > _DENSE * pairs
     first = np.cumsum(size) - size
     width = np.int64(max(size.sum(), 1))
-    list_key, key = jax.random.split(key)
+    list_key, key = random.split(key)
     found = [_from_all(list_key, np.where(dense, wanted, 0), size, true)]
     missing, turn = np.where(dense, 0, wanted), 0
     while missing.any():
@@ -82,7 +83,7 @@ def false_pairs(
         draws = np.ceil(_MARGIN * missing / np.maximum(chance, 1e-300)).astype(np.int64) + _EXTRA * (missing > 0)
         graph = np.repeat(np.arange(len(size)), draws)
         sizes = padded(size[graph].astype(np.int32), 2)
-        low, high = (np.asarray(end)[: len(graph)] for end in _ends(jax.random.fold_in(key, turn), sizes))
+        low, high = (np.asarray(end)[: len(graph)] for end in _ends(random.fold_in(key, turn), sizes))
         code = (first[graph] + low) * width + first[graph] + high
         new = np.flatnonzero(~contains(true, code))
         new = new[np.sort(np.unique(code[new], return_index=True)[1])]
@@ -101,7 +102,7 @@ def other_pairs(key: PRNGKey, wanted: int, places: int, known: np.ndarray) -> np
 @jax.jit
 def _ends(key: PRNGKey, size: Array) -> tuple[Array, Array]:
     """Uniform pairs of distinct places below ``size``, the lower one first."""
-    one_key, other_key = jax.random.split(key)
+    one_key, other_key = random.split(key)
     one, other = below(one_key, size), below(other_key, size - 1)
     other = other + (other >= one)
     return jnp.minimum(one, other), jnp.maximum(one, other)

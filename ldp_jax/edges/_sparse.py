@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core import random_words
+from ldp_jax.core import random, random_words
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.edges._draws import PIECE, below, capacity, poisson_sums
 from ldp_jax.edges.population import Population, ReportedPairs
@@ -246,7 +246,7 @@ def sample(key: PRNGKey, m: BitMechanism, people: Population, memory: float) -> 
         _refuse_dense(m, made.users, half, memory)
         for number, (start, stop) in enumerate(_blocks(made.degree)):
             counted = people.degree[made.who] if m.reporting == "half list" else None
-            degree, user, place = _block(jax.random.fold_in(key, number), m, made, counted, start, stop)
+            degree, user, place = _block(random.fold_in(key, number), m, made, counted, start, stop)
             reporter.append(made.who[user])
             reported.append(made.member[made.begin[user] + place])
             if degree is not None:
@@ -295,7 +295,7 @@ def _block(
 
     ``counted`` is the degree that is sent, of size - 1 pairs, where it is not that of the owned pairs.
     """
-    length, keys = stop - start, jax.random.split(key, 4)
+    length, keys = stop - start, random.split(key, 4)
     half = m.reporting != "full"
 
     def fill(array: np.ndarray, value: int = 0) -> np.ndarray:

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from scipy.special import expit
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey, Values
@@ -230,7 +230,7 @@ def private_links(
     validate.one_of(VARIANTS, variant=variant)
     first, second = two_budgets(epsilon, degree_share=degree_share)
     degrees, bits = NoisyDegree(first, noise="geometric"), RandomizedResponse(second)
-    degree_key, bits_key = jax.random.split(key)
+    degree_key, bits_key = random.split(key)
     lists = privatize_graph(bits_key, graph, bits, memory=memory)
     noisy = privatize_graph(degree_key, graph, degrees)
     links = posterior_links(lists.graph, degree_prior(noisy.degree), float(bits.epsilon), variant)

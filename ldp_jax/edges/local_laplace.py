@@ -2,12 +2,11 @@
 
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import random_words, validate
+from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.mechanism import MAX_EPSILON, check_single
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
@@ -73,7 +72,7 @@ class LocalLap(OnLists):
         validate.threefry(key)
         check_single(self)
         bits, owned, degree, _ = self._record(neighbours, own)
-        degree_key, values_key = jax.random.split(key)
+        degree_key, values_key = random.split(key)
         values = bits + random_words.laplace(values_key, owned.shape) / jnp.asarray(self.epsilon_edges)
         noisy = degree + random_words.laplace(degree_key) / jnp.asarray(self.epsilon_degree)
         return LapReport(noisy, jnp.where(owned, values, jnp.nan))
@@ -130,7 +129,7 @@ class LocalLap(OnLists):
             raise ValueError("LocalLap has no personal budgets: values of unequal noise cannot be ranked together")
         senders, receivers, group, private = users
         graphs = int(group.max(initial=0)) + 1
-        degree_key, true_key, least_key, among_key, false_key = jax.random.split(key, 5)
+        degree_key, true_key, least_key, among_key, false_key = random.split(key, 5)
         who = np.flatnonzero(private)
         size = np.bincount(group[who], minlength=graphs)
         pairs = size * (size - 1) // 2

@@ -12,7 +12,7 @@ import numpy as np
 
 from ldp_jax.accounting.composition import relationship
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, WORDS, Guarantee
-from ldp_jax.core import random_words, validate
+from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.integer_tables import sum_up
 from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.rounding import rounded_down
@@ -247,7 +247,7 @@ class ListMechanism(OnLists):
         validate.threefry(key)
         check_single(self)
         true, mine, degree, pairs = self._record(neighbours, own)
-        degree_key, bits_key = jax.random.split(key)
+        degree_key, bits_key = random.split(key)
         noisy, keep, add = self.rates(degree_key, degree, pairs)
         chance, rest = jnp.where(true, keep, add), jnp.where(true, self.drop_rate(noisy, pairs), 1 - add)
         reported = random_words.bernoulli(bits_key, chance, rest) & mine

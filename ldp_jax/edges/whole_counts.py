@@ -11,7 +11,7 @@ from jaxtyping import Bool, Int
 
 from ldp_jax.accounting.composition import parallel
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, PipelineGuarantee, sequential
-from ldp_jax.core import random_words, validate
+from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.ownership import Ownership
 from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey, Values
 from ldp_jax.core.whole_noise import WORDS
@@ -157,7 +157,7 @@ def privatize_counts(
         counted = lambda user, other: _sparse.owns(_sparse.Users(user, 0, n, n), other, True)
     counts = count_neighbours(users, groups, first.num_groups, counted)
     xp = np if validate.concrete(key) else jnp
-    keys = [key] if len(menu) == 1 else jax.random.split(key, len(menu))
+    keys = [key] if len(menu) == 1 else random.split(key, len(menu))
     noisy = _noisy(first, keys[0], counts)
     for number in range(1, len(menu)):
         noisy = xp.where((level == number)[:, None], _noisy(menu[number], keys[number], counts), noisy)
@@ -236,14 +236,14 @@ def _noisy(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> Array | np.n
         return draw(m, key, counts)
     starts = range(0, len(counts), users)
     padded = np.pad(counts, ((0, len(starts) * users - len(counts)), (0, 0)))
-    keys = jax.random.split(key, len(starts))
+    keys = random.split(key, len(starts))
     blocks = [draw(m, keys[i], padded[at : at + users]) for i, at in enumerate(starts)]
     return xp.concatenate(blocks)[: len(counts)]
 
 
 def _drawn(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> np.ndarray:
-    """What ``add_noise`` draws; by one program for all budgets, users and groups, where words allow it."""
-    if m.noise == "laplace" or not random_words.words_by_place():
+    """What ``add_noise`` draws; by one program for all budgets, users and groups."""
+    if m.noise == "laplace":
         return np.asarray(_add_noise(m, key, counts))
     true = np.clip(counts, 0, m.most).astype(np.int32).ravel()
     size, (low, high) = len(true), m.span()

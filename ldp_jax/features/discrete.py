@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import integer_tables, validate
+from ldp_jax.core import integer_tables, random_words, validate
 from ldp_jax.core.float32 import einsum
 from ldp_jax.core.integer_tables import Encoding, Table
 from ldp_jax.core.mechanism import Univariate
@@ -145,7 +145,7 @@ class Discrete(Univariate):
         """Independent reports of one user's numbers: two words each from one key (one without a grid)."""
         validate.threefry(key)
         shape = jnp.broadcast_shapes(jnp.shape(x), jnp.shape(self.level))  # no two reports share a word
-        words = jax.random.bits(key, (2 if self.encoding == "grid" else 1, *shape), jnp.uint32)
+        words = random_words.words(key, shape, 2 if self.encoding == "grid" else 1)
         return self.from_words(words[0], words[-1], x)
 
     def _rows(self, x: Record) -> tuple[Array, Array]:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import random_words, validate
+from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.mechanism import CriticalPoints, check_epsilon, check_single, largest, one_record
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Box, Finite, Product, clip
@@ -98,8 +98,8 @@ class DuchiVector:
         validate.threefry(key)
         check_single(self)
         x = clip(one_record(x, self.dim))
-        v_key, side_key, sign_key = jax.random.split(key, 3)
-        v = _packed(jax.random.bernoulli(v_key, (1 + x) / 2))
+        v_key, side_key, sign_key = random.split(key, 3)
+        v = _packed(random.bernoulli(v_key, (1 + x) / 2))
         whole, rest = self._whole_cube()
         anywhere = random_words.bernoulli_from_words(random_words.words(side_key), whole, rest)
         candidates = random_words.words(sign_key, v.shape, _constants(self.dim).candidates)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import integer_tables, personal_alphabets, validate
+from ldp_jax.core import integer_tables, personal_alphabets, random, validate
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
@@ -156,7 +156,7 @@ def _best(m: PersonalAlphabets, scores: Array) -> Array:
 
 @jax.jit
 def _privatize(key: PRNGKey, m: PersonalAlphabets, x: Array) -> Array:
-    keys = jax.random.split(key, len(m.order))
+    keys = random.split(key, len(m.order))
     named, _ = integer_tables.split(jnp, x, m.order.shape[1], "category")
     place = jnp.argmax(m.order == named[:, None], 1)
     return jax.vmap(lambda level, key, at: m.inner.at(level).privatize(key, at))(m.inner.level, keys, place)

@@ -14,7 +14,7 @@ from jaxtyping import PyTree
 from scipy import special
 
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import random_words, validate
+from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.mechanism import check_epsilon, check_single, largest, one_record
 from ldp_jax.core.pytree import mechanism, static
@@ -171,14 +171,14 @@ class _OnCaps(abc.ABC):
         validate.threefry(key)
         check_single(self)
         length, u = polar(one_record(x, self.dim), self.radius)
-        side_key, law_key, cap_key, noise_key = jax.random.split(key, 4)
+        side_key, law_key, cap_key, noise_key = random.split(key, 4)
         against = random_words.bernoulli_from_words(random_words.words(side_key), (1 - length) / 2)
         u = jnp.where(against, -u, u)
         anywhere = jnp.asarray(self.anywhere, jnp.float32)
         rest = -jnp.expm1(-jnp.asarray(self.log_whole, jnp.float32))
         free = random_words.bernoulli_from_words(random_words.words(law_key), anywhere, rest)
         along = self._along(random_words.exponential_from_words(random_words.words(cap_key)))
-        noise = jax.random.normal(noise_key, (self.dim,), jnp.float32)
+        noise = random.normal(noise_key, (self.dim,), jnp.float32)
         across = noise - matmul(noise, u) * u
         across = across - matmul(across, u) * u  # once more, of what rounding left
         in_cap = along * u + self._across(along, across)

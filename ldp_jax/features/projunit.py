@@ -2,13 +2,12 @@
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.float32 import einsum, matmul
 from ldp_jax.core.mechanism import check_single, one_record
 from ldp_jax.core.pytree import mechanism, static
@@ -124,5 +123,5 @@ def random_projection(key: PRNGKey, dim: int, k: int) -> Array:
     validate.threefry(key)
     validate.integer_in(2, dim=dim)
     validate.integer_in(2, dim, k=k)
-    rows, _ = jnp.linalg.qr(jax.random.normal(key, (dim, k)))
+    rows, _ = jnp.linalg.qr(random.normal(key, (dim, k)))
     return jnp.sqrt(dim / k) * rows.T

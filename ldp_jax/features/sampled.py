@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from ldp_jax.accounting.composition import sampled
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import random_words, validate
+from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.mechanism import Numeric, Univariate, Worded, check_single, one_record, require_protocol
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.rounding import share
@@ -83,7 +83,7 @@ class Sampled:
         """The key of the report, and which coordinates it is of."""
         if self.k == self.dim:
             return key, jnp.arange(self.dim, dtype=jnp.int32)
-        key, subset_key = jax.random.split(key)
+        key, subset_key = random.split(key)
         return key, _subset(subset_key, self.dim, self.k)
 
     def report(self, key: PRNGKey, indices: Array, values: Array) -> SparseReport:
@@ -138,8 +138,7 @@ class Sampled:
         """Whether :meth:`privatize_many` serves: one budget, a proper subset, values drawn from words."""
         single = all(jnp.ndim(leaf) == 0 for leaf in jax.tree.leaves(self))
         words = type(self) is Sampled and type(self.inner).draw in (Numeric.draw, Worded.draw)
-        # Where words depend on how many there are, no other number gives the same ones.
-        return bool(words and single and self.k < self.dim and random_words.words_by_place())
+        return bool(words and single and self.k < self.dim)
 
     def privatize_many(self, keys: PRNGKeys, x: Float[Array, "n d"]) -> SparseReport:
         """The reports of n users, as :meth:`privatize` draws them, by one program for many k and budgets.
@@ -169,22 +168,23 @@ class Sampled:
 def _subset(key: PRNGKey, dim: int, k: int) -> Array:
     """A uniform sorted k-subset of range(dim)."""
     # The draws of randint(key, (k,), 0, tops + 1), whose two blocks of words are one program here.
-    high, low = jax.vmap(lambda key: random_words.words(key, (k,), 1)[0])(jax.random.split(key))
+    high, low = jax.vmap(lambda key: random_words.words(key, (k,), 1)[0])(random.split(key))
     return _subset_from_words(high, low, dim, k)
 
 
 def _subset_from_words(high: Array, low: Array, dim: int, k: Scalar) -> Array:
     """Floyd's algorithm, each step an insertion into a sorted row; ``dim`` beyond place k."""
-    places = len(high)
-    tops = (dim - k + jnp.arange(places)).astype(jnp.int32)
-    draws = random_words.below_from_words(high, low, tops + 1)
+    tops = (dim - k + jnp.arange(len(high))).astype(jnp.int32)
+    small = jnp.uint16 if dim < 2**16 else jnp.int32  # half the memory that each step goes through
+    draws, tops = (a.astype(small) for a in (random_words.below_from_words(high, low, tops + 1), tops))
 
     def insert(i: Array, chosen: Array) -> Array:
         new = jnp.where((chosen == draws[i]).any(), tops[i], draws[i])
-        below = jnp.concatenate([jnp.full(1, -1, jnp.int32), chosen[:-1]])
+        below = jnp.concatenate([jnp.zeros(1, small), chosen[:-1]])
         return jnp.maximum(jnp.minimum(chosen, new), below)
 
-    return jax.lax.fori_loop(0, k, insert, jnp.zeros_like(draws) + dim)  # varies where draws do
+    none = jnp.zeros_like(draws) + small(dim)  # varies where draws do
+    return jax.lax.fori_loop(0, k, insert, none).astype(jnp.int32)
 
 
 # --- Programs of many users, which k is an argument of ------------------------------------------------------------
@@ -201,8 +201,8 @@ def _room(k: int) -> int:
 def _privatized(keys: PRNGKeys, inner: Numeric | Worded, x: Array, k: Scalar, *, room: int) -> SparseReport:
     """Reports in ``room`` places, of which the first k count."""
     n, dim = x.shape
-    pair = jax.vmap(jax.random.split)(keys)
-    keys, subset = pair[:, 0], jax.vmap(jax.random.split)(pair[:, 1])
+    pair = jax.vmap(random.split)(keys)
+    keys, subset = pair[:, 0], jax.vmap(random.split)(pair[:, 1])
     high, low = subset[:, 0], subset[:, 1]
     count = 2 if isinstance(inner, Worded) else 1
     # One generator of words for all three: word i of a key is the same, however many are asked for.

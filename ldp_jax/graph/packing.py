@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.graph.aggregation import NeighbourRows, Segments, gather_sum
@@ -306,7 +306,7 @@ def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batche
         room = jnp.asarray([shape[1:] for shape in packed.shapes])[kind]
 
         def draw(attempt: Array) -> Array:
-            order = jax.random.uniform(jax.random.fold_in(key, attempt), strata.shape)
+            order = random.uniform(random.fold_in(key, attempt), strata.shape)
             # The largest graphs of the batches decide the shapes: they move within their shape alone.
             order = order.at[0].add(jnp.asarray(kind, jnp.float32))
             return jnp.take_along_axis(strata, jnp.argsort(order, axis=1), axis=1)

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.hyperbolic import poincare
@@ -186,18 +186,18 @@ def _train(
         return (points, state, places), (loss * weight[:, 0]).sum()
 
     def epoch(carry: tuple, key: PRNGKey) -> tuple[tuple, Array]:
-        order_key, key = jax.random.split(key)
-        order = jnp.argsort(jax.random.bits(order_key, (m,)))  # half the time of jax.random.permutation
+        order_key, key = random.split(key)
+        order = jnp.argsort(random.bits(order_key, (m,)))  # half the time of jax.random.permutation
         order = jnp.concatenate([order, jnp.full(steps * batch_size - m, m, order.dtype)])
         order = order.reshape(steps, batch_size)
         weight = (order < m).astype(points.dtype)[..., None]  # the last batch may be short
         # All of an epoch's draws at once: a step has no time to spare for the generator.
-        drawn = jax.vmap(lambda key: jax.random.randint(key, (negatives,), 0, n))(jax.random.split(key, steps))
+        drawn = jax.vmap(lambda key: random.randint(key, (negatives,), 0, n))(random.split(key, steps))
         carry, losses = jax.lax.scan(step, carry, (pairs[jnp.minimum(order, m - 1)], weight, drawn))
         return carry, losses.sum() / m
 
     carry = points, method.init(points), jnp.zeros(n, jnp.int32)
-    (points, *_), losses = jax.lax.scan(epoch, carry, jax.random.split(key, burn_in + epochs))
+    (points, *_), losses = jax.lax.scan(epoch, carry, random.split(key, burn_in + epochs))
     return PoincareEmbedding(points, losses)
 
 
@@ -230,8 +230,8 @@ def embed(
     validate.whole(1, negatives=negatives)
     validate.number(0.0, open_lower=True, learning_rate=learning_rate)
     pairs = _relation(relation, num_nodes)
-    init_key, train_key = jax.random.split(key)
-    points = jax.random.uniform(init_key, (num_nodes, dim), minval=-1e-3, maxval=1e-3)
+    init_key, train_key = random.split(key)
+    points = random.uniform(init_key, (num_nodes, dim), minval=-1e-3, maxval=1e-3)
     table, rate = jnp.asarray(_table(pairs)), jnp.float32(learning_rate)
     plan = _Plan(burn_in, epochs, min(batch_size, len(pairs)), negatives)
     return _train(train_key, points, jnp.asarray(pairs), table, rate, plan=plan)

@@ -5,14 +5,13 @@ import dataclasses
 from functools import lru_cache
 from typing import TypeVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PyTree
 
 from ldp_jax.accounting.gaussian import GaussianCurve, gaussian_mu
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Vectors
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
@@ -79,7 +78,7 @@ class _Gaussian(Tangent):
 
     def _report(self, key: PRNGKey, x: Array) -> Array:
         centre = self._centre(x)
-        return centre + self._scales() * jax.random.normal(key, centre.shape, jnp.float32)
+        return centre + self._scales() * random.normal(key, centre.shape, jnp.float32)
 
     def log_density(self, y: Record, x: Record) -> Float[Array, ""]:
         """log p(y | x) in the tangent space, with respect to its Lebesgue measure."""

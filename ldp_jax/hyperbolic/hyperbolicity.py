@@ -20,7 +20,7 @@ import scipy.sparse
 from numpy.typing import ArrayLike
 from scipy.sparse import csgraph
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, PRNGKey
 
 _BLOCK = 64  # nodes whose shortest paths are in memory at once
@@ -38,8 +38,8 @@ class Delta(NamedTuple):
 def _deltas(key: PRNGKey, distances: Array, samples: int) -> tuple[Array, Array]:
     k = len(distances)
     four: list[Array] = []  # in ascending order
-    for place, one in enumerate(jax.random.split(key, 4)):  # uniform among those that are not taken yet
-        drawn = jax.random.randint(one, (samples,), 0, k - place)
+    for place, one in enumerate(random.split(key, 4)):  # uniform among those that are not taken yet
+        drawn = random.randint(one, (samples,), 0, k - place)
         for taken in four:
             drawn = drawn + (drawn >= taken)
         for at, taken in enumerate(four):
@@ -83,7 +83,7 @@ def graph_delta(
     largest = np.flatnonzero(component == np.bincount(component).argmax())
     if len(largest) < 4:
         raise ValueError(f"edges must connect four nodes at least, and connect {len(largest)}")
-    node_key, key = jax.random.split(key)
-    order = np.argsort(np.asarray(jax.random.bits(node_key, (len(largest),))), kind="stable")
+    node_key, key = random.split(key)
+    order = np.argsort(np.asarray(random.bits(node_key, (len(largest),))), kind="stable")
     mean, most = _deltas(key, jnp.asarray(_paths(adjacency, largest[order[:nodes]])), samples)
     return Delta(float(mean), float(most), samples)

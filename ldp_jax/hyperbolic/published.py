@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Float
 
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.hyperbolic._tangent import Tangent, one, spread
@@ -55,7 +55,7 @@ class PaperHyperbolicGaussian(Tangent):
         return jnp.sqrt(2 * jnp.log(1.25 / jnp.asarray(self.delta))) * 2 * self.clip / self.epsilon
 
     def _report(self, key: PRNGKey, x: Array) -> Array:
-        return self.domain().clip(x) + self.sigma * jnp.tanh(jax.random.normal(key, (self.dim,), jnp.float32))
+        return self.domain().clip(x) + self.sigma * jnp.tanh(random.normal(key, (self.dim,), jnp.float32))
 
     def log_density(self, y: Report, x: Record) -> Float[Array, ""]:
         """log p(y | x); ``-inf`` where a coordinate is sigma or more from the record's."""

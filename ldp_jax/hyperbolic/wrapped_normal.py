@@ -17,11 +17,10 @@ Reference: PoinDP eq. 11 (c = 1); Nagano et al., A wrapped normal distribution o
 import math
 from typing import Literal, TypeAlias
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Float
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.hyperbolic import lorentz, poincare
 from ldp_jax.hyperbolic.numerics import gap, length, log_sinh_ratio
@@ -46,7 +45,7 @@ def _scales(scale: Scalar, n: int, kind: jnp.dtype) -> Array:
 def _draw(key: PRNGKey, scales: Array, batch: tuple[int, ...], shape: tuple[int, ...]) -> Array:
     validate.threefry(key)
     batch = jnp.broadcast_shapes(batch, scales.shape[:-1])
-    return scales * jax.random.normal(key, (*shape, *batch, scales.shape[-1]), scales.dtype)
+    return scales * random.normal(key, (*shape, *batch, scales.shape[-1]), scales.dtype)
 
 
 def _log_density(u: Array, scales: Array, c: Scalar) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from jaxtyping import Float, Int, PyTree
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.progress import watched
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph import packing
@@ -148,7 +148,7 @@ def _train(
     """Epochs up to ``until``, one or all: of one program, so that a run that is watched has the same bits."""
 
     def epoch(number: Array, variables: Variables, state: PyTree) -> tuple[Variables, PyTree, Array]:
-        deal_key, *shape_keys = jax.random.split(jax.random.fold_in(key, number), 1 + len(packed.shapes))
+        deal_key, *shape_keys = random.split(random.fold_in(key, number), 1 + len(packed.shapes))
 
         def one(shape: packing.Shape, carry: tuple, graphs_and_key: tuple[Array, PRNGKey]) -> tuple[tuple, None]:
             variables, state, total = carry
@@ -166,7 +166,7 @@ def _train(
         carry = variables, state, jnp.float32(0.0)
         dealt = packing.deal(packed, deal_key)
         for shape, graphs, shape_key in zip(packed.shapes, dealt, shape_keys, strict=True):
-            steps = graphs, jax.random.split(shape_key, shape.batches)
+            steps = graphs, random.split(shape_key, shape.batches)
             carry, _ = jax.lax.scan(partial(one, shape), carry, steps)
         variables, state, total = carry
         return variables, state, total / len(packed)
@@ -230,7 +230,7 @@ def fit_graphs(
     packed, packed_validation, packed_test = (
         packing.pack(part, settings.batch_size, shapes=2 if name == "train" else 1) for name, part in parts.items()
     )
-    init_key, epochs_key = jax.random.split(key)
+    init_key, epochs_key = random.split(key)
     static = {"model": model, "optimizer": settings.optimizer}
     start = partial(_begin, room=-(-settings.epochs // _ROOM) * _ROOM, **static)
     untrained = jax.eval_shape(start, init_key, packed).variables

@@ -28,7 +28,7 @@ import numpy as np
 from jaxtyping import Float, Float64, PyTree
 from numpy.typing import ArrayLike, DTypeLike
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, PRNGKey
 
 __all__ = ["Public", "importance", "sensitivity"]
@@ -110,10 +110,10 @@ def _one(
     key: PRNGKey, x: Array, background: Array, function: Callable[[Array], Array], draws: int
 ) -> Float[Array, "c d"]:
     """Expected gradients of one record: background records as often as each other, places stratified."""
-    order_key, pair_key, place_key = jax.random.split(key, 3)
-    order = jax.random.permutation(order_key, len(background))[jnp.arange(draws) % len(background)]
-    stratum = jax.random.permutation(pair_key, draws)
-    place = (stratum + jax.random.uniform(place_key, (draws,))) / draws
+    order_key, pair_key, place_key = random.split(key, 3)
+    order = random.permutation(order_key, len(background))[jnp.arange(draws) % len(background)]
+    stratum = random.permutation(pair_key, draws)
+    place = (stratum + random.uniform(place_key, (draws,))) / draws
 
     def along(start: Array, t: Array) -> Array:
         single = lambda row: jnp.atleast_1d(function(row[None])[0])
@@ -130,7 +130,7 @@ def _total(
         record_key, record = one
         return total + jnp.abs(_one(record_key, record, background, function, draws)).sum(0) / len(x), None
 
-    keys = jax.random.split(key, len(x))
+    keys = random.split(key, len(x))
     return jax.lax.scan(add, jnp.zeros(x.shape[1]), (keys, x))[0]
 
 

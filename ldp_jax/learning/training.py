@@ -18,7 +18,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Float, Int, PyTree
 
 from ldp_jax.core import progress as shown
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.sharding import each_part, placement
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
 from ldp_jax.learning import metrics
@@ -506,7 +506,7 @@ def _fit(
     count = jax.tree.leaves(examples)[0].shape[0]
     batch_size = min(settings.batch_size, count)
     batches = -(-count // batch_size)
-    init_key, epochs_key = jax.random.split(key)
+    init_key, epochs_key = random.split(key)
 
     def take(index: Array) -> PyTree:
         return jax.tree.map(lambda leaf: leaf[index], examples)
@@ -516,8 +516,8 @@ def _fit(
         return objective.score(outputs, examples)
 
     def epoch(number: Array, variables: Variables, state: PyTree) -> tuple[Variables, PyTree, Array]:
-        order_key, steps_key = jax.random.split(jax.random.fold_in(epochs_key, number))
-        order = jax.random.permutation(order_key, count)
+        order_key, steps_key = random.split(random.fold_in(epochs_key, number))
+        order = random.permutation(order_key, count)
         order = jnp.pad(order, (0, batches * batch_size - count), constant_values=count)
 
         def one(carry: tuple[Variables, PyTree, Array], index_and_key: tuple[Array, PRNGKey]) -> tuple[tuple, None]:
@@ -536,7 +536,7 @@ def _fit(
             )
             return (variables, state, total + value), None
 
-        steps = order.reshape(batches, batch_size), jax.random.split(steps_key, batches)
+        steps = order.reshape(batches, batch_size), random.split(steps_key, batches)
         (variables, state, total), _ = jax.lax.scan(one, (variables, state, jnp.float32(0.0)), steps)
         return variables, state, total / batches
 

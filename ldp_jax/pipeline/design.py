@@ -4,13 +4,12 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import numpy as np
 import scipy.stats
 from jaxtyping import Bool, Float, Int
 from scipy.special import log_softmax, logsumexp
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.pipeline.counts import LEAST, law_of, log_likelihoods, report_tables
 from ldp_jax.pipeline.groups import MERGES, merge, merged
@@ -79,7 +78,7 @@ def design(
     validate.positive(epsilon=epsilon)
     log_q, means = np.asarray(log_q, np.float64), np.asarray(model.means)
     nodes = np.arange(len(log_q)) if asked is None else np.flatnonzero(np.asarray(asked))
-    u = np.asarray(jax.random.uniform(key, (users, 3 * means.shape[-1] + 3)), np.float64)
+    u = np.asarray(random.uniform(key, (users, 3 * means.shape[-1] + 3)), np.float64)
     q = log_q[nodes[(u[:, 0] * len(nodes)).astype(int)]]
     y = (np.exp(q).cumsum(-1)[:, :-1] < u[:, 1:2]).sum(-1)
     reports = _reports(u[:, 2:], y, model, epsilon)

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning import training
@@ -125,7 +125,7 @@ def device_classifier(
     for place, width in enumerate(hidden):
         assert key is not None
         name = f"network of {width}"
-        layers, scores = _network(jax.random.fold_in(key, place), rows, panel, width)
+        layers, scores = _network(random.fold_in(key, place), rows, panel, width)
         losses[name] = _log_loss(scores, labels)
         if losses[name] == min(losses.values()):
             best = DeviceClassifier(*layers[0], scores, ridge, layers[1:], losses)
@@ -162,7 +162,7 @@ def _network(
 
     own = np.zeros((len(labels), panel.num_classes), np.float32)
     layers = ()
-    for number, fit_key in enumerate(jax.random.split(key, num_folds + 1)):
+    for number, fit_key in enumerate(random.split(key, num_folds + 1)):
         held, stop = fold == number, fold == (number + 1) % num_folds  # the last one holds nobody out
         parts = (part(~held & ~stop, (num_folds - 1) * size), part(stop, size), part(stop, size))
         fitted = training.fit(fit_key, model, _by_log_loss(), records, *parts, settings)

@@ -16,7 +16,7 @@ from jax.typing import ArrayLike
 from jaxtyping import Float
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import Mechanism, require_protocol
 from ldp_jax.core.sharding import by_rows, each_part, placement
 from ldp_jax.core.spaces import Box, as_records
@@ -285,7 +285,7 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
     leaves, structure = jax.tree.flatten(mechanism)
     known = all(map(validate.concrete, (key, *leaves)))
     sharing = _sharing(mechanism, n) if known else None
-    keys = jax.random.split(_key_for(key, x), n)
+    keys = random.split(_key_for(key, x), n)
     if not isinstance(x, RowSource):
         records = jnp.asarray(as_records(x), jnp.float32)
         over = by_rows(records)
@@ -329,7 +329,7 @@ _reports = jax.jit(_report, static_argnames="over")
 
 def _key_for(key: PRNGKey, x: UserRecords) -> PRNGKey:
     """The key of private records, or the one of the structure-only twin."""
-    return jax.random.fold_in(key, STRUCTURE_ONLY) if isinstance(x, PublicRecord) else key
+    return random.fold_in(key, STRUCTURE_ONLY) if isinstance(x, PublicRecord) else key
 
 
 def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) -> UserRecords:
@@ -688,7 +688,7 @@ def _private_embeddings(
         return mapped(keys, op, x, mechanism, alpha, r, tol)
 
     def one(key: PRNGKey, op: Operator) -> Array:
-        reports = _report(jax.random.split(key, x.shape[0]), mechanism, x)
+        reports = _report(random.split(key, x.shape[0]), mechanism, x)
         return _propagate(op, mechanism, reports, alpha, r, tol)
 
     if op.degree.ndim == 2:

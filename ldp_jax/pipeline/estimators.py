@@ -23,12 +23,11 @@ graph or other records need another key: the key cannot depend on what is privat
 import abc
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Float, PyTree
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import Graph, PRNGKey
@@ -53,7 +52,7 @@ def _key_of(key: PRNGKey | None, *parameters: PyTree) -> PRNGKey:
         raise ValueError("key must be a typed key, as jax.random.key(0) for a simulation, got None")
     validate.threefry(key)
     for word in np.frombuffer(digest(parameters), np.uint32):
-        key = jax.random.fold_in(key, word)
+        key = random.fold_in(key, word)
     return key
 
 

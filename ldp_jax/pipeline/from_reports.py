@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float, Int, Integer
 
 from ldp_jax.accounting.composition import parallel
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.core import random_words, validate
+from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.progress import Progress, watched
 from ldp_jax.core.types import Array, Graph, PRNGKey
@@ -135,7 +135,7 @@ def predict_from_reports(
     check_epsilon(epsilon, most=MOST_EPSILON)
     label_key = key
     if label_epsilon is not None:
-        key, label_key = jax.random.split(key)
+        key, label_key = random.split(key)
     given = panel_arguments(
         graphs.num_nodes(graph), features, panel, labels, num_classes=num_classes, label_epsilon=label_epsilon
     )

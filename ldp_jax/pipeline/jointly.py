@@ -28,7 +28,6 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
@@ -36,7 +35,7 @@ from scipy.special import log_softmax, softmax
 
 from ldp_jax.accounting import composition
 from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.rounding import rounded_down
 from ldp_jax.core.types import Array, Graph, PRNGKey
@@ -258,7 +257,7 @@ def joint_prediction(
       epsilon: of each count.
       check: classes of those outside the panel who report as private users do, -1 for others; None for no check.
     """
-    record_key, count_key = jax.random.split(key)
+    record_key, count_key = random.split(key)
     labels, prior, shape = facts.labels, facts.log_prior, (len(facts.labels), len(facts.prior))
     phase("reports of records", 0.3)
     own, asked, believed = np.zeros(shape, np.float32), "nothing", float(records is not None)
@@ -334,7 +333,7 @@ def predict_jointly(
     chosen = checked_members(given.members, privacy.check)
     if privacy.check and not len(chosen):
         raise ValueError(f"check of {privacy.check:g} leaves nobody of a panel of {len(given.members)} to report")
-    label_key, fold_key, key = jax.random.split(key, 3)
+    label_key, fold_key, key = random.split(key, 3)
 
     def counts(key: PRNGKey, asked: CountRound) -> Array:
         mechanism = NeighbourCounts(privacy.list, asked.num_groups)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph.graphs import GraphsTuple, as_graph
@@ -190,7 +190,7 @@ def panel_facts(
     graph = as_graph(graph)
     op, network_key = operator(graph), None
     if hidden:
-        key, network_key = jax.random.split(key)
+        key, network_key = random.split(key)
     labels = labels.astype(np.int32)
     known = FoldedLabels(labels, num_classes, folds(key, labels, num_folds), num_folds, keep)
     phase("what structure says", 0.0)

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.spaces import as_records
@@ -49,7 +49,7 @@ def reported_labels(key: PRNGKey, noise: Discrete, labels: ArrayLike) -> Int[np.
     >>> reported_labels(jax.random.key(0), noise, np.array([0, 2, 1, 2**32])).tolist(), round(keep_of(noise), 6)
     ([0, 2, 1, 2], 1.0)
     """
-    return np.asarray(_reported(jax.random.split(key, np.size(labels)), noise, as_records(labels)), np.int32)
+    return np.asarray(_reported(random.split(key, np.size(labels)), noise, as_records(labels)), np.int32)
 
 
 @jax.jit

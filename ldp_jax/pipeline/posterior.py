@@ -6,7 +6,7 @@ import numpy as np
 import optax
 from jaxtyping import Float, Int
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning import training
 from ldp_jax.learning.models import Model
@@ -60,7 +60,7 @@ def model_posterior(
     known = np.flatnonzero(labels >= 0)
     if len(known) < num_folds:
         raise ValueError(f"labels must be at least {num_folds}, one a fold, got {len(known)}")
-    fold_key, *keys = jax.random.split(key, num_folds + 1)
+    fold_key, *keys = random.split(key, num_folds + 1)
     fold = np.asarray(folds(fold_key, np.where(labels >= 0, labels, labels.max() + 1), num_folds))
     # Every training of one size: those of a smaller fold see a label twice.
     size = -(-len(known) // num_folds)

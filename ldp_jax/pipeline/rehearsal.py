@@ -32,7 +32,7 @@ from jax.scipy.special import log_ndtr, ndtri
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from ldp_jax.core import random_words, validate
+from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import pytree
@@ -286,21 +286,21 @@ def _points(scores: ArrayLike, y: np.ndarray, asked: np.ndarray) -> float:
 
 def _of_records(key: PRNGKey, facts: PanelFacts, epsilons: tuple[float, ...]) -> World:
     """Worlds of a public graph and panel."""
-    spread_key, key = jax.random.split(key)
+    spread_key, key = random.split(key)
     log_q, labels, panel = facts.structure.log_q, facts.labels, facts.known.nodes
     posterior, private = np.exp(np.asarray(log_q)), labels < 0
     alphabets = [PersonalAlphabets.of(epsilon, posterior) for epsilon in epsilons]
     scored, spread = np.asarray(facts.classifier.panel_scores), shared_spread(spread_key, facts.op)
 
     def world(number: int) -> list[float]:
-        class_key, donor_key, report_key = jax.random.split(jax.random.fold_in(key, number), 3)
+        class_key, donor_key, report_key = random.split(random.fold_in(key, number), 3)
         y = coupled_classes(class_key, facts.op, spread, log_q, labels, np.float32(COUPLING))
         scores = scored[np.asarray(donors(donor_key, y, log_q, labels[panel], log_q[panel], np.float32(_NEAR)))]
         scores[panel] = scored
         truth = np.asarray(y)
         found = [_points(log_q, truth, private)]
         for place, mine in enumerate(alphabets):
-            made = local_prediction(jax.random.fold_in(report_key, place), partial(_send, mine, scores), facts)
+            made = local_prediction(random.fold_in(report_key, place), partial(_send, mine, scores), facts)
             found.append(_points(made.log_posterior, truth, private))
         return found
 
@@ -327,7 +327,7 @@ def _shared_back(op: Operator, w: Array) -> Array:
 @jax.jit
 def shared_spread(key: PRNGKey, op: Operator) -> Float[Array, "n one"]:
     """The standard deviation of shared noise at each node, from 64 draws; float32 [n, 1]."""
-    made = _shared(op, jax.random.normal(key, (op.num_nodes, _COLUMNS)))
+    made = _shared(op, random.normal(key, (op.num_nodes, _COLUMNS)))
     return jnp.sqrt((made**2).mean(1, keepdims=True))
 
 
@@ -354,19 +354,19 @@ def coupled_classes(
       labels: -1 for those whose class is drawn.
       coupling: rho in [0, 1).
     """
-    shared_key, own_key, top_key, rest_key = jax.random.split(key, 4)
+    shared_key, own_key, top_key, rest_key = random.split(key, 4)
     known = (labels >= 0)[:, None]
     # Gumbel noise given which class is the largest: the largest is free, the others are truncated at it.
-    top = jax.random.gumbel(top_key, (len(log_q), 1))
-    others = -jnp.logaddexp(-top, -(jax.random.gumbel(rest_key, log_q.shape) + log_q))
+    top = random.gumbel(top_key, (len(log_q), 1))
+    others = -jnp.logaddexp(-top, -(random.gumbel(rest_key, log_q.shape) + log_q))
     noise = jnp.where(jnp.arange(log_q.shape[1]) == labels[:, None], top, others) - log_q
     wanted = ndtri(jnp.clip(jnp.exp(-jnp.exp(-noise)), 1e-6, 1.0 - 1e-6))
 
     def covariance(w: Array) -> Array:
         return jnp.asarray(coupling) * _shared(op, _shared_back(op, w / spread)) / spread
 
-    drawn = jnp.sqrt(coupling) * _shared(op, jax.random.normal(shared_key, log_q.shape)) / spread
-    drawn = drawn + jnp.sqrt(1.0 - coupling) * jax.random.normal(own_key, log_q.shape)
+    drawn = jnp.sqrt(coupling) * _shared(op, random.normal(shared_key, log_q.shape)) / spread
+    drawn = drawn + jnp.sqrt(1.0 - coupling) * random.normal(own_key, log_q.shape)
     lacking = jnp.where(known, wanted - drawn, 0.0)
 
     def among_known(w: Array) -> Array:
@@ -392,7 +392,7 @@ def donors(
     Members are drawn anew first, as many of each class as there are, so that some are nobody's donors. ``near`` is
     the share of a class, on either side, among whom a donor is; 1 for all of it.
     """
-    member_key, near_key, any_key, which_key = jax.random.split(key, 4)
+    member_key, near_key, any_key, which_key = random.split(key, 4)
     size = (labels[:, None] == jnp.arange(log_q.shape[1])).sum(0)
     start = size.cumsum() - size
     order = jnp.argsort(labels)
@@ -405,14 +405,14 @@ def donors(
     reach = jnp.maximum(jnp.ceil(near * count).astype(jnp.int32), _LEAST_NEAR)
     width = jnp.minimum(2 * reach, count)
     low = jnp.clip(jnp.searchsorted(known[place], mine) - reach, first, first + count - width)
-    anybody = jax.random.uniform(which_key, y.shape) < _ANYBODY
+    anybody = random.uniform(which_key, y.shape) < _ANYBODY
     chosen = jnp.where(anybody, first + _below(any_key, count), low + _below(near_key, width))
     return drawn[place[chosen]]
 
 
 def _below(key: PRNGKey, count: Array) -> Array:
     """Whole numbers below each count."""
-    return jnp.minimum((jax.random.uniform(key, count.shape) * count).astype(jnp.int32), count - 1)
+    return jnp.minimum((random.uniform(key, count.shape) * count).astype(jnp.int32), count - 1)
 
 
 def _under_one(log_p: Array) -> Array:
@@ -448,17 +448,17 @@ def _of_lists(
     if overlapping is not None:
         overlapping = validate.number(0.0, 1.0, overlap=overlapping)
     log_q, labels = public.log_q.log_q, np.asarray(public.labels)
-    spread_key, unknown_key, key = jax.random.split(key, 3)
+    spread_key, unknown_key, key = random.split(key, 3)
     # What labels that a model has not seen say of how sure it may be.
     tempered = combine(log_q[..., None], stack(log_q[..., None], labels, (1.0,), ridge=1.0))
     ridge = public.log_q.ridge
     noise = None if rows is None or ridge is None else _LikeFeatures.of(spread_key, rows)
     # By the ridge a score varies by 1 / ridge with features, beside its Gumbel noise of variance pi^2 / 6.
     most = np.array([0.0 if ridge is None else 1.0 / (1.0 + ridge * math.pi**2 / 6.0), MOST_OVERLAP])
-    first = np.asarray(jax.random.uniform(unknown_key, (2,)), np.float64)
+    first = np.asarray(random.uniform(unknown_key, (2,)), np.float64)
 
     def world(number: int) -> list[float]:
-        class_key, draw_key, report_key = jax.random.split(jax.random.fold_in(key, number), 3)
+        class_key, draw_key, report_key = random.split(random.fold_in(key, number), 3)
         alike, share = most * ((first + number * _EVENLY) % 1.0)  # nobody knows them
         if noise is None:
             y = _drawn_classes(class_key, tempered, labels)
@@ -469,7 +469,7 @@ def _of_lists(
         truth = np.asarray(y)
         found = [_points(log_q, truth, labels < 0)]
         for place, epsilon in enumerate(epsilons):
-            count_key = jax.random.fold_in(report_key, place)
+            count_key = random.fold_in(report_key, place)
             made = piloted_counts(count_key, partial(_count, users, epsilon), public, epsilon)
             found.append(_points(made.log_posterior, truth, labels < 0))
         return found
@@ -484,8 +484,8 @@ def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[Joi
     alphabets = {one: record_alphabets(facts, one) for one in {split.record for split in splits} if one}
 
     def world(number: int) -> list[float]:
-        draw_key, donor_key, report_key = jax.random.split(jax.random.fold_in(key, number), 3)
-        class_key, rate_key = jax.random.split(draw_key)
+        draw_key, donor_key, report_key = random.split(random.fold_in(key, number), 3)
+        class_key, rate_key = random.split(draw_key)
         y = _drawn_classes(class_key, log_q, labels)
         users = _drawn_users(rate_key, y, log_q, stated, np.float32(0.0))
         scores = scored[np.asarray(donors(donor_key, y, log_q, labels[panel], log_q[panel], np.float32(1.0)))]
@@ -516,7 +516,7 @@ class _Users(NamedTuple):
 
 def _count(users: _Users, epsilon: float, key: PRNGKey, asked: CountRound) -> Array:
     """What devices of a world report."""
-    count_key, noise_key = jax.random.split(key)
+    count_key, noise_key = random.split(key)
     counts = _drawn_counts(count_key, users, jnp.asarray(asked.groups), num_groups=asked.num_groups)
     return NeighbourCounts(epsilon, asked.num_groups).add_noise(noise_key, counts)
 
@@ -540,7 +540,7 @@ class _LikeFeatures:
         laid, n = laid_out(rows), rows.shape[0]
         mean = laid.transposed(jnp.ones((laid.shape[0], 1)))[:, 0] / n
         bare = cls(laid, mean, jnp.ones((n, 1)))
-        made = _shared_noise(bare, jax.random.normal(key, (n, _COLUMNS)))
+        made = _shared_noise(bare, random.normal(key, (n, _COLUMNS)))
         return cls(laid, mean, jnp.sqrt((made**2).mean(1, keepdims=True) + 1e-12))
 
 
@@ -555,9 +555,9 @@ def _shared_noise(alike: _LikeFeatures, noise: Array) -> Array:
 @jax.jit
 def _alike_classes(key: PRNGKey, alike: _LikeFeatures, log_q: Array, labels: Array, share: Scalar) -> Array:
     """Classes of which each follows its q; a ``share`` of their noise is common to like users; labels are kept."""
-    shared_key, own_key = jax.random.split(key)
-    field = jnp.sqrt(share) * _shared_noise(alike, jax.random.normal(shared_key, log_q.shape))
-    field = field + jnp.sqrt(1.0 - share) * jax.random.normal(own_key, log_q.shape)
+    shared_key, own_key = random.split(key)
+    field = jnp.sqrt(share) * _shared_noise(alike, random.normal(shared_key, log_q.shape))
+    field = field + jnp.sqrt(1.0 - share) * random.normal(own_key, log_q.shape)
     found = (log_q - jnp.log(-log_ndtr(field))).argmax(1)
     return jnp.where(labels >= 0, labels, found).astype(jnp.int32)
 
@@ -565,7 +565,7 @@ def _alike_classes(key: PRNGKey, alike: _LikeFeatures, log_q: Array, labels: Arr
 @jax.jit
 def _drawn_classes(key: PRNGKey, log_q: Array, labels: Array) -> Array:
     """Classes by q, of labelled users their own."""
-    return jnp.where(labels >= 0, labels, jax.random.categorical(key, log_q))
+    return jnp.where(labels >= 0, labels, random.categorical(key, log_q))
 
 
 @jax.jit
@@ -575,7 +575,7 @@ def _drawn_users(
     """Log-normal expected degrees, and friends of whom a share ``overlap`` of the alike ones follows q."""
     mean_degree, homophily, spread = stated
     variance = jnp.log1p(spread**2)  # of the logarithm
-    rate = mean_degree * jnp.exp(jnp.sqrt(variance) * jax.random.normal(key, y.shape) - 0.5 * variance)
+    rate = mean_degree * jnp.exp(jnp.sqrt(variance) * random.normal(key, y.shape) - 0.5 * variance)
     of_class = jax.nn.one_hot(y, log_q.shape[1])
     # As many friends are of the own class as was stated; where q is often wrong, q has less of a share.
     right, chance = (jnp.exp(log_q) * of_class).sum(1).mean(), (of_class.mean(0) ** 2).sum()

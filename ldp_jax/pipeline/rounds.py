@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from ldp_jax.accounting.composition import ANSWERS, over_rounds
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Report
@@ -53,7 +53,7 @@ def answer(key: PRNGKey, mechanism: Mechanism, history: Any, round: Array | int,
     if answers == "fresh":  # JAX would take the last record for one that is not there
         validate.in_range(0.0, len(jax.tree.leaves(history)[0]) - 1.0, round=round)
     which = jnp.zeros_like(round) if answers == "permanent" else round
-    return mechanism.privatize(jax.random.fold_in(key, which), jax.tree.map(lambda x: x[which], history))
+    return mechanism.privatize(random.fold_in(key, which), jax.tree.map(lambda x: x[which], history))
 
 
 def collect_rounds(
@@ -83,7 +83,7 @@ def collect_rounds(
     if len(shapes) != 1 or len(shape) != 2 or 0 in shape:
         raise ValueError(f"records must have axes [rounds, n, ...], none of them empty, got {sorted(shapes)}")
     guarantee = over_rounds(mechanism.guarantee(), shape[0], answers=answers, delta=delta)
-    return RepeatedReports(_reports(jax.random.split(key, shape[1]), mechanism, records, answers), guarantee)
+    return RepeatedReports(_reports(random.split(key, shape[1]), mechanism, records, answers), guarantee)
 
 
 @partial(jax.jit, static_argnames="answers")

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core import integer_tables
+from ldp_jax.core import integer_tables, random
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasTable
 from ldp_jax.core.quadrature import unit_rule
@@ -42,7 +42,7 @@ def numbers(mechanism: Exact, key: PRNGKey, trials: int) -> list[Numbers]:
 
     Vectors are taken apart where their coordinates are independent given the record; others are refused.
     """
-    record_key, key = jax.random.split(key)
+    record_key, key = random.split(key)
     x = random_records(mechanism.domain(), record_key, trials)
     apart = isinstance(mechanism, HasCoordinates)
     if not apart and isinstance(x, tuple):

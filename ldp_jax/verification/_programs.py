@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import HasDensity, check_budget
 from ldp_jax.core.spaces import Records, Reports, as_records
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, R, Report, Scalar, Values, Y
@@ -165,14 +165,14 @@ def draws(mechanism: Asked[R, Y], key: PRNGKey, x: R, n: int) -> Y:
     """n independent reports of one record, stacked."""
     validate.threefry(key)
     check_budget(mechanism)
-    return report_each(jax.random.key_data(jax.random.split(key, n)), mechanism, repeated(_given(x), n))
+    return report_each(jax.random.key_data(random.split(key, n)), mechanism, repeated(_given(x), n))
 
 
 def privatize_stacked(key: PRNGKey, mechanism: Asked[R, Y], x: R) -> Y:
     """The reports of stacked records of any kind, drawn as :func:`ldp_jax.core.mechanism.privatize` does."""
     validate.threefry(key)
     check_budget(mechanism)
-    return report_each(jax.random.key_data(jax.random.split(key, count_of(x))), mechanism, _given(x))
+    return report_each(jax.random.key_data(random.split(key, count_of(x))), mechanism, _given(x))
 
 
 def report_each(words: AnyArray, mechanism: Asked[R, Y], x: R, *own: AnyArray) -> Y:

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from numpy.typing import DTypeLike
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports
 from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.edges.spaces import Lists
@@ -52,10 +52,10 @@ def record_in_bits(
     domain, codomain = spaces(mechanism)
     if not has_reals(codomain):
         raise NotApplicable(f"the reports of {type(mechanism).__name__} are finite: they have no bits to spare")
-    record_key, draw_key = jax.random.split(key)
+    record_key, draw_key = random.split(key)
     rng = generator(record_key)
     x, upper, asked = _records(domain, rng, trials)
-    words = jax.random.key_data(jax.random.split(draw_key, len(upper)))
+    words = jax.random.key_data(random.split(draw_key, len(upper)))
     y = report_each(words, mechanism, x)
     numbers = _numbers(codomain, y, rng)
     ones = np.zeros((2 * (2 * LAST - 1) * numbers.shape[1], 2, upper.shape[1]))

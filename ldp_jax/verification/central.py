@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import gammaln
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import check_budget
 from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.spaces import NotApplicable
@@ -311,7 +311,7 @@ def _dendrograms_fit(m: HasDendrogram, key: PRNGKey, split: EdgeSplit, trials: i
         found = m.dendrogram(key, split)
         return dendrograms.name_of(found.tree if isinstance(found, State) else found)
 
-    keys = jax.random.split(key, max(100, min(trials, _CHAINS // m.sweeps)))
+    keys = random.split(key, max(100, min(trials, _CHAINS // m.sweeps)))
     drawn = np.asarray(jax.jit(jax.vmap(last))(keys))
     return statistics.g_test(dendrograms.counts_of(drawn, NODES), mass, significance=significance)
 
@@ -322,7 +322,7 @@ def _releases(m: CentralMechanism, key: PRNGKey, split: EdgeSplit, trials: int) 
     codes, known = pairs.codes, pairs.codes(_candidates(split))
     found = np.zeros(trials, np.int64)
     # A release is made on the host, in shapes that follow the draws: one after the other.
-    for place, one in enumerate(jax.random.split(key, trials)):
+    for place, one in enumerate(random.split(key, trials)):
         drawn = codes(np.searchsorted(pairs.nodes, m.sample_pairs(one, split)))
         at = np.minimum(np.searchsorted(known, drawn), len(known) - 1)
         possible = (known[at] == drawn).all() and len(np.unique(drawn)) == len(drawn)
@@ -351,9 +351,7 @@ def private_edge_lower_bound(
     if 2 * trials * sweeps > _SLOW:
         raise NotApplicable(f"sweeps must be at most {_SLOW // (2 * trials)} for {trials} draws, got {sweeps}")
     splits = _split(_PATH, NODES), _split(_PATH, NODES, [[0, 2]])
-    drawn = [
-        _releases(mechanism, one, split, trials) for one, split in zip(jax.random.split(key), splits, strict=True)
-    ]
+    drawn = [_releases(mechanism, one, split, trials) for one, split in zip(random.split(key), splits, strict=True)]
     half = trials // 2
     sets, place = np.unique(np.concatenate(drawn), return_inverse=True)
     places = np.split(place.ravel(), 2)

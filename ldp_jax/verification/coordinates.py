@@ -2,11 +2,10 @@
 
 from typing import Any
 
-import jax
 import numpy as np
 from scipy import stats
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import HasCoordinates
 from ldp_jax.core.spaces import Finite, NotApplicable
 from ldp_jax.core.types import PRNGKey
@@ -37,7 +36,7 @@ def independent_coordinates(
     domain: Any = mechanism.domain()
     if getattr(domain, "dim", 1) < 2:
         raise NotApplicable(f"mechanism must be one on vectors of 2 and more coordinates, got {domain}")
-    draw_key, spread_key = jax.random.split(key)
+    draw_key, spread_key = random.split(key)
     rng = generator(spread_key)
     chosen = np.sort(rng.permutation(domain.dim)[:_PAIRS])
     sign = _signs(mechanism, draw_key, spread_key, trials)[:, chosen]
@@ -56,7 +55,7 @@ def _signs(mechanism: Asked, draw_key: PRNGKey, spread_key: PRNGKey, trials: int
     sign = np.zeros((trials, domain.dim), np.float32)
     if isinstance(mechanism, HasCoordinates):
         given = _positions.by_law(mechanism, np.broadcast_to(centre, sign.shape), y)
-        keys = jax.random.split(spread_key, len(given)) if len(given) > 1 else [spread_key]
+        keys = random.split(spread_key, len(given)) if len(given) > 1 else [spread_key]
         for (numbers, user, coordinate), key in zip(given, keys, strict=True):
             sign[user, coordinate] = np.where(_positions.positions(numbers, key)[0] < 0.5, -1.0, 1.0)
         return sign

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from scipy import stats
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasDensity
 from ldp_jax.core.spaces import Enumerated
@@ -65,11 +65,11 @@ def matches_density(
     validate.integer_in(100, trials=trials)
     domain: Any = mechanism.domain()
     record = domain.typical() if x is None else domain.given(x)
-    draw_key, pick_key = jax.random.split(key)
+    draw_key, pick_key = random.split(key)
     if not domain.users:
         return fit_of(mechanism, pick_key, record, draws(mechanism, draw_key, record, trials), significance)
     n, fits = domain.users, []
-    keys = [draw_key, *(jax.random.split(pick_key, n - 1) if n > 1 else ())]
+    keys = [draw_key, *(random.split(pick_key, n - 1) if n > 1 else ())]
     for own, user_key in enumerate(keys):
         count, share = (trials, significance / 2) if own == 0 else (max(100, trials // n), significance / (2 * n))
         view, mine = View(mechanism, np.int32(own)), domain.seen_by(own, record)
@@ -201,7 +201,7 @@ def matches_everywhere(
     """
     validate.integer_in(100, trials=trials)
     validate.threefry(key)
-    record_key, draw_key, pick_key = jax.random.split(key, 3)
+    record_key, draw_key, pick_key = random.split(key, 3)
     x, owners, all_of_them = _records(mechanism, record_key)
     users, count = bool(mechanism.domain().users), len(owners)
     categories = all_of_them and not users
@@ -209,10 +209,10 @@ def matches_everywhere(
     if categories:
         each = max(each, min(trials, _MOST_DRAWS // count))
     many = jax.tree.map(lambda leaf: np.repeat(leaf, each, 0), x)
-    words = np.asarray(jax.random.key_data(jax.random.split(draw_key, count * each)))
+    words = np.asarray(jax.random.key_data(random.split(draw_key, count * each)))
     y = report_each(words, mechanism, many, *([np.repeat(owners, each)] if users else []))
     share, fits = significance / ((1 + categories) * count), []
-    for place, pick in enumerate(jax.random.split(pick_key, count)):
+    for place, pick in enumerate(random.split(pick_key, count)):
         record, reports = take(x, place), take(y, slice(place * each, (place + 1) * each))
         view = View(mechanism, owners[place]) if users else mechanism
         fits.append(fit_of(view, pick, record, reports, share))

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ldp_jax.core import integer_tables, validate
+from ldp_jax.core import integer_tables, random, validate
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasTable, Univariate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
@@ -270,7 +270,7 @@ def _random_search(mechanism: Exact, known: Report) -> Supremum:
     x, other = domain.neighbours(rng, _SEARCH)
     drawn = None
     if codomain.continuous and len(codomain.branches) < 2:
-        keys = jax.random.key_data(jax.random.split(jax.random.key(0), _SEARCH))
+        keys = jax.random.key_data(random.split(jax.random.key(0), _SEARCH))
         drawn = report_each(keys, mechanism, jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), x))
     with float64_on_cpu():
         m = wide(mechanism)

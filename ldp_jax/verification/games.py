@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import HasDensity, check_budget
 from ldp_jax.core.types import Array, PRNGKey, Report, Scalar, Values
 from ldp_jax.verification import statistics
@@ -75,7 +75,7 @@ def epsilon_lower_bound(
     first, second = domain.extremes()
     first = first if x is None else domain.given(x)
     second = second if x_other is None else domain.given(x_other)
-    keys = jax.random.split(key)
+    keys = random.split(key)
     reports = [draws(mechanism, k, record, trials) for k, record in zip(keys, (first, second), strict=True)]
     scores = _scores(mechanism, reports, first, second, trials // 2)
     return play({name: _rounded(*pair) for name, pair in scores.items()}, trials, confidence, delta=delta)
@@ -117,7 +117,7 @@ def largest_lower_bound(
     >>> 0.9 < largest_lower_bound(Duchi(1.0), jax.random.key(0), 50_000).epsilon <= 1.0
     True
     """
-    pair_key, first_key, *keys = jax.random.split(key, 2 + _PAIRS)
+    pair_key, first_key, *keys = random.split(key, 2 + _PAIRS)
     pairs = mechanism.domain().neighbours(generator(pair_key), _PAIRS)
     wrong, few = (1 - confidence) / 2, max(1000, trials // _PAIRS)
     found = [epsilon_lower_bound(mechanism, first_key, max(1000, trials), 1 - wrong, delta=delta)]

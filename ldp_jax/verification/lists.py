@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.spaces import NotApplicable
@@ -69,7 +69,7 @@ def _searched(m: Any) -> Rows:
     """Reports drawn of random lists of random users, the lists, and the same with a random bit changed."""
     own, x, other = m.domain().neighbours_of_all(np.random.default_rng(0), _SEARCH)  # no privacy depends on it
     own = own.astype(np.int32)
-    keys = jax.random.split(jax.random.key(0), _SEARCH)
+    keys = random.split(jax.random.key(0), _SEARCH)
     return wide(report_each(jax.random.key_data(keys), m, x, own)), x, other, own
 
 

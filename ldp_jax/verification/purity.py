@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import AnyArray, PRNGKey, Report
 from ldp_jax.verification._programs import (
@@ -52,13 +52,13 @@ def is_pure(mechanism: Asked, key: PRNGKey, *, calls: int = 4) -> Fit:
     """
     validate.integer_in(1, calls=calls)
     domain, count = mechanism.domain(), 4 + calls
-    record_key, key = jax.random.split(key)
-    random = domain.sample(generator(record_key), calls)
+    record_key, key = random.split(key)
+    drawn = domain.sample(generator(record_key), calls)
     known = [*domain.extremes(), domain.typical(), domain.centre()]
     many = jax.tree.map(
-        lambda leaf, *more: np.concatenate([np.stack(more).astype(leaf.dtype), leaf]), random, *known
+        lambda leaf, *more: np.concatenate([np.stack(more).astype(leaf.dtype), leaf]), drawn, *known
     )
-    data = np.asarray(jax.random.key_data(jax.random.split(key, count)))
+    data = np.asarray(jax.random.key_data(random.split(key, count)))
 
     def eager(as_given: Callable[[np.ndarray], AnyArray]) -> Report:
         keys = jax.random.wrap_key_data(jnp.asarray(data))  # the same keys, on purpose: nothing is released
@@ -82,7 +82,7 @@ def uses_the_whole_key(mechanism: Asked, key: PRNGKey, *, calls: int = 256) -> F
     True
     """
     validate.integer_in(64, calls=calls)
-    data = np.asarray(jax.random.key_data(jax.random.split(key, calls)))
+    data = np.asarray(jax.random.key_data(random.split(key, calls)))
     flips = np.concatenate([np.zeros((1, 2), np.uint32), *(np.eye(2, dtype=np.uint32) << b for b in range(32))])
     flipped = (data[None] ^ flips[:, None]).reshape(-1, 2)
     reports = report_each(flipped, mechanism, repeated(mechanism.domain().centre(), len(flipped)))
@@ -108,7 +108,7 @@ def is_total(mechanism: Asked, key: PRNGKey) -> Fit:
     domain, codomain = spaces(mechanism)
     bad, good = domain.outside()
     n = count_of(bad)
-    words = jax.random.key_data(jax.random.split(key, n))
+    words = jax.random.key_data(random.split(key, n))
     reports, meant = (report_each(words, mechanism, x) for x in (bad, good))
     for place, key in enumerate(jax.random.wrap_key_data(words)):
         mechanism.privatize(key, take(bad, place))

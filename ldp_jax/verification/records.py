@@ -4,7 +4,7 @@ import jax
 import numpy as np
 from scipy import stats
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.verification import _positions
@@ -47,10 +47,10 @@ def record_windows(
     True
     """
     validate.integer_in(65_536, trials=trials)
-    draw_key, spread_key = jax.random.split(key)
+    draw_key, spread_key = random.split(key)
     parts = _positions.numbers(mechanism, draw_key, trials)
     share, place, off = [], [], 0.0
-    for given, part_key in zip(parts, jax.random.split(spread_key, len(parts)), strict=True):
+    for given, part_key in zip(parts, random.split(spread_key, len(parts)), strict=True):
         found, misplaced = _positions.positions(given, part_key)
         share.append(_shares(given))
         place.append(found)
@@ -102,7 +102,7 @@ def reported_losses(mechanism: Exact, key: PRNGKey, *, trials: int = TRIALS) -> 
     True
     """
     validate.integer_in(1000, trials=trials)
-    mine_key, other_key, draw_key = jax.random.split(key, 3)
+    mine_key, other_key, draw_key = random.split(key, 3)
     (domain, _), claim = spaces(mechanism), mechanism.guarantee().epsilon
     if domain.all_adjacent:
         x, other = (_positions.random_records(domain, k, trials) for k in (mine_key, other_key))

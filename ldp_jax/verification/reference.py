@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from ldp_jax.core import integer_tables, validate
+from ldp_jax.core import integer_tables, random, validate
 from ldp_jax.core.mechanism import HasTable
 from ldp_jax.core.spaces import Interval, NotApplicable
 from ldp_jax.core.types import PRNGKey
@@ -36,7 +36,7 @@ def matches_reference(mechanism: Asked, key: PRNGKey, *, law: Law | None = None,
     """
     validate.integer_in(1000, trials=trials)
     domain = mechanism.domain()
-    record_key, word_key = jax.random.split(key)
+    record_key, word_key = random.split(key)
     x = _positions.random_records(domain, record_key, trials)
     if isinstance(x, tuple) or np.ndim(x) != 1:
         raise NotApplicable("mechanism must be one on numbers or categories: ask a vector's inner mechanism")

@@ -6,10 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import jax
-
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import HasCoordinates, check_budget, require_protocol
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.spaces import NotApplicable, Reports
@@ -146,14 +144,14 @@ def check(
     if not isinstance(mechanism, CentralMechanism):
         require_protocol(mechanism)
     check_budget(mechanism)
-    key, draw_key = jax.random.split(key)
+    key, draw_key = random.split(key)
     asked: _Release | Questions
     if isinstance(mechanism, CentralMechanism):
         asked, necessary = _Release(mechanism, trials, significance), {"law", "sampler"}
     else:
         asked, necessary = Questions(mechanism, draw_key, trials, significance), needed(mechanism)
     table = asked.table()
-    keys = jax.random.split(key, len(table))
+    keys = random.split(key, len(table))
     rungs = []
     with watched("check", progress):
         for i, question in enumerate(table):

@@ -1,22 +1,14 @@
 """Dropout of wide inputs: the share that is dropped, from bits that are threefry's."""
 
 import jax
-import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.learning.models._dropout import Dropout, threefry
+from ldp_jax.learning.models._dropout import Dropout
 
 RATE = 0.6
 APPLIED = jax.jit(lambda key, x, rate: Dropout(rate).apply({}, x, True, rngs={"dropout": key}), static_argnums=2)
-
-
-def test_threefry_is_that_of_jax():
-    words = jnp.array([0x13198A2E, 0x03707344], jnp.uint32)
-    counters = jax.random.bits(jax.random.key(0), (2, 33), jnp.uint32)
-    ours = jnp.concatenate(threefry(words, *counters))
-    np.testing.assert_array_equal(ours, jax.extend.random.threefry_2x32(words, counters.ravel()))
 
 
 def test_a_share_is_dropped_and_what_is_kept_makes_up_for_it():

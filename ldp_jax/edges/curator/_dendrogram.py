@@ -4,11 +4,10 @@ import abc
 import math
 import warnings
 
-import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.types import PRNGKey, Scalar
 from ldp_jax.edges._degree_noise import NOISES, Noise
@@ -84,7 +83,7 @@ class OfDendrogram(CentralMechanism):
         check_single(self)
         pairs = split.pairs()
         edges, n = self.seen(pairs), len(pairs.nodes)
-        first, rest = jax.random.split(key)
+        first, rest = random.split(key)
         scales, sweeps = self.scales(n), self.sweeps
         if self.published:  # public and private edges in turn (eq. 12-14): neither law is the chain's
             scales, sweeps = np.tile(scales * np.eye(2), (sweeps, 1)), 2 * sweeps
@@ -95,7 +94,7 @@ class OfDendrogram(CentralMechanism):
         pairs = split.pairs()
         if pairs.candidates == 0:
             return np.zeros((0, 2), np.int64)
-        chain_key, count_key, pairs_key = jax.random.split(key, 3)
+        chain_key, count_key, pairs_key = random.split(key, 3)
         tree = self.dendrogram(chain_key, split)
         state = hrg.state_of(tree, hrg.Edges.of(pairs.places(pairs.public), pairs.places(pairs.private)))
         epsilon = self.count_epsilon

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 
-import jax
 import numpy as np
 import scipy.sparse
 from jaxtyping import Int
 
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import check_epsilon, check_single, largest
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.types import Graph, PRNGKey, Scalar, Values
@@ -101,7 +100,7 @@ class BinnedPairs(CentralMechanism):
         pairs = split.pairs()
         if pairs.candidates == 0:
             return np.zeros((0, 2), np.int64)
-        count_key, round_key, chosen_key, other_key = jax.random.split(key, 4)
+        count_key, round_key, chosen_key, other_key = random.split(key, 4)
         codes, sizes = self.ranked(split)
         true = _true_counts(pairs, codes, sizes)
         counts = consistent(noisy_counts(count_key, true, float(self.epsilon), self.noise), sizes)

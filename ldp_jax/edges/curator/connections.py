@@ -4,7 +4,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int
 
-from ldp_jax.core import random_words
+from ldp_jax.core import random, random_words
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.edges._degree_noise import Noise
 from ldp_jax.edges._draws import below, padded, poisson_counts
@@ -105,7 +105,7 @@ def sample(
     leaf = np.empty(n, np.int64)
     leaf[start[internal:]] = np.arange(n)
     left, right = children[::2], children[1::2]
-    count_key, left_key, right_key, listed_key = jax.random.split(key, 4)
+    count_key, left_key, right_key, listed_key = random.split(key, 4)
 
     dense = probability > _DENSE
     mean = np.where(dense, 0.0, -_pairs(children, size) * np.log1p(-np.where(dense, 0.0, probability)))

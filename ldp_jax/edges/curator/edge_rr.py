@@ -3,12 +3,11 @@
 import math
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, Guarantee
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import MAX_EPSILON, largest
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.rounding import add_up
@@ -135,10 +134,10 @@ class EdgeRR(OfDendrogram):
         block = max(1, self.sweeps // (2 * _DRAWS))
         blocks, scales = -(-self.sweeps // block), self.scales(len(pairs.nodes))
         made = []
-        for number, chain in enumerate(jax.random.split(key, chains)):  # one by one: a chain fills the machine
-            first, rest = jax.random.split(chain)
+        for number, chain in enumerate(random.split(key, chains)):  # one by one: a chain fills the machine
+            first, rest = random.split(chain)
             state, regrafts = hrg.init(first, len(pairs.nodes), edges), block * (number % 2)
-            made.append(hrg.trace(jax.random.split(rest, blocks), state, edges, scales, block, regrafts)[1])
+            made.append(hrg.trace(random.split(rest, blocks), state, edges, scales, block, regrafts)[1])
         return np.moveaxis(np.stack(made)[:, blocks // 2 :], 2, 0).astype(np.float64)
 
     def stationary(self) -> Guarantee:

@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ldp_jax.core import random_words, validate
+from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Values
 from ldp_jax.edges._draws import capacity
 
@@ -134,7 +134,7 @@ def random_dendrogram(key: PRNGKey, num_nodes: int) -> Dendrogram:
     for depth in range(level[-1] - 1, -1, -1):
         at = np.flatnonzero((level == depth) & (np.arange(2 * n - 1) < n - 1))
         below[at] = below[2 * at + 1] + below[2 * at + 2]
-    node = jnp.concatenate([jnp.arange(n - 1), n - 1 + jax.random.permutation(key, n)]).astype(jnp.int32)
+    node = jnp.concatenate([jnp.arange(n - 1), n - 1 + random.permutation(key, n)]).astype(jnp.int32)
     slot = jnp.zeros(2 * n - 1, jnp.int32).at[node[1:]].set(jnp.arange(2 * n - 2, dtype=jnp.int32))
     return Dendrogram(node[1:], slot, jnp.asarray(below))
 
@@ -290,14 +290,14 @@ def run(key: PRNGKey, state: State, edges: Edges, scales: Values, sweeps: int) -
     Sweep i draws from ``jax.random.split(key, sweeps)[i]``.
     """
     each = jnp.broadcast_to(jnp.asarray(scales, jnp.float32), (sweeps, 2))
-    return _sweeps(jax.random.split(key, sweeps), state, edges, each)
+    return _sweeps(random.split(key, sweeps), state, edges, each)
 
 
 def _regraft(key: PRNGKey, tree: Dendrogram, count: Array, edges: Edges, scales: Array) -> tuple[Dendrogram, Array]:
     """The tree and the counts after one regraft: v leaves its parent p and joins u."""
     n, internal = _leaves(tree), _leaves(tree) - 1
-    pick, place = jax.random.split(key)
-    v = jax.random.randint(pick, (), 1, 2 * n - 1)
+    pick, place = random.split(key)
+    v = random.randint(pick, (), 1, 2 * n - 1)
     nodes, slots, slot_v = jnp.arange(2 * n - 1), jnp.arange(2 * internal), tree.slot[v]
     k, p, sibling = tree.size[v], slot_v >> 1, slot_v ^ 1
     start, size = positions(tree), tree.size
@@ -327,7 +327,7 @@ def _regraft(key: PRNGKey, tree: Dendrogram, count: Array, edges: Edges, scales:
     total = jnp.concatenate([total, change[internal:] + total[tree.slot[internal:] >> 1]])
     total = total + (scales[:, None] * _term(cross, k * left.astype(jnp.float32))).sum(0)
     under = (start >= start[v]) & (start < start[v] + k) & (size <= k)
-    u = jax.random.categorical(place, jnp.where(under | (nodes == p) | (nodes == 0), -jnp.inf, total), mode="high")
+    u = random.categorical(place, jnp.where(under | (nodes == p) | (nodes == 0), -jnp.inf, total), mode="high")
 
     # The sibling of v takes the slot of p; p takes that of u, which becomes the sibling of v.
     s, slot_p = tree.children[sibling], tree.slot[p]
@@ -353,7 +353,7 @@ def regraft(key: PRNGKey, state: State, edges: Edges, scales: Values, moves: int
     scales = jnp.asarray(scales, jnp.float32)
     advance = lambda found, key: (_regraft(key, found[0], found[1], edges, scales), None)
     found = (jax.tree.map(jnp.asarray, state.tree), jnp.asarray(state.count))
-    (tree, count), _ = jax.lax.scan(advance, found, jax.random.split(key, moves))
+    (tree, count), _ = jax.lax.scan(advance, found, random.split(key, moves))
     return State(tree, lowest_common_ancestors(tree, edges.ends), count)
 
 
@@ -369,7 +369,7 @@ def trace(
     def block(state: State, key: PRNGKey) -> tuple[State, Array]:
         state = run(key, state, edges, scales, sweeps)
         if regrafts:
-            state = regraft(jax.random.fold_in(key, 0), state, edges, scales, regrafts)
+            state = regraft(random.fold_in(key, 0), state, edges, scales, regrafts)
         return state, log_likelihood(state)
 
     return jax.lax.scan(block, state, keys)

@@ -1,10 +1,10 @@
 """LapGraph: Laplace noise on every pair, of which the largest are released."""
 
-import jax
 import numpy as np
 from jaxtyping import Int
 
 from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.core import random
 from ldp_jax.core.mechanism import MAX_EPSILON, check_single, largest
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.rounding import add_up
@@ -67,7 +67,7 @@ class LapGraph(CentralMechanism):
         """The T pairs of largest noisy bits."""
         check_single(self)
         pairs = split.pairs()
-        count_key, true_key, least_key, among_key, false_key = jax.random.split(key, 5)
+        count_key, true_key, least_key, among_key, false_key = random.split(key, 5)
         true = len(pairs.private)
         noisy = noisy_counts(count_key, np.array([true]), float(self.epsilon_count))
         total = np.clip(np.rint(noisy), 0, pairs.candidates).astype(np.int64)

@@ -3,12 +3,11 @@
 import abc
 from typing import NamedTuple, Protocol, runtime_checkable
 
-import jax
 import numpy as np
 from jaxtyping import Int
 
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, Guarantee, PipelineGuarantee, Status
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import HasGuarantee
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.edges.curator.hrg import Dendrogram, State
@@ -130,7 +129,7 @@ def release(
     validate.threefry(key)
     promise = mechanism.guarantee()
     if isinstance(mechanism, HasStationaryLaw):
-        promise = mechanism.measured(jax.random.fold_in(key, _MIXING), split, chains)
+        promise = mechanism.measured(random.fold_in(key, _MIXING), split, chains)
     spent = PipelineGuarantee.of(
         [promise], protected=("private edges",), unprotected=("public edges", "private nodes", "number of nodes")
     )

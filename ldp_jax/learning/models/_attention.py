@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int32
 
+from ldp_jax.core import random
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph.aggregation import Divided, Induced, Segments, Tables, linear
-from ldp_jax.learning.models._dropout import STEPS, threefry
+from ldp_jax.learning.models._dropout import STEPS
 
 _SLOPE = 0.2
 """The slope of LeakyReLU below 0."""
@@ -54,7 +55,7 @@ def attend(
     words = None
     if key is not None and dropped:
         # The key is used here alone: its words are drawn from again where a weight is needed.
-        words = jax.random.key_data(jax.random.split(key, -(-receiver.shape[1] // _AT_ONCE)))
+        words = jax.random.key_data(random.split(key, -(-receiver.shape[1] // _AT_ONCE)))
     if isinstance(neighbours, Segments):
         edges = _Edges(neighbours.senders, neighbours.receivers, jnp.arange(len(h)))
         return _attend(dropped, edges, words, receiver, sender, h)
@@ -133,7 +134,7 @@ def _kept(words: Array | None, dropped: int, receivers: Array, senders: Array, h
     ends = receivers.astype(jnp.uint32), senders.astype(jnp.uint32)
     bits = []
     for part in words:
-        both = jnp.stack(threefry(part, *ends))
+        both = jnp.stack(random.threefry(part, *ends))
         bits += [both & (STEPS - 1), both >> 16]
     one = jnp.concatenate(bits)[:heads] >= dropped
     return jnp.where(one, STEPS / (STEPS - dropped), 0.0).astype(jnp.float32).T

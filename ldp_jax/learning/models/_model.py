@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 import flax.linen as nn
 from jaxtyping import PyTree
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, PRNGKey
 
 Variables: TypeAlias = Mapping[str, PyTree]
@@ -62,6 +62,6 @@ def _init(module: nn.Module, key: PRNGKey, inputs: PyTree) -> Variables:
 def _apply(
     module: nn.Module, variables: Variables, inputs: PyTree, *, key: PRNGKey | None, train: bool
 ) -> tuple[Array, Variables]:
-    rngs = {"dropout": key} if train and key is not None else {}
+    rngs = {"dropout": random.unrolled(key)} if train and key is not None else {}
     outputs, changed = module.apply(variables, inputs, train=train, rngs=rngs, mutable=["batch_stats"])
     return outputs, {**variables, **changed}

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ldp_jax.core import validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, Graph, PRNGKey, Scalar
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning.models._model import Model, check_sizes, from_linen
@@ -69,10 +69,10 @@ class _PoinDP(nn.Module):
         """The noise of each branch's outputs; float [n, branches, outputs]."""
         words = self.variable("noise", "words", lambda: jax.random.key_data(self.make_rng("params")))
         key = self.make_rng("dropout") if train else jax.random.wrap_key_data(words.value, impl="threefry2x32")
-        strength_key, noise_key = jax.random.split(key)
+        strength_key, noise_key = random.split(key)
         read = self._read(checked_places(inputs.places, len(h)))
         share = self._share(read) if self.allocate else jnp.full(len(self.branches), 1 / len(self.branches))
-        draws = jax.random.normal(noise_key, h.shape)
+        draws = random.normal(noise_key, h.shape)
         budget = share * inputs.epsilon  # [branches]
         if self.noise == "printed":
             if inputs.sensitivity is None:
@@ -82,7 +82,7 @@ class _PoinDP(nn.Module):
             sigma = factor * jnp.asarray(inputs.sensitivity)[:, columns] / (2.0 * budget)
             return jnp.tanh(0.5 * sigma[..., None] * draws)
         if self.strength == "random":
-            strength = jax.random.uniform(strength_key, h.shape[:2])
+            strength = random.uniform(strength_key, h.shape[:2])
         elif self.strength == "attention":
             strength = jnp.abs(nn.leaky_relu(self._score("attention", h), 0.01))
         else:

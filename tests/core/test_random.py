@@ -1,0 +1,73 @@
+"""Keys and draws are JAX's, bit for bit, and are counted as uses of a key."""
+
+import jax
+import jax.errors
+import jax.extend.random
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ldp_jax.core import random, random_words, validate
+
+KEY = lambda: jax.random.key(7)
+DRAWS = {
+    "bits": lambda key: jax.random.bits(key, (5, 3)),
+    "bits of 8": lambda key: jax.random.bits(key, (5,), jnp.uint8),
+    "bits of 16": lambda key: jax.random.bits(key, (5,), jnp.uint16),
+    "no bits": lambda key: jax.random.bits(key, (0, 3)),
+    "uniform": lambda key: jax.random.uniform(key, (9,), minval=-1.0, maxval=3.0),
+    "normal": lambda key: jax.random.normal(key, (9,)),
+    "gumbel": lambda key: jax.random.gumbel(key, (9,)),
+    "integers": lambda key: jax.random.randint(key, (9,), 0, 7),
+    "order": lambda key: jax.random.permutation(key, 20),
+    "split": lambda key: jax.random.key_data(jax.random.split(key, 5)),
+    "fold_in": lambda key: jax.random.key_data(jax.random.fold_in(key, 2**31 + 5)),
+    "users": lambda key: jax.vmap(lambda key: jax.random.bits(key, (4,)))(jax.random.split(key, 3)),
+}
+TWICE = {
+    "bits, bits": lambda key: (random_words.words(key), random_words.words(key)),
+    "bits, JAX's": lambda key: (random_words.words(key), jax.random.bits(key)),
+    "split, normal": lambda key: (random.split(key), jax.random.normal(random.unrolled(key))),
+    "keys of users": lambda key: [jax.vmap(random_words.words)(keys) for keys in 2 * [random.split(key, 3)]],
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
+def test_draws_are_those_of_jax(draw):
+    expected = draw(KEY())
+    for found in (draw(random.unrolled(KEY())), jax.jit(lambda key: draw(random.unrolled(key)))(KEY())):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_words_of_64_bits_are_those_of_jax():
+    with jax.enable_x64(True):
+        draws = (jax.random.bits(key, (5,), jnp.uint64) for key in (random.unrolled(KEY()), KEY()))
+        np.testing.assert_array_equal(*draws)
+
+
+def test_the_hash_is_that_of_jax():
+    words = jnp.array([0x13198A2E, 0x03707344], jnp.uint32)
+    counters = jax.random.bits(jax.random.key(0), (2, 33), jnp.uint32)
+    ours = jnp.concatenate(random.threefry(words, *counters))
+    np.testing.assert_array_equal(ours, jax.extend.random.threefry_2x32(words, counters.ravel()))
+
+
+@pytest.mark.parametrize("partitionable", [True, False])
+def test_keys_that_are_split_are_jaxs_own_whatever_its_flags(partitionable):
+    expected = jax.vmap(lambda i: jax.random.fold_in(KEY(), i))(jnp.arange(4))
+    with jax.threefry_partitionable(partitionable):
+        keys = random.split(KEY(), 4)
+    validate.threefry(keys, axes=1)
+    np.testing.assert_array_equal(jax.random.key_data(keys), jax.random.key_data(expected))
+
+
+def test_too_many_draws_of_one_key_are_refused():
+    with pytest.raises(ValueError, match="split the key"):
+        jax.jit(lambda key: jax.random.bits(random.unrolled(key), (2**16, 2**16))).lower(KEY())
+
+
+@pytest.mark.parametrize("draw", TWICE.values(), ids=TWICE)
+@pytest.mark.parametrize("run", [lambda draw: draw, jax.jit], ids=["eager", "jit"])
+def test_a_key_that_is_used_twice_is_seen(draw, run):
+    with jax.debug_key_reuse(True), pytest.raises(jax.errors.KeyReuseError):
+        run(draw)(KEY())
