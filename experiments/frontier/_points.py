@@ -46,15 +46,19 @@ def by_panel(frame: pd.DataFrame) -> Iterator[tuple[tuple[str, str, int], dict[A
         )
 
 
+def _chosen(found: pd.DataFrame, where: Mapping[str, Any]) -> np.ndarray:
+    of_column = [(found[column] == value).to_numpy() for column, value in where.items()]
+    return np.logical_and.reduce([np.ones(len(found), bool), *of_column])
+
+
 def pick(found: pd.DataFrame, **where: Any) -> pd.DataFrame:
     """The points whose columns have these values."""
-    chosen = [(found[column] == value).to_numpy() for column, value in where.items()]
-    return found[np.logical_and.reduce(chosen)] if chosen else found
+    return found[_chosen(found, where)]
 
 
 def interval_of(found: pd.DataFrame, metric: str, **where: Any) -> ConfidenceInterval | None:
     """The mean of one metric over draws; None without any."""
-    return interval(pick(found, metric=metric, **where).value)
+    return interval(found.value.to_numpy()[_chosen(found, {"metric": metric, **where})])
 
 
 def intervals(

@@ -81,7 +81,8 @@ def _best_published(values: dict[Any, pd.Series], epsilon: float, draws: pd.Inde
     known = [values[_LIST, *row] for row in rows]
     for series in known:
         draws = draws.intersection(series.index)
-    return max(known, key=lambda series: series[draws].mean()) if len(draws) else None
+    mean = lambda series: (series if series.index.equals(draws) else series[draws]).mean()
+    return max(known, key=mean) if len(draws) else None
 
 
 def write(out: Path) -> list[Path]:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Shaped
-from scipy import stats
+from scipy.special import stdtrit
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array
@@ -182,5 +182,5 @@ def mean_interval(values: Iterable[float] | Array, confidence: float = 0.95) -> 
         raise ValueError("values must not be empty")
     if n == 1:
         return ConfidenceInterval(float(data[0]), float("nan"), 1)
-    quantile = float(stats.t.ppf(0.5 + confidence / 2, n - 1))
+    quantile = float(stdtrit(n - 1, 0.5 + confidence / 2))
     return ConfidenceInterval(float(data.mean()), quantile * float(data.std(ddof=1)) / n**0.5, n)
