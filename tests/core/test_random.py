@@ -1,5 +1,8 @@
 """Keys and draws are JAX's, bit for bit, and are counted as uses of a key."""
 
+import ast
+from pathlib import Path
+
 import jax
 import jax.errors
 import jax.extend.random
@@ -7,8 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import ldp_jax
 from ldp_jax.core import random, random_words, validate
 
+LIBRARY = Path(ldp_jax.__file__).parent
+OF_JAX = {"clone", "key", "key_data", "key_impl", "poisson", "wrap_key_data"}  # Poisson draws take JAX's keys alone
 KEY = lambda: jax.random.key(7)
 DRAWS = {
     "bits": lambda key: jax.random.bits(key, (5, 3)),
@@ -71,3 +77,15 @@ def test_too_many_draws_of_one_key_are_refused():
 def test_a_key_that_is_used_twice_is_seen(draw, run):
     with jax.debug_key_reuse(True), pytest.raises(jax.errors.KeyReuseError):
         run(draw)(KEY())
+
+
+def uses(text):
+    """What a file takes from ``jax.random``."""
+    nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Attribute))
+    return {node.attr for node in nodes if ast.unparse(node.value) == "jax.random"}
+
+
+def test_the_library_draws_and_splits_here_alone():
+    files = [path for path in LIBRARY.rglob("*.py") if path != LIBRARY / "core" / "random.py"]
+    assert {path.name: uses(path.read_text()) - OF_JAX for path in files if uses(path.read_text()) - OF_JAX} == {}
+    assert uses("y = jax.random.normal(jax.random.key(0))") == {"normal", "key"}
