@@ -61,20 +61,23 @@ def below(key: PRNGKey, bound: Array) -> Array:
     return (high + (low + carry_in < low)).astype(jnp.int32)
 
 
-@partial(jax.jit, static_argnames="slots")
-def poisson_sums(key: PRNGKey, mean: Array, pieces: Array, slots: int) -> Array:
-    """Poisson counts of any means, each the sum of its pieces."""
-    user = jnp.repeat(jnp.arange(len(mean)), pieces, total_repeat_length=slots)
-    used = jnp.arange(slots) < pieces.sum()
-    each = jnp.where(used, mean[user] / jnp.maximum(pieces[user], 1), 0.0)
+def repeated(count: np.ndarray) -> np.ndarray:
+    """Each place as often as it counts, then ``len(count)`` up to the :func:`capacity`; int32, on the host."""
+    return padded(np.repeat(np.arange(len(count), dtype=np.int32), count), len(count))
+
+
+@jax.jit
+def poisson_sums(key: PRNGKey, mean: Array, pieces: Array, user: Array) -> Array:
+    """Poisson counts of any means, each the sum of its pieces, whose ``user`` is :func:`repeated`."""
+    each = mean[user] / jnp.maximum(pieces[user], 1)
     return jnp.zeros(len(mean), jnp.int32).at[user].add(random_words.poisson(key, each), mode="drop")
 
 
 def poisson_counts(key: PRNGKey, mean: np.ndarray) -> np.ndarray:
     """Poisson counts of any means, on the host; int32 [k]."""
-    pieces = np.ceil(mean / PIECE).astype(np.int32)
-    found = poisson_sums(key, padded(mean.astype(np.float32)), padded(pieces), capacity(int(pieces.sum())))
-    return np.asarray(found)[: len(mean)]
+    size, pieces = len(mean), np.ceil(mean / PIECE).astype(np.int32)
+    mean, pieces = padded(mean.astype(np.float32)), padded(pieces)
+    return np.asarray(poisson_sums(key, mean, pieces, repeated(pieces)))[:size]
 
 
 def ordinal(owner: np.ndarray) -> np.ndarray:

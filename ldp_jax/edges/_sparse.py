@@ -15,7 +15,7 @@ import numpy as np
 
 from ldp_jax.core import random, random_words
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
-from ldp_jax.edges._draws import PIECE, below, capacity, poisson_sums
+from ldp_jax.edges._draws import PIECE, below, capacity, poisson_sums, repeated
 from ldp_jax.edges.population import Population, ReportedPairs
 
 _BLOCK = 2**22
@@ -188,23 +188,19 @@ def _means(owned: Array, degree: Array, add: Array) -> tuple[Array, Array]:
     return mean, jnp.ceil(mean / PIECE).astype(jnp.int32)
 
 
-@partial(jax.jit, static_argnames="slots")
-def _kept(key: PRNGKey, keep: Array, drop: Array, degree: Array, slots: int) -> Array:
+@jax.jit
+def _kept(key: PRNGKey, keep: Array, drop: Array, user: Array) -> Array:
     """Which true pairs are reported, of probabilities ``keep`` = 1 - ``drop``."""
-    user = jnp.repeat(jnp.arange(len(keep)), degree, total_repeat_length=slots)
     return random_words.bernoulli(key, keep[user], drop[user])
 
 
-@partial(jax.jit, static_argnames=("slots", "half"))
-def _false(
-    key: PRNGKey, users: Users, owned: Array, degree: Array, ranks: Array, count: Array, slots: int, half: bool
-) -> tuple[Array, Array]:
-    """(user, node) of the false pairs, repeats and all: uniform ranks among those that are no true pair.
+@partial(jax.jit, static_argnames="half")
+def _false(key: PRNGKey, users: Users, owned: Array, degree: Array, ranks: Array, user: Array, half: bool) -> Array:
+    """The nodes of users' false pairs, repeats and all: uniform ranks among those that are no true pair.
 
     ``ranks`` are those of the true pairs, sorted within each user. The r-th other has rank r + k, k the number
     of true ranks t_j with t_j - j <= r: found by bisection in the user's own run.
     """
-    user = jnp.repeat(jnp.arange(len(owned)), count, total_repeat_length=slots)
     others = jnp.maximum(owned - degree, 1)[user]
     rank = below(key, others)
     first = (jnp.cumsum(degree) - degree)[user]
@@ -220,7 +216,7 @@ def _false(
 
     low, _ = jax.lax.fori_loop(0, steps, bisect, (jnp.zeros_like(rank), last))
     mine = jax.tree.map(lambda leaf: leaf[user], users)
-    return user, node_of(mine, rank + low, half)
+    return node_of(mine, rank + low, half)
 
 
 # --- Sampling --------------------------------------------------------------------------------------------------
@@ -308,19 +304,20 @@ def _block(
     noisy, keep, drop, add = _rates(keys[0], _part(m, start, stop), mine, sent, of_owned)
     owned = universe(mine, half)
     mean, pieces = _means(owned, degree, add)
-    count = poisson_sums(keys[1], mean, pieces, capacity(int(pieces.sum())))
+    count = np.asarray(poisson_sums(keys[1], mean, pieces, repeated(np.asarray(pieces))))
 
     before = int(made.degree[:start].sum(dtype=np.int64))
-    whose = np.repeat(np.arange(length, dtype=np.int32), made.degree[start:stop])
+    user = repeated(degree)
+    whose = user[: degree.sum()]
     true = made.node[before : before + len(whose)]
-    kept = np.asarray(_kept(keys[2], keep, drop, degree, capacity(len(true))))[: len(true)]
+    kept = np.asarray(_kept(keys[2], keep, drop, user))[: len(true)]
     ranks = rank_of(Users(*(leaf[whose] for leaf in mine)), true, half)
     ranks = np.pad(ranks, (0, capacity(len(true)) - len(true)))
-    total = int(count.sum())
-    added = _false(keys[3], mine, owned, degree, ranks, count, capacity(total), half)
-    user, false = (np.asarray(leaf)[:total] for leaf in added)  # on the host: slices of any length are no program
+    total, user = int(count.sum()), repeated(count)
+    # On the host, where slices of any length are no program.
+    false = np.asarray(_false(keys[3], mine, owned, degree, ranks, user, half))[:total]
     width = int(made.users.size.max())
-    wrong = np.sort(user.astype(np.int64) * width + false)
+    wrong = np.sort(user[:total].astype(np.int64) * width + false)
     wrong = wrong[np.diff(wrong, prepend=-1) > 0]
     right = whose[kept].astype(np.int64) * width + true[kept]
     pairs = np.sort(np.concatenate([right, wrong]))
