@@ -16,6 +16,7 @@ import jax.extend.random
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax.core import validate
 from ldp_jax.core.types import Array, ArrayLike, PRNGKey, PRNGKeys
 
 P = ParamSpec("P")
@@ -50,7 +51,7 @@ def _hashed_places(key: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 def _apart(words: Array) -> Array:
-    """The words, which a compiler would else draw again for each part of a program that reads them."""
+    """The words, drawn once: a compiler that fuses them would draw them again for each part that reads them."""
     return jax.lax.optimization_barrier(words)
 
 
@@ -62,7 +63,7 @@ def _bits(key: Array, width: int, shape: tuple[int, ...]) -> Array:
 
 
 def _fold_in(key: Array, number: ArrayLike) -> Array:
-    number = jnp.asarray(number).astype(jnp.uint32)
+    number = jnp.asarray(number, jnp.uint32)
     return _apart(jnp.stack(threefry(key, jnp.zeros_like(number), number)))
 
 
@@ -73,20 +74,29 @@ _UNROLLED = jax.extend.random.define_prng_impl(
     random_bits=_bits,
     fold_in=_fold_in,
     name="threefry2x32_unrolled",
+    tag=_IMPL,
 )
 
 
 def unrolled(key: PRNGKey) -> PRNGKey:
-    """The key for ``jax.random`` (not its ``poisson``) inside one function: it is not to be handed on."""
-    if getattr(jax.config, "jax_debug_key_reuse"):  # noqa: B009 - no type checker knows it
-        jax.random.bits(key)  # this use is counted: the checker does not see through key_data
+    """The key for ``jax.random`` (not its ``poisson``) inside one function: it is not to be handed on.
+
+    JAX's checker of keys that are used twice does not see that this is the same key.
+    """
+    validate.threefry(key)
     return jax.random.wrap_key_data(jax.random.key_data(key), impl=_UNROLLED)
+
+
+def _used(key: PRNGKey) -> PRNGKey:
+    if getattr(jax.config, "jax_debug_key_reuse"):  # noqa: B009 - no type checker knows it
+        jax.random.split(key)  # which the checker counts
+    return unrolled(key)
 
 
 def _fused(draw: Callable[Concatenate[PRNGKey, P], Array]) -> Callable[Concatenate[PRNGKey, P], Array]:
     @wraps(draw)
     def fused(key: PRNGKey, /, *args: P.args, **kwargs: P.kwargs) -> Array:
-        return draw(unrolled(key), *args, **kwargs)
+        return draw(_used(key), *args, **kwargs)
 
     return fused
 
@@ -109,10 +119,11 @@ def split(key: PRNGKey, num: int | tuple[int, ...] = 2) -> PRNGKeys:
     >>> bool((split(key, 3) == jax.random.split(same, 3)).all())
     True
     """
-    return jax.random.wrap_key_data(jax.random.key_data(jax.random.split(unrolled(key), num)), impl=_IMPL)
+    return jax.random.wrap_key_data(jax.random.key_data(jax.random.split(_used(key), num)), impl=_IMPL)
 
 
 @jax.jit
 def fold_in(key: PRNGKey, number: ArrayLike) -> PRNGKey:
     """``jax.random.fold_in``."""
+    validate.threefry(key)
     return jax.random.wrap_key_data(_fold_in(jax.random.key_data(key), number), impl=_IMPL)

@@ -33,7 +33,7 @@ DRAWS = {
 TWICE = {
     "bits, bits": lambda key: (random_words.words(key), random_words.words(key)),
     "bits, JAX's": lambda key: (random_words.words(key), jax.random.bits(key)),
-    "split, normal": lambda key: (random.split(key), jax.random.normal(random.unrolled(key))),
+    "split, normal": lambda key: (random.split(key), random.normal(key)),
     "keys of users": lambda key: [jax.vmap(random_words.words)(keys) for keys in 2 * [random.split(key, 3)]],
 }
 
