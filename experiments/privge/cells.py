@@ -31,9 +31,6 @@ NON_PRIVATE, LABEL_PROPAGATION, LINK_INDICES = "non-private", "label-propagation
 GRAPH_ALONE: dict[Task, str] = {"node": LABEL_PROPAGATION, "link": LINK_INDICES}
 """By task, what the graph says without features and without training."""
 
-MEMORY = 16e9
-"""Bytes that an embedding may take: where crocodile's users report all of 13 183 coordinates it takes 8.6e9."""
-
 MANY_NODES = 10_000
 """From so many nodes on, each split's training graph is worth a program of its own."""
 
@@ -210,7 +207,7 @@ def embed(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = F
     stacked = bench.settings.task == "link" and bench.op.layout == "segment"
     op = jax.tree.map(lambda leaf: leaf[None], bench.op) if stacked else bench.op
     numbers = dict(zip(("alpha", "r", "tol"), bench.numbers, strict=True))
-    return pipeline.private_embeddings(bench.noise_key[None], op, x, mechanism.value, memory=MEMORY, **numbers)[0]
+    return pipeline.private_embeddings(bench.noise_key[None], op, x, mechanism.value, **numbers)[0]
 
 
 class Score(NamedTuple):

@@ -4,6 +4,7 @@
 * :mod:`spaces <ldp_jax.core.spaces>` - domains of records and codomains of reports;
 * :mod:`integer_tables <ldp_jax.core.integer_tables>` - laws in whole numbers over 2^32, whose epsilon is exact;
 * :mod:`rounding <ldp_jax.core.rounding>` - of epsilons, to the safe side;
+* :mod:`random <ldp_jax.core.random>` - ``jax.random``, bit for bit and faster on a CPU;
 * :mod:`random_words <ldp_jax.core.random_words>`, :mod:`whole_noise <ldp_jax.core.whole_noise>` - what samplers
   draw;
 * :mod:`float32 <ldp_jax.core.float32>` - products that a GPU or a TPU does not round to fewer bits;
@@ -21,5 +22,5 @@ __getattr__, __dir__ = lazy.attach(
     __name__,
     {"compilation": "compilation_cache"},
     "checksum float32 float64 integer_tables label_channel list_ids mechanism ownership personal_alphabets progress"
-    " pytree quadrature random_words rounding sharding spaces types validate whole_noise",
+    " pytree quadrature random random_words rounding sharding spaces types validate whole_noise",
 )
