@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax  # noqa: F401 - the examples below
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree

@@ -5,6 +5,7 @@ import dataclasses
 from functools import lru_cache
 from typing import TypeVar
 
+import jax  # noqa: F401 - the examples below
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, PyTree

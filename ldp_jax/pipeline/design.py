@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax  # noqa: F401 - the examples below
 import numpy as np
 import scipy.stats
 from jaxtyping import Bool, Float, Int

@@ -23,6 +23,7 @@ graph or other records need another key: the key cannot depend on what is privat
 import abc
 from typing import Any
 
+import jax  # noqa: F401 - the examples below
 import numpy as np
 from jaxtyping import Float, PyTree
 

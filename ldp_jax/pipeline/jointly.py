@@ -28,6 +28,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import jax  # noqa: F401 - the examples below
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jax  # noqa: F401 - the examples below
 import numpy as np
 from scipy import stats
 

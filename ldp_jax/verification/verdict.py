@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import jax  # noqa: F401 - the examples below
+
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import HasCoordinates, check_budget, require_protocol
