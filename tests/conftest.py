@@ -73,14 +73,10 @@ class _Programs:
 _PROGRAMS = _Programs()
 # For the whole process: what a fixture of a file compiled would be compiled again in a test under another setting.
 jax.config.update("jax_debug_key_reuse", True)
-for _name, _value in {
-    "jax_compilation_cache_dir": str(_PROGRAMS.mine),
-    "jax_persistent_cache_enable_xla_caches": "none",  # a GPU's, whose path would name each program
-    "jax_persistent_cache_min_compile_time_secs": 0.0,
-    "jax_persistent_cache_min_entry_size_bytes": -1,
-}.items():
-    jax.config.update(_name, _value)
-    os.environ[_name.upper()] = str(_value)  # for notebooks and commands that tests start, while this worker waits
+jax.config.update("jax_compilation_cache_dir", str(_PROGRAMS.mine))
+jax.config.update("jax_persistent_cache_enable_xla_caches", "none")  # a GPU's, whose path would name each program
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 # Each collection walks every program that was traced, and calls XLA; a file's garbage goes when it ends.
 gc.set_threshold(20_000, 10, 10)
 hypothesis.settings.register_profile("ci", derandomize=True, deadline=None, database=None, max_examples=25)

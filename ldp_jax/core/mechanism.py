@@ -427,7 +427,6 @@ def report_shape(mechanism: object, x: Record) -> tuple[int, ...]:
 
 def uniform(key: PRNGKey, shape: tuple[int, ...] = ()) -> Array:
     """Uniform float32 draws (j + 1/2) / 2^23: in the open interval (0, 1), symmetric around 1/2."""
-    validate.threefry(key)
     return random.uniform(key, shape, jnp.float32) + np.float32(2.0**-24)
 
 
@@ -537,11 +536,11 @@ def _from_host(keys: PRNGKeys, mechanism: ReadsPart[Y], x: np.ndarray) -> Y:
 
 
 def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block: int | None = None) -> Y:
-    """The reports of n users, compiled; user i's randomness comes from ``jax.random.split(key, n)[i]``.
+    """The reports of n users, compiled; user i's randomness comes from ``jax.random.fold_in(key, i)``.
 
-    That is ``jax.random.fold_in(key, i)``, whatever n is. So any part of the users, in any order, on any device,
-    draws the same reports, up to float32 rounding: ``jax.vmap(mechanism.privatize)`` of the keys that are folded
-    with their numbers.
+    By JAX's default flags that is ``jax.random.split(key, n)[i]``, whatever n is. So any part of the users, in any
+    order, on any device, draws the same reports, up to float32 rounding: ``jax.vmap(mechanism.privatize)`` of the
+    keys that are folded with their numbers.
 
     The mechanism's epsilon is one number for all. (Personal budgets: ``jax.vmap`` over a stack.) ``x`` are records
     [n] or [n, d]; of users who are divided among devices, so are the reports. A ``block`` of users at a time bounds

@@ -1,7 +1,7 @@
 """``jax.random`` bit for bit, in a form that a CPU's compiler fuses; keys that come and go are JAX's own.
 
 On a CPU JAX turns the rounds of threefry into a loop over whole arrays. Unrolled, they are one pass in registers,
-several times as fast, and take half the time to compile (``python -m experiments benchmarks --parts discrete``).
+several times as fast (``python -m experiments benchmarks --parts discrete``).
 
 Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), section 3.
 """
@@ -19,7 +19,7 @@ import numpy as np
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, ArrayLike, PRNGKey, PRNGKeys
 
-P = ParamSpec("P")
+_P = ParamSpec("_P")
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _IMPL = "threefry2x32"
 _PARITY = np.uint32(0x1BD11BDA)
@@ -74,7 +74,7 @@ _UNROLLED = jax.extend.random.define_prng_impl(
     random_bits=_bits,
     fold_in=_fold_in,
     name="threefry2x32_unrolled",
-    tag=_IMPL,
+    tag=_IMPL,  # the name by which keys are checked: it is the same generator
 )
 
 
@@ -93,9 +93,9 @@ def _used(key: PRNGKey) -> PRNGKey:
     return unrolled(key)
 
 
-def _fused(draw: Callable[Concatenate[PRNGKey, P], Array]) -> Callable[Concatenate[PRNGKey, P], Array]:
+def _fused(draw: Callable[Concatenate[PRNGKey, _P], Array]) -> Callable[Concatenate[PRNGKey, _P], Array]:
     @wraps(draw)
-    def fused(key: PRNGKey, /, *args: P.args, **kwargs: P.kwargs) -> Array:
+    def fused(key: PRNGKey, /, *args: _P.args, **kwargs: _P.kwargs) -> Array:
         return draw(_used(key), *args, **kwargs)
 
     return fused

@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core import random, validate
+from ldp_jax.core import random
 from ldp_jax.core.types import Array, ArrayLike, PRNGKey, Values
 
 _WORD = np.float32(2.0**32)
@@ -31,7 +31,6 @@ _MOST = 40
 
 def words(key: PRNGKey, shape: tuple[int, ...] = (), count: int = 2) -> Array:
     """Uniform words; uint32 [count, *shape], the most significant first."""
-    validate.threefry(key)
     return random.bits(key, (count, *shape), jnp.uint32)
 
 

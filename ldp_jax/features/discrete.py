@@ -143,7 +143,6 @@ class Discrete(Univariate):
 
     def draw(self, key: PRNGKey, x: Record) -> Array:
         """Independent reports of one user's numbers: two words each from one key (one without a grid)."""
-        validate.threefry(key)
         shape = jnp.broadcast_shapes(jnp.shape(x), jnp.shape(self.level))  # no two reports share a word
         words = random_words.words(key, shape, 2 if self.encoding == "grid" else 1)
         return self.from_words(words[0], words[-1], x)

@@ -433,7 +433,9 @@ def embedding_memory(
     sent = sum(leaf.size for leaf in jax.tree.leaves(report))
     columns = -(-dim // width) * width if dim > width else dim
     together = nodes if dense else min(nodes, _ROWS)
-    reporting = nodes * sent + together * (2 * dim + 3 * sent + 32)
+    # Programs that other k share draw words for a power of two of coordinates, at most twice as many.
+    words = 0 if _sharing(mechanism, nodes) is None else 6 * max(64, sent)
+    reporting = nodes * sent + together * (2 * dim + 3 * sent + words + 32)
     estimates = 0 if isinstance(mechanism, HasColumns) else 2 * columns  # every one at once, and padded
     whole = 2 * (min(dim, width) if to_file else columns)
     propagating = nodes * (whole + 6 * min(dim, width) + estimates + sent + 8 + dim * dense) + 3 * edges

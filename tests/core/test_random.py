@@ -45,6 +45,18 @@ def test_draws_are_those_of_jax(draw):
         np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("bernoulli", (0.3, (9,))), ("bits", ((9,),)), ("categorical", (jnp.log(jnp.arange(1.0, 9.0)),)),
+        ("gumbel", ((9,),)), ("normal", ((9,),)), ("permutation", (9,)), ("randint", ((9,), 0, 100)),
+        ("uniform", ((9,),)),
+    ],
+)  # fmt: skip
+def test_each_name_is_that_of_jax(name, given):
+    np.testing.assert_array_equal(getattr(random, name)(KEY(), *given), getattr(jax.random, name)(KEY(), *given))
+
+
 def test_words_of_64_bits_are_those_of_jax():
     with jax.enable_x64(True):
         draws = (jax.random.bits(key, (5,), jnp.uint64) for key in (random.unrolled(KEY()), KEY()))

@@ -9,7 +9,7 @@ import scipy.sparse
 from ldp_jax import datasets, edges, pipeline
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP
 from ldp_jax.core import mechanism
-from ldp_jax.features import HDS, LaplaceVector, MultiBit, MultiPiecewise
+from ldp_jax.features import HDS, Duchi, LaplaceVector, MultiBit, MultiPiecewise, Sampled, sampled
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.graph.propagation import operator, ppr_dense
 from ldp_jax.pipeline import PublicRecord, embedding, private_embedding, private_embeddings
@@ -318,16 +318,28 @@ def test_records_of_any_size_are_clipped():
     assert np.isfinite(z).all()
 
 
-@pytest.mark.parametrize(("m", "dense"), [(HDS(1.0, 300, 20), True), (LaplaceVector(1.0, 300), False)])
+@pytest.mark.parametrize(
+    ("m", "dense"),
+    [
+        (HDS(1.0, 300, 20), True), (LaplaceVector(1.0, 300), False), (MultiBit(4.0, 300), True),
+        (Sampled(Duchi(0.1), 1000, 260), True),
+    ],
+    ids=["HDS", "LaplaceVector", "MultiBit", "Duchi"],
+)  # fmt: skip
 def test_memory_is_what_the_compiled_programs_take(m, dense):
     """Of arguments, results and temporaries together: at least that, and at most three times."""
     op = operator(GRAPH)
     rows = N if dense else min(N, embedding._ROWS)
-    given = jax.random.split(jax.random.key(0), rows), m, jax.ShapeDtypeStruct((rows, 300), jnp.float32)
+    given = jax.random.split(jax.random.key(0), rows), m, jax.ShapeDtypeStruct((rows, m.dim), jnp.float32)
     reports, number, taken = jax.eval_shape(embedding._reports, *given), jnp.float32(0.1), 0
-    for program in (
-        embedding._reports.lower(*given), embedding._propagate.lower(op, m, reports, number, number, number)
-    ):  # fmt: skip
+    programs = [
+        embedding._reports.lower(*given),
+        embedding._propagate.lower(op, m, reports, number, number, number),
+    ]
+    if embedding._sharing(m, rows) is not None:
+        keys, _, x = given
+        programs.append(sampled._privatized.lower(keys, m.inner, x, jnp.int32(m.k), room=sampled._room(m.k)))
+    for program in programs:
         used = program.compile().memory_analysis()
         taken = max(taken, used.argument_size_in_bytes + used.output_size_in_bytes + used.temp_size_in_bytes)
     assert taken <= embedding.embedding_memory(m, N, op.num_places, dense=dense) <= 3 * taken + 8192
