@@ -88,9 +88,10 @@ def unrolled(key: PRNGKey) -> PRNGKey:
 
 
 def _used(key: PRNGKey) -> PRNGKey:
+    same = unrolled(key)
     if getattr(jax.config, "jax_debug_key_reuse"):  # noqa: B009 - no type checker knows it
         jax.random.split(key)  # which the checker counts
-    return unrolled(key)
+    return same
 
 
 def _fused(draw: Callable[Concatenate[PRNGKey, _P], Array]) -> Callable[Concatenate[PRNGKey, _P], Array]:
