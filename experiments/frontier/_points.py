@@ -47,7 +47,7 @@ def by_panel(frame: pd.DataFrame) -> Iterator[tuple[tuple[str, str, int], dict[A
 
 
 def _chosen(found: pd.DataFrame, where: Mapping[str, Any]) -> np.ndarray:
-    of_column = [(found[column] == value).to_numpy() for column, value in where.items()]
+    of_column = [np.asarray(found[column].array == value) for column, value in where.items()]
     return np.logical_and.reduce([np.ones(len(found), bool), *of_column])
 
 

@@ -96,9 +96,9 @@ def write(out: Path) -> list[Path]:
         known = "half of the labels" if labels == "half" else f"{labels} labels a class"
         sections += [f"## {dataset}, {known}", table(part)]
     lines = gains(found)
-    sections += ["## All graphs", _counted(found), worth(lines), _ceiling(lines), _summary(found)]
+    sections += ["## All graphs", _counted(found), worth(lines), _ceiling(lines), _summary(found, lines)]
     sections = [section for section in sections if section]
-    figures = {f"{NAME}_gains": _gains_figure(found), NAME: _figure(found)} if lines else {}
+    figures = {f"{NAME}_gains": _gains_figure(lines, shown_at(found)), NAME: _figure(found, lines)} if lines else {}
     titles = ("Gains over the features alone", "Gains against epsilon")
     sections[2:2] = [f"![{title}]({stem}.png)" for title, stem in zip(titles, figures, strict=False)]
     measured = pick(found, mechanism=PILOTED, unit=_LIST, metric=OVER_FEATURES)
@@ -193,11 +193,11 @@ def _worst(each: dict[Any, ConfidenceInterval], setting: tuple[str, str]) -> str
     return signed(min(here, key=lambda one: one.mean, default=None))
 
 
-def _summary(found: pd.DataFrame) -> str:
+def _summary(found: pd.DataFrame, lines: "list[Line]") -> str:
     """Of every graph and setting what is gained at epsilon 1, and over budgets what may be lost."""
     short, fakes = shortfalls(found), placebos(found)
     epsilon, rows = shown_at(found), []
-    for line in gains(found):
+    for line in lines:
         setting = line.dataset, line.labels
         at = pick(found, dataset=line.dataset, labels=line.labels, epsilon=epsilon, unit=_LIST)
         rows.append(
@@ -292,10 +292,10 @@ _STYLES: dict[str, tuple[str, str, str]] = {
 """By label: how the names of its rows begin, of which the best by the mean of the draws is shown at each budget."""
 
 
-def _figure(found: pd.DataFrame) -> Any:
+def _figure(found: pd.DataFrame, lines: list[Line]) -> Any:
     """Of all graphs and settings a panel, the largest gain first: gains against epsilon; a row has one scale."""
     parts = dict(list(pick(found, unit=_LIST).groupby(SETTING)))
-    lines = sorted(gains(found), key=lambda line: -line.mine.mean)
+    lines = sorted(lines, key=lambda line: -line.mine.mean)
     across = min(len(lines), 8)
     figure, axes = panels(len(lines), width=2.3, height=2.2, columns=across)
     for axis, line in zip(axes, lines, strict=True):
@@ -309,7 +309,7 @@ def _figure(found: pd.DataFrame) -> Any:
             axis.set_ylim(np.nanmin(seen) - room, np.nanmax(seen) + room)
         of_row[0].set_ylabel("points over features")
     fullest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[0]))
-    figure.suptitle(f"{_won(found)} (gain against epsilon per bit of a list)")
+    figure.suptitle(f"{_won(lines, shown_at(found))} (gain against epsilon per bit of a list)")
     legend_below(figure, fullest, 4)
     return figure
 
@@ -341,9 +341,9 @@ _MARKS = {
 }
 
 
-def _gains_figure(found: pd.DataFrame) -> Any:
+def _gains_figure(lines: list[Line], epsilon: float) -> Any:
     """A line a graph and setting, the largest gain on top; a mark a method."""
-    lines = sorted(gains(found), key=lambda line: line.mine.mean)
+    lines = sorted(lines, key=lambda line: line.mine.mean)
     made, axis = pyplot().subplots(figsize=(7.4, 0.24 * len(lines) + 1.5))
     axis.axvline(0.0, color="black", linestyle="--", linewidth=1.0, label="features alone")
     shown = {
@@ -363,15 +363,15 @@ def _gains_figure(found: pd.DataFrame) -> Any:
         linewidth=1.6,
     )  # fmt: skip
     names = [f"{line.dataset}, {_short_setting(line.labels)}" for line in lines]
-    plot_settings(axis, names, _won(found), "the features alone")
+    plot_settings(axis, names, _won(lines, epsilon), "the features alone")
     return made
 
 
-def _won(found: pd.DataFrame) -> str:
+def _won(lines: list[Line], epsilon: float) -> str:
     """The finding at the budget shown, for a title."""
-    up, down, same = counted(line.mine for line in gains(found))
+    up, down, same = counted(line.mine for line in lines)
     of = f"{up + down + same} settings"
-    return f"At epsilon {shown_at(found):g} counts beat the features alone in {up} of {of}, lose in {down}"
+    return f"At epsilon {epsilon:g} counts beat the features alone in {up} of {of}, lose in {down}"
 
 
 # --- README ------------------------------------------------------------------------------------------------------

@@ -288,6 +288,10 @@ def _panels(summaries: Sequence[Summary]) -> Any:
     return figure
 
 
+def _moments(m: mechanism.HasMoments[jax.Array], grid: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return m.variance(grid), mechanism.mse(m, grid)
+
+
 def figure_1() -> Any:
     """Worst-case variance, and worst-case mean squared error, against epsilon."""
     epsilons = jnp.linspace(0.25, 8.0, 125)
@@ -302,11 +306,10 @@ def figure_1() -> Any:
     figure, axes = panels(2, width=4.2, height=3.2)
     worst: dict[str, list[list[float]]] = {}
     for label, (make, colour, style) in family.items():
-        made = jax.vmap(make)(epsilons)
-        worst[label] = []
-        for axis, moment in zip(axes, (lambda m: m.variance(grid), lambda m: mechanism.mse(m, grid)), strict=True):
-            worst[label].append([bounds.worst_case(row) for row in jax.vmap(moment)(made)])
-            axis.plot(epsilons, worst[label][-1], color=colour, ls=style, label=label)
+        moments = jax.jit(jax.vmap(lambda epsilon, make=make: _moments(make(epsilon), grid)))(epsilons)
+        worst[label] = [[bounds.worst_case(row) for row in np.asarray(moment)] for moment in moments]
+        for axis, line in zip(axes, worst[label], strict=True):
+            axis.plot(epsilons, line, color=colour, ls=style, label=label)
     variance, error = np.array(worst["square wave, raw"])
     least = variance <= np.min([of_row[0] for of_row in worst.values()], 0)
     titles = (

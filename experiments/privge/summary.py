@@ -157,16 +157,18 @@ def chosen(group: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     >>> which, kept.value.tolist()
     ('standardized', [0.7, 0.8])
     """
-    counts = {} if "preprocessing" not in group else group.preprocessing.value_counts()
-    names = [name for name in EMBEDDINGS if name in counts]
-    if not names:
+    embedding = group.preprocessing.to_numpy() if "preprocessing" in group else np.array([])
+    of = {name: embedding == name for name in EMBEDDINGS if (embedding == name).any()}
+    if not of:
         return group, ""
-    scores = group.pivot(index="seed", columns="preprocessing", values="validation").dropna()
-    if len(names) == 1 or scores.empty:  # as while a run is under way
-        most = max(names, key=lambda name: counts[name])
-        return group[group.preprocessing == most], f"{most}*"
-    best = max(names, key=lambda name: scores[name].mean())  # the first of equals
-    return group[(group.preprocessing == best) & group.seed.isin(scores.index)], best
+    seeds, scores = group.seed.to_numpy(), group.validation.to_numpy()
+    there = [seeds[rows & ~np.isnan(scores)] for rows in of.values()]
+    common = np.isin(seeds, np.intersect1d(there[0], there[-1]))
+    if len(of) == 1 or not common.any():  # as while a run is under way
+        most = max(of, key=lambda name: of[name].sum())
+        return group[of[most]], f"{most}*"
+    best = max(of, key=lambda name: scores[of[name] & common].mean())  # the first of equals
+    return group[of[best] & common], best
 
 
 def tally(lines: Sequence[Line]) -> tuple[int, int, int]:
