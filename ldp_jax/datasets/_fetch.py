@@ -94,7 +94,7 @@ def _download(entry: Entry, raw: RawFile, path: Path) -> bytes:
             download = pooch.HTTPDownloader(timeout=_SECONDS_WITHOUT_AN_ANSWER)
             download(raw.url, str(temporary), None)
         except OSError as error:  # requests' own errors are OSErrors
-            raise unavailable(entry, raw.url, error) from error
+            raise unavailable(entry, raw.url, error) from None  # whose message says all
         data = temporary.read_bytes()
         raw.check(data, f"the download of {raw.url}")
         return data

@@ -21,7 +21,6 @@ from jaxtyping import Bool, Float, Int
 from ldp_jax.core.label_channel import reported_evidence
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.graph.propagation import Operator, chebyshev_steps, operator  # noqa: F401 - the examples below
-from ldp_jax.pipeline._walks import returned
 
 LABEL_VARIANCE = 0.5
 """nu: how far a label is from what the neighbours of its node would say, as a variance of its indicator."""
@@ -187,36 +186,3 @@ def class_field(
     model = jnp.where(labelled, fold, num_folds)
     own = jnp.take_along_axis(z, model[:, None, None], 1)[:, 0]
     return jnp.log(jnp.maximum(seen.prior + own, _FLOOR))
-
-
-def class_field_alone(
-    op: Operator, seen: Observations, kappa: Scalar, c: Scalar, tol: Scalar = 1e-5
-) -> Float[np.ndarray, "n classes"]:
-    r""":func:`class_field` where a labelled node is its own fold: the columns of one model, for large graphs.
-
-    With g the entry of the inverse matrix at node i, found by local walks, the field without its label is
-    :math:`(z_i - \kappa g (\Lambda y - \Lambda' y')) / (1 - \kappa g (\Lambda - \Lambda'))`, where the report
-    :math:`y', \Lambda'` takes the label's place (Sherman-Morrison).
-
-    >>> from ldp_jax.graph import graphs
-    >>> path = operator(graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4]], num_nodes=5))
-    >>> labels, prior = np.array([0, -1, -1, -1, 1]), jnp.array([0.5, 0.5])
-    >>> seen = observations(labels, prior, jnp.zeros((5, 2)), np.zeros(5, bool))
-    >>> np.exp(class_field_alone(path, seen, 1.0, 0.99), dtype=float)[:, 0].round(2).tolist()
-    [0.09, 0.7, 0.5, 0.3, 0.91]
-    """
-    label, report = np.asarray(seen.values).transpose(1, 0, 2)
-    trust, other = np.asarray(seen.precision).T
-    nodes = np.flatnonzero(trust > 0)
-    known = trust[:, None] > 0
-    values, precision = np.where(known, label, report), np.where(known[:, 0], trust, other)
-    each = np.broadcast_to(precision[:, None], values.shape)
-    z = np.array(precision_weighted_ppr(op, values, each, kappa, c, tol))
-    diagonal = np.asarray(op.degree) + np.float64(kappa) * precision
-    share = returned(op, nodes, float(c), np.where(diagonal > 0, diagonal, 1.0), 1e-4)
-    gain = float(kappa) * (share / (1.0 - float(c)) / diagonal[nodes])[:, None]
-    own, instead = trust[nodes, None], other[nodes, None]
-    rest = 1.0 - gain * (own - instead)
-    lacking = z[nodes] - gain * (own * label[nodes] - instead * report[nodes])
-    z[nodes] = np.where(rest > 1e-4, lacking / np.maximum(rest, 1e-4), 0.0)  # else nothing else reaches it
-    return np.log(np.maximum(np.asarray(seen.prior) + z, np.float32(_FLOOR)))

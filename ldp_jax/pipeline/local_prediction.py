@@ -23,7 +23,7 @@ from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph.graphs import GraphsTuple, as_graph
 from ldp_jax.graph.propagation import Operator, kprop, operator, ppr
-from ldp_jax.pipeline._walks import MANY
+from ldp_jax.pipeline._spectrum import MANY
 from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifier, panel_regression
 from ldp_jax.pipeline.guard import guard
 from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_evidence

@@ -21,9 +21,9 @@ from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array
 from ldp_jax.graph.graphs import GraphsTuple, as_graph
 from ldp_jax.graph.propagation import Operator, block_width, kprop, operator, ppr
-from ldp_jax.pipeline._walks import by_walks, leading_vectors, returned, returned_after
+from ldp_jax.pipeline._spectrum import beyond, leading_vectors
 from ldp_jax.pipeline.device_classifier import panel_regression
-from ldp_jax.pipeline.field import class_field, class_field_alone, observations
+from ldp_jax.pipeline.field import class_field, observations
 from ldp_jax.pipeline.panel import soft_labels
 from ldp_jax.pipeline.rows import Rows
 from ldp_jax.pipeline.self_training import FoldedLabels
@@ -41,8 +41,8 @@ FIELDS = ((0.1, 0.8), (0.1, 0.95), (0.1, 0.99), (1.0, 0.8), (1.0, 0.95), (1.0, 0
 _RECORDS = 64
 """Dimensions that the panel's records are reduced to before they are propagated."""
 
-_TOL, _FINE = 1e-3, 1e-5
-"""Relative error of propagations: far below what few labels can tell. The less, of those that own shares are of."""
+_TOL = 1e-3
+"""Relative error of propagations: far below what few labels can tell."""
 
 
 class StructurePosterior(NamedTuple):
@@ -91,11 +91,10 @@ def panel_sums(
     panel: Int[np.ndarray, " panel"],
     values: Float[np.ndarray, "panel k"],
     kind: float | int,
-) -> Float[Array | np.ndarray, "n k"]:
+) -> Float[Array, "n k"]:
     """Each node's sum of the panel's values, weighed by reach; a member's own share of itself is left out.
 
-    O(n) memory: some members at a time are the columns of a propagation. Beyond 2^15 nodes the values are, and own
-    shares, found by local walks, are taken off again: to about 1e-5 of a member's value.
+    O(n) memory: some members at a time are the columns of a propagation.
 
     ``kind`` is a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank.
 
@@ -104,8 +103,6 @@ def panel_sums(
     >>> panel_sums(path, np.array([0, 1]), np.eye(2, dtype=np.float32), 2).tolist()
     [[0.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
     """
-    if by_walks(op):
-        return _sums_by_walks(op, np.asarray(panel), np.asarray(values, np.float32), kind)
     lacking = -(-op.num_nodes // block_width()) * block_width() - len(panel)
     members = np.pad(np.asarray(panel, np.int32), (0, lacking))
     hops, alpha = (kind, 1.0) if isinstance(kind, int) else (0, kind)
@@ -130,21 +127,33 @@ def _panel_sums(op: Operator, panel: Array, values: Array, count: Array, hops: A
     return jax.lax.fori_loop(0, -(-count // width), add, jnp.zeros((op.num_nodes, values.shape[1])))
 
 
-def _sums_by_walks(op: Operator, panel: np.ndarray, values: np.ndarray, kind: float | int) -> np.ndarray:
-    """:func:`panel_sums` of all values at once, less the share of its own that comes back to a member."""
-    pieces, width, degree = [], block_width(), np.maximum(np.asarray(op.degree, np.float64), 1.0)
-    for start in range(0, values.shape[1], width):
-        some = values[:, start : start + width]
-        seeds = np.zeros((op.num_nodes, some.shape[1]), np.float32)
-        seeds[panel] = some
+def sums_by_folds(
+    op: Operator, known: FoldedLabels, values: Float[np.ndarray, "panel k"], kind: float | int
+) -> Float[np.ndarray, "n k"]:
+    """:func:`panel_sums` where a member's whole fold is left out: as many columns as folds and values.
+
+    >>> from ldp_jax.graph import graphs
+    >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
+    >>> known = FoldedLabels(np.array([0, 1, -1]), 2, np.array([0, 1, 0]), 2)
+    >>> sums_by_folds(path, known, np.eye(2, dtype=np.float32), 2).tolist()
+    [[0.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
+    """
+    pieces, panel, fold = [], known.nodes, known.fold[known.nodes]
+    together = max(1, block_width() // known.num_folds)
+    for start in range(0, values.shape[1], together):
+        some = values[:, start : start + together]
+        seeds = np.zeros((op.num_nodes, some.shape[1], known.num_folds), np.float32)
+        seeds[panel, :, fold] = some
+        columns = seeds.reshape(op.num_nodes, -1)
         if isinstance(kind, int):
-            pieces.append(kprop(op, seeds, kind, normalisation="mean"))
+            made = kprop(op, columns, kind, normalisation="mean")
         else:
-            pieces.append(ppr(op, seeds, kind, 0.0, _FINE))
-    own = returned_after(op, panel, kind) if isinstance(kind, int) else returned(op, panel, 1.0 - kind, degree)
-    total = np.concatenate(pieces, axis=1)
-    total[panel] -= (own[:, None] * values).astype(np.float32)
-    return total
+            made = ppr(op, columns, kind, 0.0, _TOL)
+        made = np.asarray(made).reshape(seeds.shape)
+        found = made.sum(2)
+        found[panel] -= made[panel, :, fold]
+        pieces.append(found)
+    return np.concatenate(pieces, axis=1)
 
 
 def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
@@ -180,7 +189,7 @@ def spectral_coordinates(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n
 def _spectral_designs(graph: GraphsTuple, op: Operator) -> dict[str, np.ndarray]:
     """Coordinates scaled to length 1, and degrees: the node's own, and the mean of its neighbours'."""
     most = max(SPECTRAL)
-    coordinates = leading_vectors(op, most) if by_walks(op) else spectral_coordinates(graph, most)
+    coordinates = leading_vectors(op, most) if beyond(op) else spectral_coordinates(graph, most)
     size = np.log1p(np.asarray(op.degree, np.float64))
     ends = np.asarray(graph.receivers), np.asarray(graph.senders)
     around = np.bincount(ends[0], weights=size[ends[1]], minlength=len(size)) / np.maximum(np.asarray(op.degree), 1)
@@ -221,17 +230,14 @@ def best_field(
     prior, log_likelihood = jax.device_put(prior), jax.device_put(log_likelihood)
     seen = observations(known.labels, prior, log_likelihood, reported, np.float32(known.keep))
 
-    def tried(number: tuple[float, float]) -> tuple[Array | np.ndarray, float]:
+    def tried(number: tuple[float, float]) -> tuple[Array, float]:
         kappa, c = map(np.float32, number)
-        if by_walks(op):
-            scores = class_field_alone(op, seen, kappa, c, np.float32(_FINE))
-        else:
-            scores = class_field(op, seen, known.fold, kappa, c, np.float32(_TOL), num_folds=known.num_folds)
+        scores = class_field(op, seen, known.fold, kappa, c, np.float32(_TOL), num_folds=known.num_folds)
         return scores, label_log_loss(_calibrated(scores, known), known.labels, known.keep)
 
     found = {number: tried(number) for number in FIELDS}
     best = min(FIELDS, key=lambda number: found[number][1])
-    return jnp.asarray(found[best][0]), best
+    return found[best][0], best
 
 
 def _calibrated(scores: Array | np.ndarray, known: FoldedLabels) -> np.ndarray:
@@ -282,8 +288,13 @@ def structure_posterior(
     values = np.concatenate([truth, coordinates, np.ones((len(panel), 1), np.float32)], 1)
     for kind in (1, 2, *ALPHAS):
         with_records = rows is not None and kind == ALPHAS[1]
-        columns = values if with_records or not by_walks(op) else np.delete(values, np.s_[classes:-1], 1)
-        found = _smoothed(np.asarray(panel_sums(op, panel, columns, kind)), columns[:, :-1].mean(0))
+        columns = values
+        if beyond(op):
+            columns = values if with_records else np.delete(values, np.s_[classes:-1], 1)
+            sums = sums_by_folds(op, known, columns, kind)
+        else:
+            sums = np.asarray(panel_sums(op, panel, columns, kind))
+        found = _smoothed(sums, columns[:, :-1].mean(0))
         name = f"{kind} hops" if isinstance(kind, int) else f"PageRank {kind:g}"
         sources[name] = np.log(np.maximum(found[:, :classes], np.float32(1e-6)))
         if with_records:
