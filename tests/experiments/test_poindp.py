@@ -45,7 +45,7 @@ QUICK = ("LiRA online", "RMIA offline")
 def as_first_drawn(bench, model, context, chosen="", *, rows=False):
     """A network as it was drawn, in place of training, of which one test has its own."""
     given = context[np.asarray(bench.parts[0].index)] if rows else context
-    variables = contract.init(jax.random.key(1), given, model=model)
+    variables = contract.first(jax.random.key(1), model, given)
     return cells.Score(dict.fromkeys(cells.METRICS, 0.5), float(len(chosen)), chosen, variables)
 
 
