@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
-import scipy.sparse
 
 from experiments import frontier
 from experiments.frontier import (
@@ -258,14 +257,10 @@ def test_a_panel_is_of_every_class_and_leaves_somebody():
     assert (few[few >= 0] == y[few >= 0]).all()
 
 
-def dense(rows):
-    return scipy.sparse.coo_array((rows.value, (rows.row, rows.column)), rows.shape).toarray()
-
-
 def test_a_placebo_deals_out_the_records_of_private_users_alone():
     x = np.diag(np.arange(1.0, 9.0)) + np.eye(8, k=-1)
     rows, private = feature_rows(x), np.array([1, 2, 4, 5, 7])
-    dealt, own = dense(features_methods.shuffled(jax.random.key(3), rows, private)), dense(rows)
+    dealt, own = features_methods.shuffled(jax.random.key(3), rows, private).dense(), rows.dense()
     others = np.setdiff1d(np.arange(8), private)
     np.testing.assert_array_equal(dealt[others], own[others])
     assert (dealt[private] != own[private]).any()
@@ -277,7 +272,7 @@ def test_padding_is_no_record():
     more = features.padded(rows)
     assert len(more.row) == 64
     assert (np.diff(more.row) >= 0).all()
-    np.testing.assert_array_equal(dense(more), dense(rows))
+    np.testing.assert_array_equal(more.dense(), rows.dense())
 
 
 def test_rows_that_are_compared_differ_in_what_their_names_say(monkeypatch):
