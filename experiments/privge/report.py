@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,8 +44,14 @@ class Folder(NamedTuple):
         frame = results.read()
         every, raw = (summarise(part, published_ks(frame)) for part in (frame, frame[frame.preprocessing == "raw"]))
         own = out.resolve() == REFERENCE.resolve()
-        committed = None if own else summary.reference(accuracy.results_in(REFERENCE).read())
+        committed = None if own else _committed(REFERENCE)
         return cls(frame, results.describe().get("configs", {}), every, raw, committed)
+
+
+@lru_cache(maxsize=1)
+def _committed(folder: Path) -> Reference:
+    """The committed values, which a process that writes elsewhere does not change: they take seconds to find."""
+    return summary.reference(accuracy.results_in(folder).read())
 
 
 def write(out: Path) -> list[Path]:

@@ -1,10 +1,35 @@
 """What holds of every experiment: tidy rows, runs that go on, and a report of the rows."""
 
+import jax
+import numpy as np
 import pandas as pd
 import pytest
 
 from experiments import _runner
 from experiments._runner import COLUMNS, config_hash
+from ldp_jax.learning import training
+
+
+def run(module, config):
+    """The rows of ``config``, without the report that a run ends with: :func:`check` asks for it."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "write_report", lambda _: [])
+        module.main(config)
+
+
+def as_first_drawn(key, model, objective, context, train, validation, test, settings):
+    """For ``training.fit``: a network as it might be drawn; its scores, in [0, 1], tell what it is given apart."""
+    data = jax.random.key_data(jax.random.clone(key)), context, train, validation, test
+    total = sum(np.sum(np.asarray(leaf, np.float64)) for leaf in jax.tree.leaves(data))
+    variables = first(key, model, objective.inputs(context, train))
+    return training.Fitted(variables, np.cos(total) ** 2, np.sin(total) ** 2, 0, (), ())
+
+
+def first(key, model, given):
+    """A network's first variables by their shapes: no program is compiled."""
+    drawn = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.clone(key))))
+    draw = lambda leaf: drawn.normal(0.0, 0.1, leaf.shape).astype(leaf.dtype)
+    return jax.tree.map(draw, jax.eval_shape(model.init, jax.random.clone(key), given))
 
 
 def check(module, config, results):
@@ -30,11 +55,11 @@ def goes_on_and_computes_nothing_twice(module, config, results):
     """A second run adds no row; one that was killed, here of its last cells, computes these to the same values."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(_runner.Results, "append", lambda *_, **__: pytest.fail("computed a row that was there"))
-        module.main(config)
+        run(module, config)
     part = results[0]
     whole, before = part.csv.read_bytes(), part.read()
     last = before.drop_duplicates(list(part.key[:-1])).index[-1]
     part.csv.write_bytes(b"\n".join(whole.split(b"\n")[: last + 1]) + b"\ntorn,")
-    module.main(config)
+    run(module, config)
     columns = [name for name in part.columns if name != "seconds"]
     pd.testing.assert_frame_equal(part.read()[columns], before[columns])

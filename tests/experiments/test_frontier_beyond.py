@@ -22,7 +22,7 @@ def ran(graph_file, tmp_path_factory):
     config = Config(
         parts=("beyond",), datasets=(str(graph_file),), labels=("half",), epsilons=(1.0, 20.0), seeds=2, out=out
     )
-    frontier.main(config)
+    contract.run(frontier, config)
     return config
 
 

@@ -14,7 +14,7 @@ from ldp_jax.pipeline.message import SMOOTHINGS
 from ldp_jax.pipeline.rows import feature_rows
 from tests.pipeline.planted import blocks
 
-N, PANEL = 500, 150
+N, PANEL = 600, 150  # with the folds below, the facts of tests/pipeline/test_from_reports.py, whose programs serve
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,7 @@ def data():
     """Weak structure, clear records."""
     graph, y, x = blocks(n=N, degree=5.0, homophily=0.35, clarity=3.0)
     labels = np.where(np.arange(N) < PANEL, y, -1)
-    return y, x, panel_facts(jax.random.key(0), graph, feature_rows(x[:PANEL]), labels, num_classes=3, num_folds=3)
+    return y, x, panel_facts(jax.random.key(0), graph, feature_rows(x[:PANEL]), labels, num_classes=3, num_folds=4)
 
 
 def test_the_steps_with_a_class_are_the_one_call(data):

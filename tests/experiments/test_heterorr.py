@@ -1,6 +1,7 @@
 """HeteroRR: rows beside what is public, which must not know anything private."""
 
 import dataclasses
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import pytest
 import scipy.sparse
 
 from experiments import heterorr
-from experiments._common import run_part, run_plan
+from experiments._common import run_part
 from experiments.heterorr import accuracy, attacks, cells, counts, mixing, releases, shares
 from experiments.heterorr.config import Config
 from experiments.heterorr.releases import EPSILON_0, FEATURES, STRUCTURE
@@ -18,20 +19,38 @@ from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, RECORD
 from ldp_jax.edges.curator import promised
 from ldp_jax.graph import graphs
+from ldp_jax.learning import training
 from tests.experiments import contract
 
 FEW = ("featurerr", "lpgnn")
+PLACES, FIT = cells._PLACES, training.fit
+
+
+def quick_fit(key, model, objective, context, *rest, **settings):
+    """Networks on graphs as they were drawn; the perceptron of public users is trained."""
+    fit = contract.as_first_drawn if not isinstance(context, jax.Array) else FIT
+    return fit(key, model, objective, context, *rest, **settings)
 
 
 @pytest.fixture(scope="module")
-def ran(graph_file, tmp_path_factory):
+def quick():
+    """No training on graphs, of which one test has its own; and one layout for all of them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training, "fit", quick_fit)
+        patch.setattr(cells, "_PLACES", 8192)
+        patch.setattr(cells, "_operator", cache(lambda dataset: cells.layout(cells.load(dataset).graph)))
+        yield
+
+
+@pytest.fixture(scope="module")
+def ran(graph_file, tmp_path_factory, quick):
     out = tmp_path_factory.mktemp("heterorr")
     config = Config(
         parts=("features", "edges", "both", "attacks", "scores"), datasets=(str(graph_file),), preset="smoke",
         epsilons=(1.0,), private_shares=(0.2,), seeds=1, attacked_nodes=40, out=out,
         mechanisms=(*FEW, "edgerr", "binned-pairs"),
     )  # fmt: skip
-    heterorr.main(config)
+    contract.run(heterorr, config)
     return config
 
 
@@ -167,7 +186,9 @@ def test_released_features_are_on_the_scale_of_the_embedding():
     assert np.abs(found - np.asarray(z)).mean() < 0.2
 
 
-def test_layouts_of_graphs_share_few_shapes(bench):
+def test_layouts_of_graphs_share_few_shapes(bench, monkeypatch):
+    monkeypatch.setattr(cells, "_PLACES", PLACES)
+
     def places(m):
         edges = [[i, j] for i in range(60) for j in range(i)][:m]
         return cells.layout(graphs.from_edges(edges, 60)).num_places
@@ -191,12 +212,10 @@ def test_attacks_stand_beside_attackers_without_a_model_and_scores_are_shares(ra
     np.testing.assert_allclose(totals, 1.0, atol=1e-9)  # importance, sensitivity and theta are shares
 
 
-def test_releases_are_counted_and_attacked_beside_epsilon_0(monkeypatch, tmp_path):
-    made = datasets.synthetic(
-        jax.random.key(0), num_nodes=60, num_classes=2, num_features=4, mean_degree=8.0, homophily=0.8
-    )
-    edges = graphs.to_edges(made.graph)
-    monkeypatch.setattr(mixing, "connected", lambda _: (60, edges))
+def test_releases_are_counted_and_attacked_beside_epsilon_0(bench, monkeypatch, tmp_path):
+    edges = graphs.to_edges(bench["edges"].data.graph)
+    monkeypatch.setattr(mixing, "connected", lambda _: (bench["edges"].data.num_nodes, edges))
+    monkeypatch.setattr(counts, "EPSILONS", (4.0,))
     counts._split.cache_clear()
     run_part(counts, Config(preset="smoke", seeds=1, out=tmp_path))
     counts._split.cache_clear()
@@ -210,7 +229,18 @@ def test_releases_are_counted_and_attacked_beside_epsilon_0(monkeypatch, tmp_pat
     assert "| public HRG at eps 0 | 0 |" in pages[counts.NAME]
 
 
-def test_labels_train_micro_f1(tmp_path):
+def test_networks_train_on_reports_of_features_and_labels(bench, monkeypatch):
+    monkeypatch.setattr(training, "fit", FIT)
+    cell = cells.Cell(
+        dataset="mine", task="node", mechanism=PRIVATE_LABELS, epsilon=1.0, seed=0, epsilon_proved=1.0,
+        unit=str(RECORD), config="c", level="features", rho=0.0, edges="", epsilon_edges=0.0,
+    )  # fmt: skip
+    found = cells.compute(bench["features"], cell)
+    assert 0 < found.values["accuracy"] <= 1
+    assert np.isfinite(found.also["validation"])  # of noisy labels a likelihood
+
+
+def test_labels_train_micro_f1(tmp_path, monkeypatch):
     made = np.random.default_rng(0)
     edges = np.unique(np.sort(made.integers(0, 40, (120, 2)), 1), axis=0)
     x = scipy.sparse.csr_array((made.random((40, 6)) < 0.4).astype(np.float32))
@@ -222,8 +252,16 @@ def test_labels_train_micro_f1(tmp_path):
         parts=("features",), datasets=(str(path),), preset="smoke", epsilons=(1.0,), seeds=1,
         mechanisms=("lpgnn",), out=tmp_path,
     )  # fmt: skip
-    planned = {cell.mechanism: (cell, chosen) for cell, chosen in accuracy.plan(config, "features").items()}
-    assert not {"label-propagation", PRIVATE_LABELS} & set(planned)
-    run_plan(dict([planned["non-private"]]), accuracy.compute, accuracy.results_in(tmp_path), "rows")
-    rows = accuracy.results_in(tmp_path).read()
-    assert set(zip(rows.task, rows.metric, strict=True)) == {("labels", "micro-F1")}
+    planned = accuracy.plan(config, "features")
+    assert not {"label-propagation", PRIVATE_LABELS} & {cell.mechanism for cell in planned}
+    (cell,) = [cell for cell in planned if cell.mechanism == "non-private"]
+    assert (cell.task, cell.last_metric) == ("labels", "micro-F1")
+    asked = []
+
+    def fit(key, model, objective, *rest, **settings):
+        asked.append(objective)
+        return contract.as_first_drawn(key, model, objective, *rest, **settings)
+
+    monkeypatch.setattr(training, "fit", fit)
+    assert list(accuracy.compute(cell, planned[cell]).values) == ["micro-F1"]
+    assert set(asked) == {training.node_labels, training.on_graph(training.node_labels)}

@@ -12,8 +12,9 @@ from experiments.heterorr.inversion import Settings
 from tests.stats import SIGMAS
 
 SMALL = Settings(draws=1, copies=2, epochs=20, attacker=16, classifier=16)
-PCA, MLP = "pca-16", "mlp-32"
+PCA, MLP = "pca-16", "mlp-16"
 EPSILONS = (1.0, 200.0)
+OTHERS = {*inversion.PROTECTED} - {"feature-rr"}  # of which nothing is asked at the larger budget
 
 
 def test_components_are_those_of_the_public_images_and_released_as_they_are_without_protection():
@@ -72,7 +73,8 @@ def test_what_is_released_has_the_mechanisms_law(name):
 def test_rows_tables_and_figure(tmp_path, monkeypatch):
     def run():
         planned, results = inversion.cells(2, EPSILONS, (PCA,), SMALL), inversion.results_in(tmp_path)
-        run_plan(planned, inversion.compute, results, "attacks", inversion.notes)
+        few = {cell: planned[cell] for cell in planned if cell.epsilon < 2 or cell.mechanism not in OTHERS}
+        run_plan(few, inversion.compute, results, "attacks", inversion.notes)
         path, picture = inversion.write(tmp_path)
         assert picture.stat().st_size > 10_000
         return path.read_text()
@@ -80,7 +82,7 @@ def test_rows_tables_and_figure(tmp_path, monkeypatch):
     text = run()
     rows = inversion.results_in(tmp_path).read()
     assert tuple(rows.columns) == (*COLUMNS, "embedding", *inversion.ALSO)
-    assert len(rows) == 2 * (1 + 1 + 2 * 3) * 3
+    assert len(rows) == 2 * (1 + 1 + 2 * 3 - len(OTHERS)) * 3
     private = rows[rows.mechanism.isin(inversion.PROTECTED)]
     assert set(private.epsilon) == set(EPSILONS)
     assert ((private.epsilon_proved <= private.epsilon) & (private.epsilon_proved > 0.999 * private.epsilon)).all()

@@ -45,7 +45,7 @@ QUICK = ("LiRA online", "RMIA offline")
 def as_first_drawn(bench, model, context, chosen="", *, rows=False):
     """A network as it was drawn, in place of training, of which one test has its own."""
     given = context[np.asarray(bench.parts[0].index)] if rows else context
-    variables = jax.jit(model.init)(jax.random.key(1), given)
+    variables = contract.first(jax.random.key(1), model, given)
     return cells.Score(dict.fromkeys(cells.METRICS, 0.5), float(len(chosen)), chosen, variables)
 
 
@@ -72,7 +72,7 @@ def ran(graph_file, tmp_path_factory, quick):
         mechanisms=FEW, protocols=("TSTF",), attacks=QUICK, splits=("random",), seeds=1, models=3, preset="smoke",
         out=tmp_path_factory.mktemp("poindp"),
     )  # fmt: skip
-    poindp.main(config)
+    contract.run(poindp, config)
     return config
 
 
