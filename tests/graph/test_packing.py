@@ -211,8 +211,10 @@ def test_means_over_graphs_and_their_gradient():
 
 def test_graphs_without_edges_and_single_nodes():
     batch = packing.whole(GraphSet.from_edges([], [], [0, 0, 1], [0, 1]))
-    np.testing.assert_array_equal(batch.sum_neighbours(jnp.ones((3, 2))), 0.0)
-    np.testing.assert_array_equal(batch.mean_nodes(jnp.ones((3, 2))), 1.0)
+    for found, h in ((batch.sum_neighbours, 0.0), (batch.mean_nodes, 1.0)):
+        value, back = jax.vjp(found, jnp.ones((3, 2)))
+        np.testing.assert_array_equal(value, h)
+        assert float(back(jnp.ones_like(value))[0].sum()) == value.sum()
     one = pack(GraphSet.from_edges([], [], [0], [0]), 64)
     assert one.shapes == ((1, 1, 1, 0, 0, 0),)
 

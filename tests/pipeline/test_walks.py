@@ -14,7 +14,7 @@ from ldp_jax.pipeline.self_training import FoldedLabels, Lesson, regression
 from ldp_jax.pipeline.structure import panel_sums, spectral_coordinates, structure_posterior
 from tests.pipeline.planted import blocks
 
-N, PANEL = 600, np.arange(0, 600, 6)
+N, PANEL = 360, np.arange(0, 360, 4)
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +62,11 @@ def test_leading_vectors_span_what_eigenvectors_span(data):
 def test_a_field_without_one_label_is_that_of_a_fold_of_one(data, reporting, kappa, c):
     _, op, y = data
     labels, fold = np.where(np.isin(np.arange(N), PANEL[::5]), y, -1), np.zeros(N, np.int32)
-    fold[PANEL[::5]] = np.arange(20)
+    fold[PANEL[::5]] = np.arange(18)
     told = np.full(N, reporting)
     evidence = np.where(np.arange(3) == y[:, None], 1.0, 0.0).astype(np.float32) * reporting
     seen = observations(labels, jnp.full(3, 1 / 3), evidence, told)
-    wanted = class_field(op, seen, fold, kappa, c, 1e-6, num_folds=20)
+    wanted = class_field(op, seen, fold, kappa, c, 1e-6, num_folds=18)
     np.testing.assert_allclose(class_field_alone(op, seen, kappa, c), wanted, atol=0.02)
 
 
