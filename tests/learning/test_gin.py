@@ -76,10 +76,7 @@ def close(found, wanted):
 
 @pytest.mark.parametrize(("directed", "layers", "mlp_layers"), [(True, 3, 1), (False, 2, 2)])
 def test_equals_a_naive_dense_network(directed, layers, mlp_layers):
-    graph_set, model = (
-        many_graphs(directed=directed),
-        gin(layers, 6, 3, 0.5, mlp_layers) if mlp_layers > 1 else MODEL,
-    )
+    graph_set, model = many_graphs(directed=directed), gin(layers, 6, 3, 0.5, mlp_layers)
     variables = trained(model, directed)
     wanted = naive(variables, graph_set, layers=layers, mlp_layers=mlp_layers)
     got = evaluate(variables, whole(graph_set), model)

@@ -28,7 +28,7 @@ ADAM = step_decay_adam(0.01)
 
 @cache
 def stars_and_cycles():
-    """Stars (1) and cycles (0) of 4 to 11 nodes: five of each, three to train on, so that two parts have one shape."""
+    """Stars (1) and cycles (0) of 4 to 11 nodes: five of each, so that two parts have one shape."""
     senders, receivers, node_graph, start = [], [], [], 0
     labels = np.arange(80) % 2
     for graph, star in enumerate(labels):

@@ -103,6 +103,16 @@ def test_other_losses_are_least_elsewhere():
     assert jnp.linalg.norm(gradient(jnp.log(TRUTH[NODES]))) > 0.05
 
 
+def test_training_finds_the_posterior_behind_the_reports():
+    """Not theirs, which is nearer to 1 / k."""
+    context, train = drop_inputs(jnp.zeros((N, CLASSES)), OP, expected(), 0, rounded=False)
+    test, settings = Examples(NODES, TRUTH[NODES].argmax(1)), Settings(training.adam(0.1), epochs=200, batch_size=N)
+    fitted = fit(jax.random.key(0), drop(TABLE), OBJECTIVE, context, train, train, test, settings)
+    found = np.asarray(jax.nn.softmax(fitted.variables["params"]))[NODES]
+    assert np.abs(found - TRUTH[NODES]).max() < 0.05
+    assert np.abs(found - train.label).max() > 0.2
+
+
 def test_no_steps_are_forward_correction_alone():
     """Also by hand: minus the logarithm of the reported category's share after the channel."""
     reports = np.arange(len(NODES), dtype=np.int32) % CLASSES

@@ -217,19 +217,20 @@ def test_who_watches_changes_nothing(monkeypatch):
     """A second passes at each look, so that a block is an epoch; a training within a compiled function has none."""
     monkeypatch.setattr(training.shown, "AFTER", 0.0)
     monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=itertools.count().__next__))
-    told, model = [], linear(3)
-    watched = dataclasses.replace(SETTINGS, patience=9, progress=lambda *now: told.append(now))
-    for call, key, inputs in (
-        (fit, jax.random.key(2), blobs()),
-        (fit_many, jax.random.split(jax.random.key(2), 2), stacked_runs()),
+    told, weights = [], jnp.arange(5.0)
+    settings = Settings(SGD, epochs=3, batch_size=2)
+    watched = dataclasses.replace(settings, patience=9, progress=lambda *now: told.append(now))
+    for call, key, parts in (
+        (fit, jax.random.key(2), (weights, NUMBER, NUMBER)),
+        (fit_many, jax.random.split(jax.random.key(2)), jnp.stack([NUMBER, 2 * NUMBER])[None].repeat(3, 0)),
     ):
-        run = partial(call, model=model, objective=training.node_classification)
-        parts = dict(zip(("context", "train", "validation", "test"), inputs, strict=True))
-        whole = jax.jit(lambda key, parts, run=run: run(key, **parts, settings=SETTINGS))(
-            jax.random.clone(key), parts
+        run = partial(call, model=ONE_NUMBER, objective=FALLING, context=None)
+        given = dict(zip(("train", "validation", "test"), parts, strict=True))
+        whole = jax.jit(lambda key, given, run=run: run(key, **given, settings=settings))(
+            jax.random.clone(key), given
         )
         assert not told
-        jax.tree.map(np.testing.assert_array_equal, run(key, **parts, settings=watched), whole)
+        jax.tree.map(np.testing.assert_array_equal, run(key, **given, settings=watched), whole)
         assert told == [("epoch 2 of 3", 2 / 3), ("epoch 3 of 3", 1.0), ("done", 1.0)]
         told.clear()
     falling = table(3, 2, 1), NUMBER

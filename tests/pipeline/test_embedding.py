@@ -9,7 +9,7 @@ import scipy.sparse
 from ldp_jax import datasets, edges, pipeline
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP
 from ldp_jax.core import mechanism
-from ldp_jax.features import HDS, Duchi, LaplaceVector, MultiBit, MultiPiecewise, Sampled, sampled
+from ldp_jax.features import HDS, LaplaceVector, MultiBit, MultiPiecewise, sampled
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.graph.propagation import operator, ppr_dense
 from ldp_jax.pipeline import PublicRecord, embedding, private_embedding, private_embeddings
@@ -319,9 +319,9 @@ def test_records_of_any_size_are_clipped():
 @pytest.mark.parametrize(
     ("m", "dense"),
     [
-        (HDS(1.0, 300, 20), True), (LaplaceVector(1.0, 300), False), (Sampled(Duchi(0.1), 1000, 260), True),
+        (HDS(1.0, 300, 20), True), (LaplaceVector(1.0, 300), False),
     ],
-    ids=["HDS", "LaplaceVector", "Duchi"],
+    ids=["HDS", "LaplaceVector"],
 )  # fmt: skip
 def test_memory_is_what_the_compiled_programs_take(m, dense):
     """Of arguments, results and temporaries together: at least that, and at most three times."""
