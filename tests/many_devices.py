@@ -273,7 +273,7 @@ CHECKS: dict[str, Callable[[], None]] = {
     "hosts": hosts,
 }
 RARE = [name for name in CHECKS if name.startswith("users of") and name.removeprefix("users of ") not in FEW]
-RARE += ["models by key", "hosts", "columns, segment", "nodes and other arrays"]
+RARE += ["models by key", "hosts", "columns, segment", "columns, ell", "nodes and other arrays"]
 USUAL = [name for name in CHECKS if name not in RARE]
 PAIR = ["users on meshes", "columns, ell", "rows are exchanged", "nodes on a mesh", "embeddings"]
 

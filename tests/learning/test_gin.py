@@ -97,7 +97,7 @@ def test_speaks_jraph():
 
 
 def test_what_jraph_pads_with_contributes_nothing():
-    """Neither to the readout, nor to batch norm, nor to a masked loss and its gradient, by finite differences."""
+    """Neither to the readout, nor to batch norm, nor to a masked loss and its gradient: the naive one's."""
     graph_set, variables, more = many_graphs(), trained(), (7, 5, 3)
     batch = graph_set.graph._replace(nodes=np.zeros((len(graph_set.node_graph), 1), np.float32))
     sizes = len(graph_set.node_graph), len(graph_set.senders), len(graph_set)
@@ -151,27 +151,6 @@ def test_neither_company_nor_padding_matters_where_nothing_is_learned():
         real = graphs < len(graph_set)
         got = np.asarray(evaluate(trained(), assemble(packed, graphs, room)))[real]
         np.testing.assert_allclose(got, alone[graphs[real]], rtol=1e-4, atol=1e-4 * np.abs(alone).max())
-
-
-def padded_and_not(seed=0):
-    graph_set = many_graphs(seed=seed)
-    packed = pack(graph_set, len(graph_set))
-    shape = packed.shapes[0]
-    wide = shape._replace(nodes=shape.nodes + 37, rows=shape.rows + 5, rows_out=shape.rows_out + 7)
-    graphs = np.arange(len(graph_set))
-    spare = np.append(graphs, [len(graph_set)] * 3)
-    return graph_set, assemble(packed, graphs, shape), assemble(packed, spare, wide._replace(graphs=len(spare)))
-
-
-def test_training_mode_takes_its_statistics_over_real_nodes():
-    """Equal to the naive network's batch norm over all nodes, padded or not."""
-    graph_set, plain, padded = padded_and_not()
-    results = [certain(trained(), batch) for batch in (plain, padded)]
-    wanted = naive(trained(), graph_set, train=True)
-    for outputs, _ in results:
-        np.testing.assert_allclose(outputs[: len(graph_set)], wanted, rtol=1e-3, atol=1e-3)
-    one, two = (changed["batch_stats"] for _, changed in results)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), one, two)
 
 
 def test_masked_batch_norm_is_that_of_its_rows():

@@ -173,7 +173,7 @@ def test_what_is_made_of_the_same_arguments_is_equal():
         assert make() == make()
         assert hash(make()) == hash(make())
     assert len({make() for make in EQUAL.values()}) == len(EQUAL)
-    again = lambda: fit(jax.random.key(0), mlp(2, 4, 3, 0.1), training.node_classification, *blobs(), SETTINGS)
+    again = lambda: fit(jax.random.key(0), linear(3), training.node_classification, *blobs(), SETTINGS)
     first, programs = again(), training._fit._cache_size()
     np.testing.assert_array_equal(again().losses, first.losses)
     assert training._fit._cache_size() == programs
@@ -188,7 +188,7 @@ SETTINGS = Settings(ADAM, epochs=3, batch_size=8)
 
 
 def test_many_runs_are_the_single_ones_in_one_program(tmp_path):
-    traces, model = [], mlp(2, 4, 3, 0.1)
+    traces, model = [], linear(3)
     counted = Model(model.init, lambda *args, **kwargs: (traces.append(1), model.apply(*args, **kwargs))[1])
     objective, inputs = training.node_classification, stacked_runs()
     many = fit_many(jax.random.split(jax.random.key(2), 2), counted, objective, *inputs, SETTINGS)
@@ -352,7 +352,7 @@ def test_pairwise_loss_and_score_by_hand():
     assert training.link_prediction.score(scores, pairs) == 0.75
 
 
-@pytest.mark.parametrize(("seed", "classes"), [(0, 2), (2, 5)])
+@pytest.mark.parametrize(("seed", "classes"), [(0, 5), (2, 5)])
 def test_accuracy_and_f1_are_scikit_learns(seed, classes):
     """Also where a class is neither there nor predicted: the macro mean leaves it out."""
     rng = np.random.default_rng(seed)

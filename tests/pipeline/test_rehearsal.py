@@ -103,6 +103,9 @@ def test_records_that_know_more_than_structure_are_worth_collecting(graph):
     assert str(good).startswith("collect, at epsilon 4 or more")
     again = ldp.rehearse(jax.random.key(0), facts_of(graph, 4.0), (4.0, 0.01), worlds=2)
     np.testing.assert_array_equal(good.gains[:2], again.gains)
+    nothing = ldp.rehearse(jax.random.key(0), facts_of(graph, 0.0), (4.0, 0.01), worlds=2)
+    assert nothing.needed is None
+    assert str(nothing).startswith("do not collect")
 
 
 def test_records_that_know_nothing_are_not(graph):
