@@ -3,10 +3,10 @@
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-
-import pytest
 
 import ldp_jax
 
@@ -53,6 +53,7 @@ def room(name: str) -> str:
     return whole if whole in ALLOWED else parts[0]
 
 
+@cache
 def imports(path: Path) -> set[str]:
     """Every module that a file names in an import, at the top or inside a function, as absolute dotted names."""
     found: set[str] = set()
@@ -70,25 +71,48 @@ def own(path: Path) -> set[str]:
     return {name.removeprefix("ldp_jax.") for name in imports(path) if name.startswith("ldp_jax.")}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_imports_go_one_way(path):
+def wrong(path: Path) -> Iterator[str]:
+    """What a file imports that it may not."""
     where = path.relative_to(ROOT).as_posix()
-    if where == "__init__.py":
-        return  # imports on first use, and for type checkers: tests/test_api.py
     here = room(where.removesuffix(".py").replace("/", "."))
-    assert here in ALLOWED, f"{here} has no place among the rooms: add it to ALLOWED"
-    reached = {room(name) for name in own(path)} - {here}
-    assert reached <= ALLOWED[here], f"{where} may not import {sorted(reached - ALLOWED[here])}"
-    for package, home in ONE_HOME.items():
-        if not where.startswith(home):
-            assert not any(name.split(".")[0] == package for name in imports(path)), f"{package} outside {home}"
-    foreign = {name.split(".")[0] for name in imports(path)}
-    drawn = {"matplotlib"} if where == "verification/plot.py" else set()
-    assert not (foreign - drawn) & {"experiments", "tests", "colab", "pytest", "matplotlib"}
-    assert not (where.startswith(NO_JAX) and foreign & {"jax", "jaxlib"}), f"{where} needs no JAX"
-    if where in PURE:
-        assert foreign <= {*sys.stdlib_module_names, "ldp_jax"}
-    assert hidden(path) == []
+    if here not in ALLOWED:
+        yield f"{here} has no place among the rooms: add it to ALLOWED"
+        return
+    reached, foreign = {room(name) for name in own(path)} - {here}, {name.split(".")[0] for name in imports(path)}
+    yield from (f"{where} may not import {name}" for name in reached - ALLOWED[here])
+    yield from (
+        f"{where}: {package} outside {home}"
+        for package, home in ONE_HOME.items()
+        if not where.startswith(home) and package in foreign
+    )
+    no = {"experiments", "tests", "colab", "pytest"} | (
+        {"matplotlib"} if where != "verification/plot.py" else set()
+    )
+    no |= {"jax", "jaxlib"} if where.startswith(NO_JAX) else set()
+    no |= foreign - {*sys.stdlib_module_names, "ldp_jax"} if where in PURE else set()
+    yield from (f"{where} may not import {name}" for name in foreign & no)
+    yield from (f"{where} imports {name}" for name in hidden(path))
+
+
+def test_imports_go_one_way():
+    """But for ``__init__.py``, which imports on first use, and for type checkers: tests/test_api.py."""
+    assert [fault for path in FILES if path != ROOT / "__init__.py" for fault in wrong(path)] == []
+
+
+def test_an_import_the_wrong_way_is_seen(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules[__name__], "ROOT", tmp_path)
+    for where, line, fault in (
+        ("core/a.py", "from ldp_jax.graph import graphs", "core/a.py may not import graph"),
+        ("graph/b.py", "def f():\n    import pandas", "pandas outside"),
+        ("learning/c.py", "import matplotlib.pyplot", "may not import matplotlib"),
+        ("accounting/d.py", "from jax import numpy", "may not import jax"),
+        ("core/lazy.py", "import numpy", "may not import numpy"),
+        ("graph/e.py", "from ldp_jax.core._hidden import f", "imports core._hidden"),
+        ("attic/f.py", "", "no place among the rooms"),
+    ):
+        (tmp_path / where).parent.mkdir(exist_ok=True)
+        (tmp_path / where).write_text(line)
+        assert fault in "".join(wrong(tmp_path / where)), where
 
 
 def hidden(path: Path) -> list[str]:

@@ -145,7 +145,7 @@ _PIECES += [reports(COUNTS, 2)[0][:30]]
 
 
 @every_codec
-@hypothesis.settings(max_examples=100)
+@hypothesis.settings(max_examples=50)
 @hypothesis.given(st.lists(st.binary(max_size=80) | st.sampled_from(_PIECES)))
 def test_whatever_the_bytes_nothing_is_raised_and_nothing_made_up(codec, parts):
     data, sent = b"".join(parts), set(reports(codec, 2))

@@ -31,17 +31,17 @@ def example():
     return graphs.from_edges(every[chosen], N), jnp.asarray(0.3 * rng.normal(size=(N, D)), jnp.float32)
 
 
-def padded(graph):
+def padded(graph, **also):
     """Edges by receiver and padding: one shape for all graphs here."""
-    return operator(graph, "segment", places=200)
+    return operator(graph, "segment", places=200, **also)
 
 
 @cache
 def trained(name):
     """Parameters with biases that are not 0."""
-    variables = jax.jit(MODELS[name].init)(jax.random.key(0), example())
-    keys = iter(jax.random.split(jax.random.key(1), 9))
-    return jax.tree.map(lambda leaf: leaf + 0.2 * jax.random.normal(next(keys), leaf.shape), variables)
+    shapes, rng = jax.eval_shape(MODELS[name].init, jax.random.key(0), example()), np.random.default_rng(1)
+    spread = lambda leaf: 0.4 if leaf.ndim > 1 else 0.2
+    return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(0, spread(leaf), leaf.shape), jnp.float32), shapes)
 
 
 @cache
@@ -139,6 +139,8 @@ def test_equals_a_naive_dense_network_in_every_form_of_the_graph(name):
     close(value, wanted)
     along = jax.tree.map(lambda g, dot: (np.asarray(g, np.float64) * dot).sum(), gradient, direction)
     assert sum(jax.tree.leaves(along)) == pytest.approx((np.cos(wanted) * change).sum(), rel=1e-3)
+    if name == "hyperbolic":  # whose sums are those of "gcn"
+        return
     order = rng.permutation(len(graph.senders))
     mixed = graph._replace(senders=graph.senders[order], receivers=graph.receivers[order])
     for form in (mixed, operator(graph)):
@@ -151,7 +153,8 @@ def test_a_directed_edge_tells_its_receiver(name):
     turned = graph._replace(senders=graph.receivers, receivers=graph.senders)
     wanted = naive(name, trained(name), graph, x)
     assert np.abs(wanted - naive(name, trained(name), turned, x)).max() > 0.01
-    close(applied(name)(trained(name), operator(graph, allow_directed=True), x), wanted)
+    (_, value), _ = evaluated(name)(trained(name), x, padded(graph, allow_directed=True))
+    close(value, wanted)
 
 
 @pytest.mark.parametrize("name", ["gat"])
@@ -185,12 +188,14 @@ def test_normalisation_of_a_gcn_and_the_scale_of_its_rows():
 
 def test_dropout_of_a_gcn_is_keyed_and_only_in_training():
     model = gcn(2, 7, OUT, dropout=0.5)
-    variables = jax.jit(model.init)(jax.random.key(0), example())
-    once = jax.jit(lambda key: model.apply(variables, example(), key=key, train=True)[0])
+    variables = {"params": {name: trained("gcn")["params"][name] for name in ("Dense_0", "bias_0")}}
+    variables["params"] |= {"Dense_1": {"kernel": jnp.ones((7, OUT))}, "bias_1": jnp.ones(OUT)}
+    op = padded(example()[0])
+    once = jax.jit(lambda key: model.apply(variables, (op, example()[1]), key=key, train=True)[0])
     first, second, again = (once(jax.random.key(seed)) for seed in (0, 1, 0))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, second)
-    quiet, _ = model.apply(variables, example(), key=None, train=False)
+    quiet = jax.jit(lambda op: model.apply(variables, (op, example()[1]), key=None, train=False)[0])(op)
     close(quiet, naive("gcn", variables, *example(), layers=2))
 
 

@@ -102,8 +102,6 @@ def test_private_labels_cost_a_line_of_their_own(data):
     assert 3.99 < guarantee[BOTH].epsilon <= TOTAL
     assert "the panel's labels" in guarantee.protected
     assert right(found.log_posterior, y) > 0.5
-    outside = np.where(y[:PANEL] == 2, 7, y[:PANEL])  # clipped: no error, and no other result
-    np.testing.assert_array_equal(predicted(data, privacy, labels=outside).log_posterior, found.log_posterior)
 
 
 def test_lists_that_no_reported_label_can_count_with_are_left_out_and_stated_all_the_same(data):

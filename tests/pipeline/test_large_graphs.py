@@ -12,7 +12,7 @@ from ldp_jax.pipeline.self_training import FoldedLabels, Lesson, regression
 from ldp_jax.pipeline.structure import spectral_coordinates, structure_posterior, sums_by_folds
 from tests.pipeline.planted import blocks
 
-N, PANEL = 600, np.arange(0, 600, 6)
+N, PANEL = 360, np.arange(0, 360, 4)
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def data():
 def test_sums_leave_out_a_member_s_fold(data, kind):
     """70 columns, which are worked on some at a time."""
     _, op, y = data
-    known = FoldedLabels(np.where(np.isin(np.arange(N), PANEL), y, -1), 3, np.arange(N) // 6 % 5, 5)
+    known = FoldedLabels(np.where(np.isin(np.arange(N), PANEL), y, -1), 3, np.arange(N) // 4 % 5, 5)
     values = np.random.default_rng(0).normal(size=(len(PANEL), 70)).astype(np.float32)
     seeds = np.eye(N, dtype=np.float32)[:, PANEL]
     if isinstance(kind, int):
@@ -52,15 +52,14 @@ def test_leading_vectors_span_what_eigenvectors_span(data):
 
 
 def test_structure_says_of_a_large_graph_what_it_says_of_a_small_one(data, monkeypatch):
+    """Who the blocks are; of a small one test_structure asks the same."""
     graph, op, y = data
     labels = np.where(np.isin(np.arange(N), PANEL), y, -1)
     known = FoldedLabels(labels, 3, self_training.folds(jax.random.key(0), labels, 5), 5)
-    small = structure_posterior(graph, known, op=op)
     monkeypatch.setattr(_spectrum, "MANY", 0)
-    large = structure_posterior(graph, known, op=op)
-    assert large.names == small.names
-    assert abs(large.log_loss["stack"] - small.log_loss["stack"]) < 0.05
-    assert (large.classes == small.classes).mean() > 0.95
+    found = structure_posterior(graph, known, op=op)
+    assert (found.classes == y)[labels < 0].mean() > 0.9
+    assert found.log_loss[found.chosen] < 0.5 * np.log(3)
 
 
 def test_few_teachers_learn_the_same_in_places_of_their_own(monkeypatch):

@@ -164,8 +164,8 @@ def test_a_classifier_may_be_sure_of_some_users(data):
 @pytest.mark.usefixtures("untyped")
 def test_what_is_wrong_is_refused_before_anybody_is_asked(data):
     _, y, rows, labels = data
-    fold = folds(jax.random.key(1), labels, 5)
-    stale = features_posterior(rows, labels, fold, num_classes=CLASSES, num_folds=5)
+    fold = folds(jax.random.key(1), labels, FOLDS)
+    stale = features_posterior(rows, labels, fold, num_classes=CLASSES, num_folds=FOLDS)
     refuse = lambda *_: pytest.fail("asked, although the arguments are wrong")
     for changes, message in (
         ({"labels": np.where(labels == 2, -1, labels)}, "a member of each of 3 classes, got none of class 2"),
