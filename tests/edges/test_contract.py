@@ -177,7 +177,6 @@ def test_the_published_split_is_not_what_it_says():
     """eps 1 at n_max 3: 2 for the degree and 0.9 for the edges."""
     published = DPRR.as_published(1.0, n_max=3, n=3)
     assert verification.privacy_loss_supremum(published).epsilon == pytest.approx(2.9, rel=1e-9)
-    assert verification.epsilon_lower_bound(published, jax.random.key(4)).epsilon > 2.6
 
 
 def test_what_cannot_be_asked_is_refused():

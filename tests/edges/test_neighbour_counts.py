@@ -257,7 +257,17 @@ def test_the_exact_loss_is_the_claim():
         assert claimed == pytest.approx(times * epsilon)
 
 
+@pytest.mark.parametrize("name", ["NeighbourCounts", "NeighbourCounts-laplace"])
+def test_draws_of_lists_fit_and_values_that_are_none_are_clipped(name):
+    """20 000 draws of user 0 and 3 333 of each other one."""
+    m = CASES[name].make(1.0)
+    fit = verification.matches_density(m, jax.random.key(6), trials=20_000)
+    assert fit.fits, str(fit)
+    assert verification.is_total(m, jax.random.key(7)).fits
+
+
 def test_one_verdict():
+    """The tests above ask its rungs."""
     verdict = verification.check(CASES["NeighbourCounts"].make(1.0), jax.random.key(6), trials=10_000)
     assert verdict, str(verdict)
     assert {"law", "sampler", "game", "edge"} <= {rung.name for rung in verdict.rungs}
