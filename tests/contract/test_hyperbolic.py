@@ -10,6 +10,8 @@ from ldp_jax.verification import _programs
 from ldp_jax.verification.cases import CASES, EPSILONS
 from tests.contract import checks
 
+untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+
 HYPERBOLIC = {name: case for name, case in CASES.items() if case.hyperbolic}
 WITHOUT_GUARANTEE = {"PaperHyperbolicGaussian"}  # to be measured: tests/hyperbolic/test_published.py
 every_case = pytest.mark.parametrize("name", HYPERBOLIC)
@@ -48,6 +50,7 @@ def test_protocol(name):
         HYPERBOLIC[name].make(HYPERBOLIC[name].largest * 1.05)
 
 
+@untyped
 @every_case
 def test_every_rung_that_applies_holds(name):
     """The tests below ask the law, the sampler and the cheap rungs alone."""
@@ -57,6 +60,7 @@ def test_every_rung_that_applies_holds(name):
     assert {"total", "mass", "law", "sampler", "game", "distinct", "pure", "key"} <= asked
 
 
+@untyped
 @every_case
 def test_values_that_are_no_records_and_keys_and_bits(name):
     m, key = HYPERBOLIC[name].make(1.0), jax.random.key(0)
@@ -69,6 +73,7 @@ def test_values_that_are_no_records_and_keys_and_bits(name):
         assert fit.fits, str(fit)
 
 
+@untyped
 @every_case
 def test_the_law_keeps_the_claim_and_is_drawn(name):
     """The density sums to 1 and loses the claim, which is the budget: delta to 1 %, epsilon to 1e-6 of itself."""

@@ -21,6 +21,8 @@ from ldp_jax.verification import _programs, cases
 from ldp_jax.verification.cases import EPSILONS
 from tests.contract import checks
 
+untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+
 CASES = {name: case for name, case in cases.CASES.items() if case.contract}
 NOT_MECHANISMS = {
     *("SparseReport", "BranchReport", "distribution", "importance_weights", "menu"),
@@ -297,12 +299,14 @@ def test_what_is_no_key_no_record_or_several_is_refused(name):
                 m.privatize(key(0), record)
 
 
+@untyped
 @every_case
 @every_epsilon
 def test_density_sums_to_one_and_moments_are_its_own(name, place):
     checks.check_density_and_moments(made(name, place))
 
 
+@untyped
 @every_case
 @every_epsilon
 def test_largest_loss_is_the_claim(name, place):
@@ -316,6 +320,7 @@ def test_largest_loss_is_the_claim(name, place):
         assert found == pytest.approx(epsilon, rel=1e-9)
 
 
+@untyped
 @every_case
 @pytest.mark.parametrize("at", [(1, 1), (1, 3), (4, 0), (4, 2)], ids=["1-1", "1-16", "4-0.1", "4-4"])
 def test_draws_fit_the_density(name, at):
