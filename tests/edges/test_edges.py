@@ -30,6 +30,8 @@ from ldp_jax.graph.graphs import GraphSet
 from tests import stats
 from tests.edges.small import EDGES, N, assert_bits_have_the_law, bits_of, copies, dense, owner_of
 
+untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+
 node_of = jax.jit(_sparse.node_of, static_argnames="half")
 
 
@@ -166,6 +168,7 @@ def test_public_users_are_released_as_they_are():
 COSTS = {"full": 2.0, "half list": 1.3, "half": 1.0}
 
 
+@untyped
 @pytest.mark.parametrize("noise", ["laplace", "geometric"])
 @pytest.mark.parametrize("reporting", COSTS)
 def test_an_edge_costs_what_is_claimed(reporting, noise):
@@ -180,6 +183,7 @@ def test_an_edge_costs_what_is_claimed(reporting, noise):
         assert lap.relationship(reporting).epsilon == pytest.approx(found, rel=1e-9)
 
 
+@untyped
 @pytest.mark.parametrize(
     ("first", "second"),
     [
