@@ -16,7 +16,10 @@ from ldp_jax.features import Duchi, GridSquareWave, Laplace
 from tests import broken, stats
 from tests.contract import checks
 
+untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
 
+
+@untyped
 def test_five_percent_too_much_is_seen_in_the_density():
     twin = broken.Overspent(1.05 * 16.0)
     assert twin.guarantee().epsilon == pytest.approx(16.0)
@@ -26,6 +29,7 @@ def test_five_percent_too_much_is_seen_in_the_density():
     checks.check_sampler_fits(twin, 0.3)
 
 
+@untyped
 def test_five_percent_too_much_is_seen_in_the_draws():
     """At 200 000 draws; below epsilon = 1, 5 % of epsilon is less than draws can tell, and the density decides."""
     twin = broken.HonestDensityOnly(1.0)
@@ -96,6 +100,7 @@ RUNGS = {
 }
 
 
+@untyped
 @pytest.mark.parametrize("name", RUNGS)
 def test_each_leak_has_a_rung_that_sees_it(name):
     twin, rung, trials = RUNGS[name]

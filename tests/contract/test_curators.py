@@ -13,6 +13,8 @@ from ldp_jax.verification import verdict
 from ldp_jax.verification.cases import CASES
 from tests import broken
 
+untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+
 CURATORS = {name: case for name, case in CASES.items() if case.central}
 every_curator = pytest.mark.parametrize("name", CURATORS)
 NOT_MECHANISMS = {"CentralMechanism", "DendrogramLaw", "HasDendrogram", "EdgeSplit", "connections", "hrg"}
@@ -34,6 +36,7 @@ def test_protocol(name):
     assert (spent.trust, spent.unit) == ("central", EDGE_CENTRAL)
 
 
+@untyped
 @every_curator
 @pytest.mark.parametrize("epsilon", [1.0, 16.0])
 def test_what_an_edge_costs_is_at_most_the_claim(name, epsilon):
@@ -54,6 +57,7 @@ def test_a_scale_without_its_two_is_seen(epsilon):
     assert verification.private_edge_supremum(EdgeRR.as_published(epsilon / 2, epsilon / 2)).epsilon > 1.5 * epsilon
 
 
+@untyped
 def test_draws_follow_the_law_and_another_law_is_seen():
     """1 000 dendrograms of chains of 64 sweeps: total variation of 0.18; of 300 releases 0.33."""
     with jax.debug_key_reuse(False):  # which takes keys of a scan under vmap for used ones
@@ -64,6 +68,7 @@ def test_draws_follow_the_law_and_another_law_is_seen():
         assert not verification.matches_release(twin, jax.random.key(2), trials=300).fits
 
 
+@untyped
 def test_one_verdict(monkeypatch):
     monkeypatch.setattr(verdict, "_RELEASES", 400)
     with jax.debug_key_reuse(False):  # as above

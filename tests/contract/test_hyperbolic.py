@@ -6,8 +6,11 @@ import pytest
 
 from ldp_jax import hyperbolic, verification
 from ldp_jax.core import mechanism as protocol
+from ldp_jax.verification import _programs
 from ldp_jax.verification.cases import CASES, EPSILONS
 from tests.contract import checks
+
+untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
 
 HYPERBOLIC = {name: case for name, case in CASES.items() if case.hyperbolic}
 WITHOUT_GUARANTEE = {"PaperHyperbolicGaussian"}  # to be measured: tests/hyperbolic/test_published.py
@@ -47,17 +50,33 @@ def test_protocol(name):
         HYPERBOLIC[name].make(HYPERBOLIC[name].largest * 1.05)
 
 
+@untyped
 @every_case
 def test_every_rung_that_applies_holds(name):
+    """The tests below ask the law, the sampler and the cheap rungs alone."""
     verdict = verification.check(HYPERBOLIC[name].make(1.0), jax.random.key(0), trials=5_000)
     assert verdict, str(verdict)
     asked = {rung.name for rung in verdict.rungs if rung.holds}
     assert {"total", "mass", "law", "sampler", "game", "distinct", "pure", "key"} <= asked
 
 
+@untyped
+@every_case
+def test_values_that_are_no_records_and_keys_and_bits(name):
+    m, key = HYPERBOLIC[name].make(1.0), jax.random.key(0)
+    for fit in (
+        verification.is_total(m, key),
+        verification.is_pure(m, jax.random.key(1), calls=1),
+        verification.uses_the_whole_key(m, jax.random.key(2)),
+        verification.record_in_bits(m, jax.random.key(3), trials=5_000),
+    ):
+        assert fit.fits, str(fit)
+
+
+@untyped
 @every_case
 def test_the_law_keeps_the_claim_and_is_drawn(name):
-    """The claim is the budget, and the loss of the law is the claim: delta to 1 %, epsilon to 1e-6 of itself."""
+    """The density sums to 1 and loses the claim, which is the budget: delta to 1 %, epsilon to 1e-6 of itself."""
     epsilon = EPSILONS[-1]
     m = HYPERBOLIC[name].make(epsilon)
     claim = m.guarantee()
@@ -68,8 +87,11 @@ def test_the_law_keeps_the_claim_and_is_drawn(name):
         found = verification.privacy_loss_supremum(m)
         assert epsilon * (1 - 1e-6) < found.epsilon <= epsilon * (1 + 1e-9)
         assert found.searched <= found.epsilon
-    fit = verification.matches_density(m, jax.random.key(1), records(m)[4], trials=20_000)
-    assert fit.fits, str(fit)
+    for fit in (
+        verification.sums_to_one(m, records(m)[3]),
+        verification.matches_density(m, jax.random.key(1), records(m)[4], trials=20_000),
+    ):
+        assert fit.fits, str(fit)
 
 
 @pytest.mark.usefixtures("untyped")
@@ -93,7 +115,7 @@ def test_laws_of_records_outside_the_domain_are_those_of_the_clipped(name):
     m = HYPERBOLIC[name].make(1.0)
     bad, good = m.domain().outside()
     y = checks.draw_each(m, jax.random.split(jax.random.key(1), len(bad)), good)
-    outside, inside = (checks.pairwise(m, y, x) for x in (bad, good))
+    outside, inside = (_programs.log_grid(m, y, x) for x in (bad, good))
     assert np.isfinite(outside).all()
     np.testing.assert_array_equal(outside, inside)
 
@@ -108,11 +130,12 @@ def test_public_budgets_are_one_program(name):
     each = jax.jit(jax.vmap(lambda m, key, v: ((y := m.privatize(key, v)), m.estimate(y), m.log_density(y, v))))
     y, points, logs = jax.tree.map(np.asarray, each(m, jax.random.split(jax.random.key(5), 4), x))
     for place, epsilon in enumerate(EPSILONS):
-        single = HYPERBOLIC[name].make(epsilon)
-        alone = protocol.privatize(jax.random.key(5), single, x)[place]
+        single, keys = HYPERBOLIC[name].make(epsilon), jax.random.split(jax.random.key(5), 4)
+        alone = checks.draw_each(single, keys, x)[place]
         size = max(1.0, float(np.abs(alone).max()))
         np.testing.assert_allclose(y[place], alone, rtol=2e-5, atol=2e-5 * size)
-        np.testing.assert_allclose(logs[place], single.log_density(y[place], x[place]), rtol=1e-4, atol=1e-4)
+        log = _programs.logs_of(single, y[[place]], x[place])
+        np.testing.assert_allclose(logs[[place]], log, rtol=1e-4, atol=1e-4)
     assert (np.linalg.norm(points, axis=1) < 1).all()
     for call in (lambda: m.privatize(jax.random.key(5), x[0]), lambda: protocol.privatize(jax.random.key(5), m, x)):
         with pytest.raises(ValueError, match="holds a stack"):

@@ -94,29 +94,37 @@ def chances(happens, count, sign=False):
     return np.array([w / 2 ** (32 * count) for w in low])
 
 
-@pytest.mark.parametrize("mean", [1e-18, 1e-9, 0.7, 4.0])
-def test_counts_have_the_masses_of_poissons_law(mean):
+def test_counts_have_the_masses_of_poissons_law():
     """P(X > k), in whole words, to 1e-4 of itself while it has a thousand words; rarer ones are never lost."""
-    mean = np.float32(mean)
-    found = chances(lambda w: random_words.poisson_from_words(w, mean)[..., None] > jnp.arange(12), 2)
-    law = scipy_stats.poisson.sf(np.arange(12), float(mean))
-    often = law > 1000 * 2.0**-64
-    np.testing.assert_allclose(found[often], law[often], rtol=1e-4)
-    np.testing.assert_allclose(found[~often], law[~often], rtol=0.1, atol=1.01 * 2.0**-64)
-    assert found[0] >= law[0] * (1 - 1e-4)
+    means = np.float32([1e-18, 1e-9, 0.7, 4.0])
+
+    def above(words):
+        counts = random_words.poisson_from_words(words[..., None], means)
+        return (counts[..., None] > jnp.arange(12)).reshape(len(counts), -1)
+
+    for mean, found in zip(means, chances(above, 2).reshape(-1, 12), strict=True):
+        law = scipy_stats.poisson.sf(np.arange(12), float(mean))
+        often = law > 1000 * 2.0**-64
+        np.testing.assert_allclose(found[often], law[often], rtol=1e-4)
+        np.testing.assert_allclose(found[~often], law[~often], rtol=0.1, atol=1.01 * 2.0**-64)
+        assert found[0] >= law[0] * (1 - 1e-4)
 
 
-@pytest.mark.parametrize("epsilon", [1e-3, 17.0, 100.0])
-def test_whole_noise_has_the_masses_of_its_law(epsilon):
+def test_whole_noise_has_the_masses_of_its_law():
     """P(|z| >= k) in whole words of 224 bits, to 1e-4 of itself: noise is there at 17 and at 100."""
-    k = np.arange(1, 6)
-    found = chances(lambda w: jnp.abs(random_words.geometric_from_words(w, epsilon))[..., None] >= k, 7, sign=True)
-    a = np.exp(-epsilon)
-    law = 2 * a**k / (1 + a)
-    often = law > 1e-60
-    assert often[0]
-    np.testing.assert_allclose(found[often], law[often], rtol=1e-4)
-    assert (found[~often] < 1e-59).all()
+    epsilons, k = np.array([1e-3, 17.0, 100.0]), np.arange(1, 6)
+
+    def beyond(words):
+        noise = random_words.geometric_from_words(words[..., None], np.float32(epsilons))
+        return (jnp.abs(noise)[..., None] >= k).reshape(len(noise), -1)
+
+    for epsilon, found in zip(epsilons, chances(beyond, 7, sign=True).reshape(-1, 5), strict=True):
+        a = np.exp(-epsilon)
+        law = 2 * a**k / (1 + a)
+        often = law > 1e-60
+        assert often[0]
+        np.testing.assert_allclose(found[often], law[often], rtol=1e-4)
+        assert (found[~often] < 1e-59).all()
 
 
 def test_laplace_noise_has_the_tail_of_its_law():

@@ -13,7 +13,9 @@ from ldp_jax.core import mechanism as protocol
 from ldp_jax.core.mechanism import mechanism
 from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NoisyDegree, RandomizedResponse
 from ldp_jax.edges.lists import listed, stacked, to_bits, to_list
-from ldp_jax.verification import _programs, exact, moments
+from ldp_jax.verification import _programs, empirical, exact, moments
+
+untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
 
 N = 6
 PRIOR = np.array([1.0, 2.0, 3.0, 2.0, 1.0, 0.5], np.float32)
@@ -66,6 +68,7 @@ def test_protocol(name):
         CASES[name](1.0, n=None).domain()
 
 
+@untyped
 @every_case
 @pytest.mark.parametrize("epsilon", [1e-6, 40.0])
 def test_numbers_stay_numbers_at_tiny_and_large_budgets(name, epsilon):
@@ -103,6 +106,7 @@ def test_estimates_of_the_degree_are_the_noisy_degree():
     assert float(LocalLap(0.1, 0.9, n=N).estimate(LapReport(np.float32(-2.5), np.zeros(N)))) == -2.5
 
 
+@untyped
 @pytest.mark.parametrize(
     ("name", "epsilon", "n"),
     [
@@ -123,6 +127,7 @@ def test_claims_hold_and_are_tight(name, epsilon, n):
     assert found.searched <= found.epsilon * (1 + 1e-9)
 
 
+@untyped
 @pytest.mark.parametrize(("name", "epsilon"), [*itertools.product(CASES, [1.0]), ("DPRR", 4.0)])
 def test_reports_follow_their_density(name, epsilon):
     """200 000 whole reports, lists and cells of the degree together: total variation of 0.013 to 0.025 is seen.
@@ -138,6 +143,7 @@ def test_reports_follow_their_density(name, epsilon):
         assert fit.smallest_defect < seen
 
 
+@untyped
 @pytest.mark.parametrize("name", USUAL)
 def test_draws_show_most_of_the_claim_and_never_more(name):
     made = CASES[name](1.0)
@@ -177,15 +183,16 @@ def test_the_published_split_is_not_what_it_says():
     """eps 1 at n_max 3: 2 for the degree and 0.9 for the edges."""
     published = DPRR.as_published(1.0, n_max=3, n=3)
     assert verification.privacy_loss_supremum(published).epsilon == pytest.approx(2.9, rel=1e-9)
-    assert verification.epsilon_lower_bound(published, jax.random.key(4)).epsilon > 2.6
 
 
 def test_what_cannot_be_asked_is_refused():
     x, key = listed([1], N), lambda: jax.random.key(0)
+    # What matches_density asks, without the draws.
+    cells = lambda m: empirical.cells_of(_programs.View(m, np.int32(0)), listed([1], m.n))
     for ask, said in (
         (lambda: verification.privacy_loss_supremum(DPRR(0.5, 0.5, n=65)), "2 to 64 nodes, got n = 65"),
-        (lambda: verification.matches_density(DPRR(0.5, 0.5, n=12), key(), trials=1000), "test a smaller n"),
-        (lambda: verification.matches_density(LocalLap(0.5, 0.5, n=20), key(), trials=1000), "test a smaller dim"),
+        (lambda: cells(DPRR(0.5, 0.5, n=12)), "test a smaller n"),
+        (lambda: cells(LocalLap(0.5, 0.5, n=20)), "test a smaller dim"),
         (lambda: verification.epsilon_lower_bound(DPRR(0.5, 0.5, n=N), key(), x=x, x_other=x), "the same list"),
         (lambda: verification.privacy_loss_supremum(RandomizedResponse(np.array([0.5, 1.0]), n=N)), "stack"),
     ):

@@ -18,6 +18,8 @@ from ldp_jax.graph import graphs
 from ldp_jax.verification.cases import CASES
 from tests.stats import SIGMAS
 
+untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+
 RING = graphs.from_edges([[i, (i + 1) % 12] for i in range(12)] + [[0, 6], [1, 5], [2, 8]], 12)
 GROUPS = np.array([0, 1, 2, -1] * 3)
 
@@ -51,6 +53,7 @@ def _mass(one_side, noise, y, count):
     return one_side[abs(y - count)]
 
 
+@untyped
 def test_what_is_drawn_is_what_the_words_say():
     """Both ends of every run of words, at 0.3 and at 40: the loss of the sampler is that of the integers."""
     for epsilon in (0.3, 40.0):
@@ -246,6 +249,7 @@ def test_bad_input(call, message):
         call()
 
 
+@untyped
 def test_the_exact_loss_is_the_claim():
     epsilon = 16.0
     m = CASES["NeighbourCounts"].make(epsilon)
@@ -257,7 +261,19 @@ def test_the_exact_loss_is_the_claim():
         assert claimed == pytest.approx(times * epsilon)
 
 
+@untyped
+@pytest.mark.parametrize("name", ["NeighbourCounts", "NeighbourCounts-laplace"])
+def test_draws_of_lists_fit_and_values_that_are_none_are_clipped(name):
+    """20 000 draws of user 0 and 3 333 of each other one."""
+    m = CASES[name].make(1.0)
+    fit = verification.matches_density(m, jax.random.key(6), trials=20_000)
+    assert fit.fits, str(fit)
+    assert verification.is_total(m, jax.random.key(7)).fits
+
+
+@untyped
 def test_one_verdict():
+    """The tests above ask its rungs."""
     verdict = verification.check(CASES["NeighbourCounts"].make(1.0), jax.random.key(6), trials=10_000)
     assert verdict, str(verdict)
     assert {"law", "sampler", "game", "edge"} <= {rung.name for rung in verdict.rungs}

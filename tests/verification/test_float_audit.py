@@ -24,6 +24,8 @@ from ldp_jax.features import (
 )
 from ldp_jax.verification import float_audit
 
+untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+
 TOTAL = 2**23
 TABLES = {
     "GridPiecewise": lambda epsilon: GridPiecewise(epsilon, 33),
@@ -67,6 +69,7 @@ def test_it_counts_what_a_loop_counts():
     assert (mine[np.minimum(np.searchsorted(mine, drawn), TOTAL - 1)] == drawn).all()
 
 
+@untyped
 @pytest.mark.parametrize("make", [Duchi, ThreeOutputs])
 @pytest.mark.parametrize("epsilon", [0.1, 30.0])
 def test_finite_reports_have_their_loss(make, epsilon):

@@ -34,6 +34,8 @@ from ldp_jax.verification.cases import CASES, EPSILONS
 from tests import broken
 from tests.features.test_duchi_vector import signs, table
 
+untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+
 NUMBERS = {n: c for n, c in CASES.items() if c.contract and not isinstance(c.make(1.0).domain(), Box)}
 TABLES = [name for name, case in NUMBERS.items() if case.table]
 
@@ -96,6 +98,7 @@ CLOSED = {
 }
 
 
+@untyped
 @pytest.mark.parametrize("name", CLOSED)
 def test_closed_forms(name):
     """At values of epsilon' from 0 to the claim, none of them a nice fraction of it."""

@@ -18,6 +18,8 @@ from ldp_jax.hyperbolic import HyperbolicGaussian
 from ldp_jax.verification import verdict
 from tests import broken
 
+untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+
 SIGMA = 8.7303  # delta 5e-7 at epsilon 1, of two records that are 2 apart
 GROUPS = np.array([0, 1, 0, 1, 0, 1], np.int32)
 
@@ -140,6 +142,7 @@ def asked_of(m, rung, trials=50_000):
     return verdict.ask(m, *question, key=jax.random.key(7))
 
 
+@untyped
 @pytest.mark.parametrize("name", LEAKS)
 def test_what_leaks_is_refused_by_the_rung_that_is_there_for_it(name):
     """At a quarter of the draws of a default verdict; of pairs of coordinates 5 000 are enough."""
@@ -151,6 +154,7 @@ def test_what_leaks_is_refused_by_the_rung_that_is_there_for_it(name):
     assert rung in verdict.needed(m) | {"pure"}
 
 
+@untyped
 def test_a_budget_that_is_ignored_is_refused():
     told = []
     found = verification.check(
@@ -178,6 +182,7 @@ def test_what_quadrature_cannot_show_is_not_shown():
     assert "NOT SHOWN: no answer to law" in str(found)
 
 
+@untyped
 def test_a_verdict_says_how_many_records_were_asked_and_what_region_is_found():
     found = asked_of(RandomizedResponse(1.0, n=6), "records", 20_000)
     assert found.holds

@@ -14,10 +14,13 @@ from ldp_jax.edges import DPRR, ListReport, NeighbourList, RandomizedResponse
 from ldp_jax.edges.lists import listed, nodes_of, stacked, to_bits, to_list
 from ldp_jax.edges.spaces import Lists
 
+untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+
 N = 6  # as in test_contract.py, with which it shares its programs
 ASKED = {"total", "mass", "law", "sampler", "game", "losses", "distinct", "pure", "key", "edge"}
 
 
+@untyped
 def test_one_verdict_on_lists():
     """Every rung that is a matter of lists is asked."""
     m = DPRR(0.3, 0.7, n=N)

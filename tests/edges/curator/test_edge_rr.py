@@ -22,19 +22,18 @@ def state():
 
 
 def test_an_epsilon_is_claimed_where_chains_agree_and_nowhere_else():
-    """A heavy weight of public edges and two sweeps: chains are where they began. On five nodes they forget."""
-    split, keys = random_split(40, 150, 30, 0), jax.random.split(jax.random.key(3), 5)
+    """2 000 sweeps of twelve nodes: with a heavy weight of public edges chains are still where they began."""
+    split, keys = random_split(12, 30, 10, 0), jax.random.split(jax.random.key(3), 4)
     with pytest.warns(UserWarning, match="public_weight"):
-        slow = EdgeRR(0.5, 0.5, public_weight=2.0, sweeps=40)
-    assert slow.measured(keys[0], split).status == "none"
-    assert np.isinf(slow.measured(keys[1], split).epsilon)
-    quick = EdgeRR(0.5, 0.5, sweeps=4000)
-    small = random_split(6, 3, 4, 0)
-    assert quick.measured(keys[2], small) == quick.stationary()
+        slow = EdgeRR(0.5, 0.5, public_weight=8.0, sweeps=2000)
+    found = slow.measured(keys[0], split)
+    assert (found.status, found.epsilon) == ("none", np.inf)
+    quick = EdgeRR(0.5, 0.5, sweeps=2000)
+    assert quick.measured(keys[1], split) == quick.stationary()
     assert quick.stationary().epsilon == 1.0
-    assert quick.guarantee().status == quick.measured(keys[3], small, chains=0).status == "none"
+    assert quick.guarantee().status == quick.measured(keys[2], split, chains=0).status == "none"
     with pytest.raises(ValueError, match="chains"):
-        quick.measured(keys[4], small, chains=1)
+        quick.measured(keys[3], split, chains=1)
 
 
 def test_a_claim_needs_chains_that_also_regraft(monkeypatch):
