@@ -1,6 +1,7 @@
 """The list of planted faults fits the tree; ``python -m tests.mutants`` plants them."""
 
 import tomllib
+from pathlib import Path
 
 from tests import mutants
 
@@ -20,4 +21,4 @@ def test_every_fault_can_be_planted_and_its_tests_are_there():
 def test_every_test_that_is_sampled_is_there():
     for test in tomllib.loads((mutants.ROOT / "tests" / "sampled.toml").read_text()):
         file, _, name = test.partition("::")
-        assert f"def {name}(" in (mutants.ROOT / file).read_text(), test
+        assert name == Path(file).name or f"def {name}(" in (mutants.ROOT / file).read_text(), test
