@@ -60,7 +60,7 @@ class Config:
     """which ones; figure2, scaling (simulated devices, with a figure) and big_ppr (10^7 edges) take minutes,
     big_graph (10^8 edges) a quarter of an hour and 12 GB, big_counts (neighbour counts, up to 10^8 edges) minutes
     and 6 GB, big_embedding (up to 10^8 edges) half an hour and 9 GB, big_lists and big_records (up to 10^6 nodes)
-    ten minutes each and 6 GB"""
+    a quarter of an hour each and 6 GB"""
     repeats: int = 5
     """timed runs of each side, after one that is not timed"""
     out: Path = DEFAULT_OUT

@@ -15,8 +15,7 @@ from ldp_jax import verification
 from ldp_jax.features import Duchi, GridSquareWave, Laplace
 from tests import broken, stats
 from tests.contract import checks
-
-untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+from tests.marks import untyped
 
 
 @untyped

@@ -12,8 +12,7 @@ from ldp_jax.edges.curator import BinnedPairs, EdgeRand, EdgeRR, LapGraph, promi
 from ldp_jax.verification import verdict
 from ldp_jax.verification.cases import CASES
 from tests import broken
-
-untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+from tests.marks import untyped
 
 CURATORS = {name: case for name, case in CASES.items() if case.central}
 every_curator = pytest.mark.parametrize("name", CURATORS)

@@ -9,8 +9,7 @@ from ldp_jax.core import mechanism as protocol
 from ldp_jax.verification import _programs
 from ldp_jax.verification.cases import CASES, EPSILONS
 from tests.contract import checks
-
-untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+from tests.marks import untyped
 
 HYPERBOLIC = {name: case for name, case in CASES.items() if case.hyperbolic}
 WITHOUT_GUARANTEE = {"PaperHyperbolicGaussian"}  # to be measured: tests/hyperbolic/test_published.py

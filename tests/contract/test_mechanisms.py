@@ -20,8 +20,7 @@ from ldp_jax.core.spaces import Box, Finite
 from ldp_jax.verification import _programs, cases
 from ldp_jax.verification.cases import EPSILONS
 from tests.contract import checks
-
-untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+from tests.marks import untyped
 
 CASES = {name: case for name, case in cases.CASES.items() if case.contract}
 NOT_MECHANISMS = {

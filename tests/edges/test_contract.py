@@ -14,8 +14,7 @@ from ldp_jax.core.mechanism import mechanism
 from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NoisyDegree, RandomizedResponse
 from ldp_jax.edges.lists import listed, stacked, to_bits, to_list
 from ldp_jax.verification import _programs, empirical, exact, moments
-
-untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+from tests.marks import untyped
 
 N = 6
 PRIOR = np.array([1.0, 2.0, 3.0, 2.0, 1.0, 0.5], np.float32)

@@ -29,8 +29,7 @@ from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
 from tests import stats
 from tests.edges.small import EDGES, N, assert_bits_have_the_law, bits_of, copies, dense, owner_of
-
-untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+from tests.marks import untyped
 
 node_of = jax.jit(_sparse.node_of, static_argnames="half")
 

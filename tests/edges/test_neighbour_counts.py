@@ -16,9 +16,8 @@ from ldp_jax.edges import NeighbourCounts, Population, count_neighbours, ownersh
 from ldp_jax.edges.lists import listed
 from ldp_jax.graph import graphs
 from ldp_jax.verification.cases import CASES
+from tests.marks import untyped
 from tests.stats import SIGMAS
-
-untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
 
 RING = graphs.from_edges([[i, (i + 1) % 12] for i in range(12)] + [[0, 6], [1, 5], [2, 8]], 12)
 GROUPS = np.array([0, 1, 2, -1] * 3)

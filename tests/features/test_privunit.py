@@ -13,8 +13,7 @@ from ldp_jax.core.mechanism import HasDensity, HasMoments, Mechanism, mse, priva
 from ldp_jax.core.spaces import Ball, Sphere, Turned
 from ldp_jax.features import PrivUnit, PrivUnitG, ProjUnit, choose, random_projection
 from ldp_jax.verification import cases
-
-untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+from tests.marks import untyped
 
 KINDS = {"PrivUnit": PrivUnit, "PrivUnitG": PrivUnitG}
 ON_THE_BALL = ("PrivUnit", "PrivUnitG", "ProjUnit")

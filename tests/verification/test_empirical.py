@@ -41,8 +41,7 @@ from ldp_jax.verification import (
 from ldp_jax.verification._programs import draws
 from tests import broken
 from tests.contract.test_mechanisms import CODES
-
-untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+from tests.marks import untyped
 
 CASES = {name: case for name, case in cases.CASES.items() if case.contract}
 NUMBERS = [name for name, case in CASES.items() if not isinstance(case.make(1.0).domain(), Box)]

@@ -23,8 +23,7 @@ from ldp_jax.features import (
     ThreeOutputs,
 )
 from ldp_jax.verification import float_audit
-
-untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+from tests.marks import untyped
 
 TOTAL = 2**23
 TABLES = {

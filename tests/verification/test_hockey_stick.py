@@ -33,8 +33,7 @@ from ldp_jax.verification import hockey_stick, privacy_loss_supremum
 from ldp_jax.verification.cases import CASES, EPSILONS
 from tests import broken
 from tests.features.test_duchi_vector import signs, table
-
-untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+from tests.marks import untyped
 
 NUMBERS = {n: c for n, c in CASES.items() if c.contract and not isinstance(c.make(1.0).domain(), Box)}
 TABLES = [name for name, case in NUMBERS.items() if case.table]

@@ -17,8 +17,7 @@ from ldp_jax.features import Duchi, Laplace, Sampled, SparseReport
 from ldp_jax.hyperbolic import HyperbolicGaussian
 from ldp_jax.verification import verdict
 from tests import broken
-
-untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+from tests.marks import untyped
 
 SIGMA = 8.7303  # delta 5e-7 at epsilon 1, of two records that are 2 apart
 GROUPS = np.array([0, 1, 0, 1, 0, 1], np.int32)

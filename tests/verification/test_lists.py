@@ -13,8 +13,7 @@ from ldp_jax.core.spaces import Records, Reports
 from ldp_jax.edges import DPRR, ListReport, NeighbourList, RandomizedResponse
 from ldp_jax.edges.lists import listed, nodes_of, stacked, to_bits, to_list
 from ldp_jax.edges.spaces import Lists
-
-untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+from tests.marks import untyped
 
 N = 6  # as in test_contract.py, with which it shares its programs
 ASKED = {"total", "mass", "law", "sampler", "game", "losses", "distinct", "pure", "key", "edge"}

@@ -14,8 +14,7 @@ from ldp_jax.features import Duchi, DuchiVector, GridSquareWave, Hybrid, Laplace
 from ldp_jax.verification import statistics
 from tests import broken
 from tests.contract.test_mechanisms import CASES, KINDS
-
-untyped = pytest.mark.usefixtures("untyped")  # types of a hundred thousand calls cost more than the calls
+from tests.marks import untyped
 
 DRAWS = 1 << 16
 ALL = sum(len(case.epsilons) for case in CASES.values())
