@@ -4,7 +4,7 @@ A table has one row an input and one column an output; a row's whole numbers sum
 word picks the output whose cumulative mass it falls in. So a probability *is* an integer over 2^32, and the privacy
 loss a ratio of integers: exact, in the arithmetic that is run.
 
-:func:`split` and :func:`outcome` serve NumPy and ``jax.numpy`` (the argument ``xp``): equal words, equal reports.
+:func:`split` serves NumPy and ``jax.numpy`` (the argument ``xp``): equal words, equal reports.
 """
 
 import dataclasses
@@ -126,8 +126,14 @@ class Table(Public):
         with np.errstate(all="ignore"):  # what a record holds must not be seen in a warning or an error
             row, part = split(np, x, self.inputs, self.encoding)
         word, rounding = np.asarray(word, np.uint32), np.asarray(rounding, np.uint32)
-        row = row + rounds_up(rounding, part)
-        return np.asarray(outcome(np, self.thresholds.ravel(), row, word, self.thresholds.shape[1], self.outputs))
+        start = (row + rounds_up(rounding, part)) * self.thresholds.shape[1]
+        place = np.zeros_like(start)
+        step = (self.thresholds.shape[1] + 1) // 2
+        while step:  # bisection: how many thresholds of the row are at or below the word
+            probe = np.take(self.thresholds, start + place + (step - 1), mode="clip")
+            place = np.where(word >= probe, place + step, place)
+            step //= 2
+        return np.asarray(np.minimum(place, self.outputs - 1).astype(np.int32))
 
     def _parts(self) -> tuple[Header, bytes]:
         header = {
@@ -175,7 +181,7 @@ def width(outputs: int) -> int:
 
 
 def padded(thresholds: np.ndarray, size: int) -> np.ndarray:
-    """Fill rows up to ``size`` with the largest word; :func:`outcome` never goes beyond the last output."""
+    """Fill rows up to ``size`` with the largest word, which is at or below no word but itself."""
     short = size - thresholds.shape[1]
     return np.pad(thresholds, ((0, 0), (0, short)), constant_values=WORDS - 1)
 
@@ -205,22 +211,6 @@ def split(xp: ModuleType, x: object, inputs: int, encoding: str) -> tuple[Any, A
 def rounds_up(word: Any, part: Any) -> Any:
     """Whether a record ``part`` steps above its row goes to the next: with probability part / 2^23, exactly."""
     return (word >> np.uint32(32 - _STEPS)) < part
-
-
-def outcome(xp: ModuleType, thresholds: Any, row: Any, word: Any, size: int, outputs: Any) -> Any:
-    """The output that each word picks: how many thresholds of its row are at or below it, by bisection; int32.
-
-    ``thresholds`` are uint32, ``size`` = 2^b - 1 a row, all rows one after the other; ``row`` and ``word`` are
-    elementwise. The padding above the row's ``outputs`` is never an output.
-    """
-    start = row * size
-    place = xp.zeros_like(start)
-    step = (size + 1) // 2
-    while step:
-        probe = xp.take(thresholds, start + place + (step - 1), mode="clip")
-        place = xp.where(word >= probe, place + step, place)
-        step //= 2
-    return xp.minimum(place, outputs - 1).astype(xp.int32)
 
 
 def sum_up(table: np.ndarray, times: int = 1) -> np.ndarray:

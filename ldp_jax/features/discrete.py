@@ -1,6 +1,7 @@
 """Finite mechanisms as integer tables: privacy that holds in the arithmetic that is run."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import jax
@@ -36,13 +37,15 @@ class Discrete(Univariate):
     Utility: the estimate is the output's value; mean and variance are those of the table, between two grid points
     :math:`(1 - f)\,v_i + f\,v_{i+1} + f (1 - f) (\mu_{i+1} - \mu_i)^2`.
 
-    Numerics: one 32-bit word is compared with cumulative masses, another rounds. Records are first rounded to
-    multiples of 2^-22.
+    Numerics: one 32-bit word is compared with cumulative masses, found by its leading bits; another rounds. Records
+    are first rounded to multiples of 2^-22.
 
     Reference: none; see Mironov, CCS 2012, for what floating-point noise gives away.
 
     Attributes:
-      thresholds: uint32 [levels * inputs, 2^b - 1], cumulative masses.
+      thresholds: uint32 [levels * inputs, 2^b], cumulative masses.
+      guide: int32 [levels * inputs, 2^b], how many thresholds each first b bits of a word exceed.
+      steps: int32, how many steps of bisection find the others.
       values: float32 [levels * outputs, ...], the server's estimates.
       counts: int32 [levels], outputs of each level.
       level: int32, which table; an array where users or coordinates differ.
@@ -54,6 +57,8 @@ class Discrete(Univariate):
     """
 
     thresholds: Array
+    guide: Array
+    steps: Scalar
     values: Array
     counts: Array
     inputs: int = static()
@@ -69,15 +74,19 @@ class Discrete(Univariate):
         kinds = {(table.inputs, table.encoding, table.values.shape[1:]) for table in tables}
         if len(kinds) > 1:
             raise ValueError(f"tables of one menu must agree in inputs, encoding, estimates, got {sorted(kinds)}")
-        size = max(table.thresholds.shape[1] for table in tables)
-        if len(tables) * tables[0].inputs * (size + 1) >= 2**31:
-            raise ValueError(f"{len(tables)} tables of {tables[0].inputs} x {size + 1} are more than indices hold")
+        size = 1 + max(table.thresholds.shape[1] for table in tables)
+        if len(tables) * tables[0].inputs * size >= 2**31:
+            raise ValueError(f"{len(tables)} tables of {tables[0].inputs} x {size} are more than indices hold")
         rest = [(0, 0)] * (tables[0].values.ndim - 1)
+        padded = [integer_tables.padded(table.thresholds, size) for table in tables]
+        guides, steps = zip(*(_guide(rows, t.outputs) for rows, t in zip(padded, tables, strict=True)), strict=True)
         return cls(
             # jnp.asarray would compile a program for each shape that is brought to the device.
-            thresholds=jax.device_put(np.concatenate([integer_tables.padded(t.thresholds, size) for t in tables])),
+            thresholds=jax.device_put(np.concatenate(padded)),
+            guide=jax.device_put(np.concatenate(guides)),
+            steps=jax.device_put(np.int32(max(steps))),
             values=jax.device_put(
-                np.concatenate([np.pad(t.values, [(0, size + 1 - t.outputs), *rest]) for t in tables])
+                np.concatenate([np.pad(t.values, [(0, size - t.outputs), *rest]) for t in tables])
             ),
             counts=jax.device_put(np.array([table.outputs for table in tables], np.int32)),
             inputs=tables[0].inputs,
@@ -89,7 +98,7 @@ class Discrete(Univariate):
     def __repr__(self) -> str:
         concrete = all(isinstance(leaf, (jax.Array, np.ndarray, int)) for leaf in jax.tree.leaves(self))
         if not (
-            concrete and len(jax.tree.leaves(self)) == 4 and all(map(validate.concrete, jax.tree.leaves(self)))
+            concrete and len(jax.tree.leaves(self)) == 6 and all(map(validate.concrete, jax.tree.leaves(self)))
         ):
             return f"{type(self).__name__}({self.names[0]}, {self.inputs} inputs, {self.encoding})"
         levels = len(self.names)
@@ -122,7 +131,7 @@ class Discrete(Univariate):
         rows = np.asarray(self.thresholds)[level * self.inputs : (level + 1) * self.inputs, : outputs - 1]
         edges = np.pad(rows.astype(np.int64), ((0, 0), (1, 0)))
         masses = np.diff(edges, append=integer_tables.WORDS, axis=1).astype(np.uint32)
-        start = level * (size + 1)
+        start = level * size
         values = np.asarray(self.values)[start : start + outputs]
         return Table(self.names[level], masses, values, self.encoding)
 
@@ -138,14 +147,26 @@ class Discrete(Univariate):
         """Reports of records under uniform uint32 words, as the client's; elementwise."""
         word, rounding = (jnp.asarray(bits).astype(jnp.uint32) for bits in (word, rounding))
         row, part = self._rows(x)
-        row = row + integer_tables.rounds_up(rounding, part)
-        return integer_tables.outcome(jnp, self.thresholds.ravel(), row, word, self._size, self.counts[self.level])
+        size = self._size
+        start = (row + integer_tables.rounds_up(rounding, part)) * size  # in both arrays, row after row
+        bucket = (word >> (33 - size.bit_length())).astype(jnp.int32)
+        place = jnp.take(self.guide, start + bucket, mode="clip")
+
+        def forward(place: Array, step: Scalar) -> Array:
+            probe = jnp.take(self.thresholds, start + place + (step - 1), mode="clip")
+            return jnp.where((place + step <= size) & (word >= probe), place + step, place)
+
+        # Two steps, more than which few tables need, are fused into one pass.
+        place = jax.lax.fori_loop(0, self.steps - 2, lambda i, at: forward(at, 1 << (self.steps - 1 - i)), place)
+        return jnp.minimum(forward(forward(place, 2), 1), self.counts[self.level] - 1)
 
     def draw(self, key: PRNGKey, x: Record) -> Array:
         """Independent reports of one user's numbers: two words each from one key (one without a grid)."""
         shape = jnp.broadcast_shapes(jnp.shape(x), jnp.shape(self.level))  # no two reports share a word
-        words = random_words.words(key, shape, 2 if self.encoding == "grid" else 1)
-        return self.from_words(words[0], words[-1], x)
+        place = jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
+        word = random_words.words_at(key, place)
+        rounding = random_words.words_at(key, place + np.uint32(place.size)) if self.encoding == "grid" else word
+        return self.from_words(word, rounding, x)
 
     def _rows(self, x: Record) -> tuple[Array, Array]:
         row, part = integer_tables.split(jnp, as_records(x), self.inputs, self.encoding)
@@ -153,17 +174,17 @@ class Discrete(Univariate):
 
     def _masses(self) -> Array:
         """uint32 [levels * inputs, 2^b]; 0 for padding."""
-        edges = jnp.pad(self.thresholds, ((0, 0), (1, 0)))
+        edges = jnp.pad(self.thresholds[:, :-1], ((0, 0), (1, 0)))
         masses = jnp.diff(edges, append=jnp.zeros((len(edges), 1), jnp.uint32), axis=1)  # modulo 2^32
         last = jnp.repeat(self.counts, self.inputs, total_repeat_length=len(edges))[:, None] - 1
-        place = jnp.arange(self._size + 1)
+        place = jnp.arange(self._size)
         top = -jnp.take_along_axis(edges, last, 1)  # 2^32 less what comes before
         return jnp.where(place < last, masses, jnp.where(place == last, top, 0))
 
     def log_density(self, y: Report, x: Record) -> Array:
         """log P(y | x): two neighbouring rows, mixed as the rounding mixes them."""
         y = jnp.asarray(y)
-        index = jnp.clip(y, 0, self._size).astype(jnp.int32)
+        index = jnp.clip(y, 0, self._size - 1).astype(jnp.int32)
         possible = (index == y) & (index < self.counts[self.level])
         row, f, above = self._mixed(x)
         masses = self._masses().astype(jnp.result_type(float))
@@ -201,11 +222,11 @@ class Discrete(Univariate):
 
     def estimate(self, y: Report) -> Array:
         """The value of the output."""
-        return self.values[self.level * (self._size + 1) + jnp.asarray(y).astype(jnp.int32)]
+        return self.values[self.level * self._size + jnp.asarray(y).astype(jnp.int32)]
 
     def _row_moments(self) -> tuple[Array, Array]:
         """Mean and variance of the estimate, row by row."""
-        shape = (len(self.names), self._size + 1, *self.values.shape[1:])
+        shape = (len(self.names), self._size, *self.values.shape[1:])
         values = self.values.reshape(shape).astype(jnp.result_type(float))
         share = self._masses().astype(values.dtype).reshape(len(self.names), self.inputs, -1) * 2.0**-32
 
@@ -231,6 +252,19 @@ class Discrete(Univariate):
         mean, variance = self._row_moments()
         f = f.reshape(f.shape + (1,) * (mean.ndim - 1))
         return (1 - f) * variance[row] + f * variance[above] + f * (1 - f) * (mean[above] - mean[row]) ** 2
+
+
+def _guide(thresholds: np.ndarray, outputs: int) -> tuple[np.ndarray, int]:
+    """The guide of one table [inputs, 2^b], and the steps that its fullest bucket of words leaves.
+
+    Chen and Asau, "On generating random variates from an empirical distribution" (AIIE Transactions 6, 1974).
+    """
+    inputs, size = thresholds.shape
+    width = 2 ** (33 - size.bit_length())  # words of a bucket
+    after = -(-thresholds[:, : outputs - 1].astype(np.int64) // width)  # the first that begins no earlier
+    code = after + (size + 1) * np.arange(inputs)[:, None]
+    found = np.bincount(code.ravel(), minlength=inputs * (size + 1)).reshape(inputs, -1)
+    return found[:, :-1].cumsum(1, dtype=np.int32), int(found[:, 1:].max()).bit_length()
 
 
 def menu(mechanisms: Sequence[Discrete]) -> Discrete:

@@ -16,6 +16,7 @@ import pytest
 from ldp_jax.core import integer_tables, rounding
 from ldp_jax.core.checksum import sealed
 from ldp_jax.core.integer_tables import Table
+from ldp_jax.features.discrete import Discrete
 
 WORDS = 2**32
 STEPS = 2**23
@@ -190,23 +191,16 @@ def random_table(inputs, outputs, *, size=None, encoding="category", seed=0):
     return Table(f"random {outputs}", np.array(masses, np.uint64).astype(np.uint32), values, encoding)
 
 
-def count_words(table, row, xp=np):
+def count_words(table, row, device=False):
     """How many of all 2^32 words give each output: exact, from the boundaries and what lies on both their sides.
 
     The output never falls as the word grows (checked at the boundaries), so the words of an output are an interval.
     """
     at = np.cumsum(table.masses[row].astype(np.uint64))[:-1].astype(np.int64)
     words = np.unique(np.concatenate([[0, TOP_WORD], at - 1, at, at + 1]).clip(0, TOP_WORD))
-    got = np.asarray(
-        integer_tables.outcome(
-            xp,
-            xp.asarray(table.thresholds.ravel()),
-            xp.full(len(words), row, xp.int32),
-            xp.asarray(words.astype(np.uint32)),
-            table.thresholds.shape[1],
-            table.outputs,
-        )
-    )
+    rows = dataclasses.replace(table, encoding="category")
+    words = words.astype(np.uint32)
+    got = np.asarray(Discrete.of(rows).from_words(words, 0, row) if device else rows.report(row, words))
     assert (np.diff(got) >= 0).all()
     assert (np.diff(got) <= 1).all()
     assert (got[0], got[-1]) == (0, table.outputs - 1)
@@ -235,7 +229,7 @@ def test_the_words_of_every_output_are_its_mass(outputs):
     for one in (table, *(single(outputs, where) for where in (0, outputs // 2, -1))):
         for row in range(one.inputs):
             assert count_words(one, row).tolist() == one.masses[row].tolist()
-        assert count_words(one, one.inputs - 1, jnp).tolist() == one.masses[-1].tolist()
+        assert count_words(one, one.inputs - 1, device=True).tolist() == one.masses[-1].tolist()
     # Padding is never an output: the largest word reaches it, and stays the last one.
     assert (table.thresholds[:, outputs - 1 :] == TOP_WORD).all()
     assert table.report([0, 1], [TOP_WORD, TOP_WORD]).tolist() == [outputs - 1] * 2
@@ -353,11 +347,7 @@ def test_numpy_and_jax_agree_on_every_word(encoding, outputs):
     edges = np.concatenate([table.thresholds.ravel(), table.thresholds.ravel() - np.uint32(1)])
     words[0, ::3] = rng.choice(edges, len(words[0, ::3]))
     expected = table.report(x, *words)
-    row, part = integer_tables.split(jnp, x, table.inputs, encoding)
-    row = row + integer_tables.rounds_up(jnp.asarray(words[1]), part)
-    got = integer_tables.outcome(
-        jnp, jnp.asarray(table.thresholds.ravel()), row, jnp.asarray(words[0]), table.thresholds.shape[1], outputs
-    )
+    got = Discrete.of(table).from_words(*words, x)
     assert got.dtype == expected.dtype == np.int32
     np.testing.assert_array_equal(got, expected)
 
