@@ -70,6 +70,11 @@ class WholeNoise:
         return list(itertools.accumulate(self.masses[:-1]))
 
     @functools.cached_property
+    def near(self) -> int:
+        """Steps of bisection that find a magnitude, unless the first word of its number is 2^32 - 1."""
+        return bisect.bisect_left(self.cumulative, (2**32 - 1) << 64).bit_length()
+
+    @functools.cached_property
     def thresholds(self) -> np.ndarray:
         """:attr:`cumulative` in words, uint32 [3, 2^b - 1], padded at the top; read-only."""
         short = width(len(self.masses)) - len(self.cumulative)

@@ -1,6 +1,7 @@
 """How many neighbours a user has in each of a few public groups, with noise: counts instead of bits."""
 
 import dataclasses
+from collections.abc import Callable
 from fractions import Fraction
 from typing import ClassVar
 
@@ -142,8 +143,12 @@ class NeighbourCounts(OnLists):
     def from_words(self, word: AnyArray, counts: AnyArray) -> Array:
         """Reports of whole noise under uniform words uint32 [4, ...]: a sign, and a number below 2^96."""
         return with_noise(
-            jnp.asarray(self.thresholds), jnp.asarray(word, jnp.uint32), counts, self._noise.reach, self.span()
+            jnp.asarray(self.thresholds), jnp.asarray(word, jnp.uint32), counts, self.noise_sizes(), self.span()
         )
+
+    def noise_sizes(self) -> tuple[int, int]:
+        """Steps of bisection that find nearly every magnitude, and the largest one."""
+        return self._noise.near, self._noise.reach
 
     def word_runs(self) -> WordRuns:
         """Numbers below 2^96 from one threshold to the next, with both signs; counts that differ by one.
@@ -234,18 +239,29 @@ class NeighbourCounts(OnLists):
 
 
 def with_noise(
-    thresholds: Array, word: Array, counts: AnyArray, reach: Scalar, span: tuple[Scalar, Scalar]
+    thresholds: Array, word: Array, counts: AnyArray, sizes: tuple[Scalar, Scalar], span: tuple[Scalar, Scalar]
 ) -> Array:
-    """Counts with whole noise under words uint32 [4, ...], by a table of cumulative masses; all may be traced."""
-    bits = (thresholds.shape[1] + 1).bit_length() - 1
+    """Counts with whole noise under words uint32 [4, ...], by a table of cumulative masses; all may be traced.
 
-    def halve(at: Array, place: Array) -> Array:  # bisection: how many thresholds are at or below the number
-        step = (1 << (bits - 1)) >> at
-        probe = thresholds[:, place + step - 1]
-        return place + jnp.where(random_words.less(word[1:], probe), 0, step)
+    ``sizes`` are the noise's ``near`` and ``reach``.
+    """
+    high, bits = thresholds[0], thresholds.shape[1].bit_length()
+    last = np.uint32(2**32 - 1)
 
-    place = jax.lax.fori_loop(0, bits, halve, jnp.zeros_like(word[0], jnp.int32))
-    place = jnp.minimum(place, reach)
+    def found(beyond: Callable[[Array], Array], steps: Scalar) -> Array:
+        """Bisection among the first 2^steps - 1 thresholds: how many are at or below a number."""
+
+        def halve(at: Array, place: Array) -> Array:
+            step = jnp.left_shift(1, steps - 1 - at)
+            return jnp.where(beyond(place + step - 1), place, place + step)
+
+        return jax.lax.fori_loop(0, steps, halve, jnp.zeros_like(word[0], jnp.int32))
+
+    # Nearly every number is below the first threshold whose first word is the last, and its first word is in none.
+    place = found(lambda at: word[1] < high[at], sizes[0])
+    unsure = (word[1] == last) | ((place > 0) & (word[1] == high[jnp.maximum(place - 1, 0)]))
+    exact = found(lambda at: random_words.less(word[1:], thresholds[:, at]), jnp.where(unsure.any(), bits, 0))
+    place = jnp.minimum(jnp.where(unsure, exact, place), sizes[1])
     return jnp.clip(counts + jnp.where(word[0] & 1 == 0, place, -place), *span)
 
 

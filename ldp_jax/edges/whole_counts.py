@@ -24,7 +24,7 @@ from ldp_jax.graph import graphs
 _BLOCK = 2**22
 """Edges that are counted at once."""
 
-_TOGETHER = 2**14
+_TOGETHER = 2**16
 """Numbers that one call of a program gives noise."""
 
 _DRAWN = 2**19
@@ -246,8 +246,8 @@ def _drawn(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> np.ndarray:
     if m.noise == "laplace":
         return np.asarray(_add_noise(m, key, counts))
     true = np.clip(counts, 0, m.most).astype(np.int32).ravel()
-    size, (low, high) = len(true), m.span()
-    numbers = np.array([size, low, high, high], np.int32)  # a magnitude reaches as far as a report
+    size = len(true)
+    numbers = np.array([size, *m.noise_sizes(), *m.span()], np.int32)
     padded = np.pad(true, (0, -size % _TOGETHER))
     starts = range(0, len(padded), _TOGETHER)
     parts = [_whole(m.thresholds, key, padded[at : at + _TOGETHER], np.int32(at), numbers) for at in starts]
@@ -256,9 +256,9 @@ def _drawn(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> np.ndarray:
 
 @jax.jit
 def _whole(thresholds: Array, key: PRNGKey, counts: Array, start: Array, numbers: Array) -> Array:
-    size, low, high, reach = numbers
+    size, near, reach, low, high = numbers
     place = start + jnp.arange(len(counts)) + size * jnp.arange(1 + WORDS)[:, None]
-    return with_noise(thresholds, random_words.words_at(key, place), counts, reach, (low, high))
+    return with_noise(thresholds, random_words.words_at(key, place), counts, (near, reach), (low, high))
 
 
 @jax.jit
