@@ -173,10 +173,17 @@ _COLOURS = {
 
 
 def _figure(found: list[Place]) -> Any:
-    """A panel a graph and task: harm by a usual share of liars against epsilon; defences dashed."""
-    tasks = len({one.task for one in found})
-    figure, axes = panels(len(found), width=2.8, height=2.6, columns=max(tasks, 1))
+    """A graph has a line of panels, a task a column: harm by a usual share of liars; defences dashed."""
+    tasks = [task for task in TASKS if any(one.task == task for one in found)]
+    graphs = list(dict.fromkeys(one.dataset for one in found))
+    figure, grid = panels(len(graphs) * len(tasks), width=2.8, height=2.6, columns=len(tasks))
+    known_at = dict(zip(((graph, task) for graph in graphs for task in tasks), grid, strict=True))
+    axes = [known_at.pop((one.dataset, one.task)) for one in found]
+    for spare in known_at.values():
+        spare.set_visible(False)
     for axis, one in zip(axes, found, strict=True):
+        if TASKS[one.task].metric == ERROR:
+            axis.set_yscale("symlog", linthresh=1.0)
         budgets = [epsilon for epsilon in one.epsilons if np.isfinite(epsilon)]
         place = {epsilon: epsilon for epsilon in budgets} | {np.inf: 2 * max(budgets)}
         for lie in TASKS[one.task].lies:
@@ -191,11 +198,9 @@ def _figure(found: list[Place]) -> Any:
         axis.axhline(0.0, color="black", linewidth=0.8)
         log_ticks(axis, list(place.values()), base=2)
         axis.set_xticks(list(place.values()), [f"{epsilon:g}" for epsilon in budgets] + ["none"])
-        if TASKS[one.task].metric == ERROR:
-            axis.set_yscale("symlog", linthresh=1.0)
         axis.set_title(f"{one.dataset}: {one.task}", fontsize=8)
         axis.set_xlabel("epsilon")
-    for axis in axes[:: max(tasks, 1)]:
+    for axis in {one.dataset: axis for one, axis in reversed([*zip(found, axes, strict=True)])}.values():
         axis.set_ylabel(f"harm by {SHARE:.0%} (points, or % of error)", fontsize=8)
     legend_below(figure, axes, 4)
     return figure

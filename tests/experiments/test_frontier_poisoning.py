@@ -95,3 +95,18 @@ def test_harm_and_costs_are_paired_and_errors_are_turned():
         in words
     )
     assert np.isinf(one.epsilons[-1])
+
+
+def test_a_graph_has_a_line_of_the_figure_and_a_task_a_column():
+    def rows(graph, task):
+        values = [(AS_IT_IS, epsilon, (0.5, 0.7)) for epsilon in (1.0, math.inf)]
+        lies = ((NONE, 0.0), (WORST, 0.05))
+        known = [made(values, task=task, metric=TASKS[task].metric, lie=lie, share=share) for lie, share in lies]
+        return poisoning_report.pd.concat(known).assign(dataset=graph)
+
+    asked = [("few", "counts"), ("few", "lists"), ("many", "counts"), ("many", "degree")]
+    found = poisoning_report.places(poisoning_report.pd.concat([rows(*each) for each in asked]))
+    figure = poisoning_report._figure(found)
+    shown = [axis.get_title() if axis.get_visible() else "" for axis in figure.axes]
+    assert shown == ["few: counts", "", "few: lists", "many: counts", "many: degree", ""]
+    assert [bool(axis.get_ylabel()) for axis in figure.axes] == [True, False, False, True, False, False]
