@@ -154,10 +154,10 @@ def on_another_process(*words, **environment):
 
 
 def test_a_device_that_is_not_there_is_one_line():
-    code, _, lines = on_another_process("weigh", JAX_PLATFORMS="cuda")
+    code, _, lines = on_another_process("weigh", JAX_PLATFORMS="tpu")
     assert code == 2
     assert [line for line in lines if "Traceback" in line] == []
-    assert lines[-1].startswith("error: JAX_PLATFORMS=cuda: no such device here")
+    assert lines[-1].startswith("error: JAX_PLATFORMS=tpu: no such device here")
 
 
 def test_help_and_list_import_no_experiment():

@@ -370,6 +370,7 @@ def test_records_of_a_file_go_to_a_file_and_a_killed_call_goes_on(tmp_path, monk
     np.save(tmp_path / "x.npy", x)
     stored = np.load(tmp_path / "x.npy", mmap_mode="r")
     monkeypatch.setattr(embedding, "_ROWS", 8)
+    monkeypatch.setattr(propagation, "block_width", lambda to_file=False: 16 if to_file else 64)  # a CPU's
     solve, calls = propagation._ppr, []
 
     def dies(*arguments):
