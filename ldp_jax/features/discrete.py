@@ -1,7 +1,6 @@
 """Finite mechanisms as integer tables: privacy that holds in the arithmetic that is run."""
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
 import jax
@@ -9,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import integer_tables, random_words, validate
+from ldp_jax.core import integer_tables, random, random_words, validate
 from ldp_jax.core.float32 import einsum
 from ldp_jax.core.integer_tables import Encoding, Table
 from ldp_jax.core.mechanism import Univariate
@@ -43,8 +42,8 @@ class Discrete(Univariate):
     Reference: none; see Mironov, CCS 2012, for what floating-point noise gives away.
 
     Attributes:
-      thresholds: uint32 [levels * inputs, 2^b], cumulative masses.
-      guide: int32 [levels * inputs, 2^b], how many thresholds each first b bits of a word exceed.
+      search: uint32 [2, levels * inputs, 2^b]: cumulative masses, and how many of them each first b bits of a word
+        exceed.
       steps: int32, how many steps of bisection find the others.
       values: float32 [levels * outputs, ...], the server's estimates.
       counts: int32 [levels], outputs of each level.
@@ -56,8 +55,7 @@ class Discrete(Univariate):
     ('exact', True)
     """
 
-    thresholds: Array
-    guide: Array
+    search: Array
     steps: Scalar
     values: Array
     counts: Array
@@ -75,15 +73,14 @@ class Discrete(Univariate):
         if len(kinds) > 1:
             raise ValueError(f"tables of one menu must agree in inputs, encoding, estimates, got {sorted(kinds)}")
         size = 1 + max(table.thresholds.shape[1] for table in tables)
-        if len(tables) * tables[0].inputs * size >= 2**31:
+        if 2 * len(tables) * tables[0].inputs * size >= 2**31:
             raise ValueError(f"{len(tables)} tables of {tables[0].inputs} x {size} are more than indices hold")
         rest = [(0, 0)] * (tables[0].values.ndim - 1)
         padded = [integer_tables.padded(table.thresholds, size) for table in tables]
         guides, steps = zip(*(_guide(rows, t.outputs) for rows, t in zip(padded, tables, strict=True)), strict=True)
         return cls(
             # jnp.asarray would compile a program for each shape that is brought to the device.
-            thresholds=jax.device_put(np.concatenate(padded)),
-            guide=jax.device_put(np.concatenate(guides)),
+            search=jax.device_put(np.stack([np.concatenate(padded), np.concatenate(guides)])),
             steps=jax.device_put(np.int32(max(steps))),
             values=jax.device_put(
                 np.concatenate([np.pad(t.values, [(0, size - t.outputs), *rest]) for t in tables])
@@ -98,7 +95,7 @@ class Discrete(Univariate):
     def __repr__(self) -> str:
         concrete = all(isinstance(leaf, (jax.Array, np.ndarray, int)) for leaf in jax.tree.leaves(self))
         if not (
-            concrete and len(jax.tree.leaves(self)) == 6 and all(map(validate.concrete, jax.tree.leaves(self)))
+            concrete and len(jax.tree.leaves(self)) == 5 and all(map(validate.concrete, jax.tree.leaves(self)))
         ):
             return f"{type(self).__name__}({self.names[0]}, {self.inputs} inputs, {self.encoding})"
         levels = len(self.names)
@@ -136,8 +133,13 @@ class Discrete(Univariate):
         return Table(self.names[level], masses, values, self.encoding)
 
     @property
+    def thresholds(self) -> Array:
+        """uint32 [levels * inputs, 2^b], cumulative masses."""
+        return self.search[0]
+
+    @property
     def _size(self) -> int:
-        return self.thresholds.shape[-1]
+        return self.search.shape[-1]
 
     def stack_shape(self) -> tuple[int, ...]:
         """The shape of the level: tables are no stack."""
@@ -147,25 +149,27 @@ class Discrete(Univariate):
         """Reports of records under uniform uint32 words, as the client's; elementwise."""
         word, rounding = (jnp.asarray(bits).astype(jnp.uint32) for bits in (word, rounding))
         row, part = self._rows(x)
-        size = self._size
-        start = (row + integer_tables.rounds_up(rounding, part)) * size  # in both arrays, row after row
-        bucket = (word >> (33 - size.bit_length())).astype(jnp.int32)
-        place = jnp.take(self.guide, start + bucket, mode="clip")
+        size, guide = self._size, self.search[0].size
+        start = (row + integer_tables.rounds_up(rounding, part)) * size  # of the row, in either half of ``search``
 
-        def forward(place: Array, step: Scalar) -> Array:
-            probe = jnp.take(self.thresholds, start + place + (step - 1), mode="clip")
-            return jnp.where((place + step <= size) & (word >= probe), place + step, place)
+        def find(i: Array, place: Array) -> Array:
+            bucket, step = (word >> (33 - size.bit_length())).astype(jnp.int32), 1 << (self.steps - i)
+            at = start + jnp.where(i == 0, guide + bucket, place + step - 1)
+            found = jnp.take(self.search, at, mode="clip")
+            after = jnp.where((place + step <= size) & (word >= found), place + step, place)
+            return jnp.where(i == 0, found.astype(jnp.int32), after)
 
-        # Two steps, more than which few tables need, are fused into one pass.
-        place = jax.lax.fori_loop(0, self.steps - 2, lambda i, at: forward(at, 1 << (self.steps - 1 - i)), place)
-        return jnp.minimum(forward(forward(place, 2), 1), self.counts[self.level] - 1)
+        nowhere = jnp.zeros_like(start + word.astype(jnp.int32))  # varies where they do
+        place = jax.lax.fori_loop(0, self.steps + 1, find, nowhere)
+        return jnp.minimum(place, self.counts[self.level] - 1)
 
     def draw(self, key: PRNGKey, x: Record) -> Array:
         """Independent reports of one user's numbers: two words each from one key (one without a grid)."""
         shape = jnp.broadcast_shapes(jnp.shape(x), jnp.shape(self.level))  # no two reports share a word
-        place = jnp.arange(math.prod(shape), dtype=jnp.uint32).reshape(shape)
-        word = random_words.words_at(key, place)
-        rounding = random_words.words_at(key, place + np.uint32(place.size)) if self.encoding == "grid" else word
+        if self.encoding == "grid":
+            word, rounding = random_words.words(key, shape)
+        else:
+            word = rounding = random.bits(key, shape)
         return self.from_words(word, rounding, x)
 
     def _rows(self, x: Record) -> tuple[Array, Array]:
@@ -264,7 +268,7 @@ def _guide(thresholds: np.ndarray, outputs: int) -> tuple[np.ndarray, int]:
     after = -(-thresholds[:, : outputs - 1].astype(np.int64) // width)  # the first that begins no earlier
     code = after + (size + 1) * np.arange(inputs)[:, None]
     found = np.bincount(code.ravel(), minlength=inputs * (size + 1)).reshape(inputs, -1)
-    return found[:, :-1].cumsum(1, dtype=np.int32), int(found[:, 1:].max()).bit_length()
+    return found[:, :-1].cumsum(1, dtype=np.uint32), int(found[:, 1:].max()).bit_length()
 
 
 def menu(mechanisms: Sequence[Discrete]) -> Discrete:

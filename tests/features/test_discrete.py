@@ -95,7 +95,7 @@ def test_levels_and_users_under_vmap_are_a_loop():
     """And each level is the mechanism of its own table alone."""
     tables = tables_of_one_menu("grid")
     m = Discrete.of(*tables)
-    assert m.thresholds.shape == m.guide.shape == (20, 64)
+    assert m.search.shape == (2, 20, 64)
     levels = jnp.arange(12) % 4
     xs = jnp.linspace(-1.2, 1.2, 12).at[3].set(jnp.nan)
     each = lambda function: jax.jit(jax.vmap(function))

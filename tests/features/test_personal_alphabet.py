@@ -24,7 +24,7 @@ def posteriors(n=40, classes=6, seed=0):
 
 
 USERS = PersonalAlphabets.of(1.5, posteriors())
-CHANGED = dataclasses.replace(USERS, inner=dataclasses.replace(USERS.inner, thresholds=USERS.inner.thresholds * 0))
+CHANGED = dataclasses.replace(USERS, inner=dataclasses.replace(USERS.inner, search=USERS.inner.search * 0))
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
