@@ -361,8 +361,15 @@ def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) ->
             )
     if bounds is None:
         return x
-    share = (into(x, lower, upper) - lower) / (upper - lower)  # pyrefly: ignore[unsupported-operation]
-    return domain.lower + share * (domain.upper - domain.lower)
+    width = upper - lower  # pyrefly: ignore[unsupported-operation]
+    return _mapped(as_records(x), (lower, upper, width), domain.lower, domain.upper - domain.lower)
+
+
+@jax.jit
+def _mapped(x: Array, bounds: tuple[ArrayLike, ArrayLike, ArrayLike], start: Scalar, width: Scalar) -> Array:
+    """Records, clipped to (lower, upper, upper - lower), NaN at the centre, mapped to [start, start + width]."""
+    lower, upper, wide = bounds
+    return jnp.asarray(start + (into(x, lower, upper) - lower) / wide * width)
 
 
 def _limits(bounds: Bounds, dim: int, x: UserRecords) -> tuple[Any, Any]:
