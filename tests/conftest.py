@@ -26,7 +26,7 @@ os.environ["LDP_JAX_PROGRESS"] = "0"
 jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS") or "cpu")
 if jax.config.jax_platforms != "cpu":  # references and networks in float32; what must be, asks for it itself
     jax.config.update("jax_default_matmul_precision", "highest")
-# Most programs of tests run once: LLVM's first level, XLA's older emitter and one module a program, not 32, cost least.
+# Most programs of tests run once: LLVM's first level, XLA's older emitter, and one module a program in place of 32.
 # What tests start inherits the flags. XLA ends a process whose flags it does not know.
 _FLAGS = ["--xla_backend_optimization_level=1"]
 if jaxlib.version.__version_info__[:2] == (0, 10):
