@@ -98,6 +98,9 @@ class _Memory:
         self.compiled += compiled
         self.unshared += compiled
 
+    def pytest_collection_finish(self) -> None:
+        gc.freeze()  # modules and tests are no garbage
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         jax.config.update("jax_disable_most_optimizations", item.path.parent.name not in _DRAWS)
