@@ -27,10 +27,18 @@ jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS") or "cpu")
 _FLAGS = ["--xla_backend_optimization_level=1"]
 if jax.config.jax_platforms != "cpu":  # references and networks in float32; what must be, asks for it itself
     jax.config.update("jax_default_matmul_precision", "highest")
+<<<<<<< HEAD
 # LLVM's first level and XLA's older emitter: most programs of tests run once. What tests start inherits both.
 # XLA ends a process whose flags it does not know.
+=======
+# Most programs of tests run once: LLVM's first level, XLA's older emitter, and one module a program in place of 32.
+# What tests start inherits the flags. XLA ends a process whose flags it does not know.
+_FLAGS = ["--xla_backend_optimization_level=1"]
+>>>>>>> suite
 if jaxlib.version.__version_info__[:2] == (0, 10):
-    _FLAGS.append("--xla_cpu_use_fusion_emitters=false")
+    _FLAGS += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
+# Folders whose tests draw by the million; in all others LLVM's level 0 halves what a program costs to compile.
+_DRAWS = {"contract", "curator", "edges", "features", "verification"}
 os.environ["XLA_FLAGS"] = " ".join([*_FLAGS, os.environ.get("XLA_FLAGS", "")]).strip()
 
 
@@ -95,6 +103,14 @@ class _Memory:
         compiled = event == "/jax/core/compile/backend_compile_duration"
         self.compiled += compiled
         self.unshared += compiled
+
+    def pytest_collection_finish(self) -> None:
+        gc.freeze()  # modules and tests are no garbage
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        worth = item.path.parent.name in _DRAWS or jax.config.jax_platforms != "cpu"
+        jax.config.update("jax_disable_most_optimizations", not worth)
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_teardown(self) -> None:

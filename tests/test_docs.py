@@ -1,7 +1,9 @@
 """The documentation site without its builder: examples give what they say, and every exported name has a place."""
 
+import ast
 import doctest
 import importlib
+import json
 import pkgutil
 import re
 from types import ModuleType
@@ -29,6 +31,25 @@ def test_the_examples_of_a_page_give_what_it_says(page):
     failed, said = failures(SHOWN[page])
     assert not failed, said
     assert not code(page)  # what is not an example runs nowhere
+
+
+def names_of_the_library(notebook):
+    """What the code of a notebook takes from the library's modules; AttributeError where it is not there."""
+    cells = [cell["source"] for cell in json.loads(notebook.read_text())["cells"] if cell["cell_type"] == "code"]
+    nodes = [*ast.walk(ast.parse(re.sub(r"%pip.*", "pass", "\n".join(map("".join, cells)))))]
+    imports = [ast.unparse(node) for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
+    known = {}
+    exec("\n".join(line for line in imports if re.match(r"(from|import) ldp_jax", line)), known)
+    modules = {name for name, value in known.items() if isinstance(value, ModuleType)}
+    chains = {ast.unparse(node) for node in nodes if isinstance(node, ast.Attribute)}
+    chains = {chain for chain in chains if chain.partition(".")[0] in modules}
+    return [eval(chain, known) for chain in chains if re.fullmatch(r"[\w.]+", chain)]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "colab").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_what_a_notebook_asks_for_is_there(path):
+    """The slow tier runs them."""
+    assert len(names_of_the_library(path)) > 3
 
 
 def test_another_output_would_fail():

@@ -15,11 +15,13 @@ from ldp_jax import features, pipeline
 from ldp_jax.graph import graphs
 from tests import many_devices, pages
 
+QUICK = {"JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+
 
 def found_wrong(which: str) -> dict[str, str]:
     flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
     command = [sys.executable, "-m", "tests.many_devices", which]
-    environment = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"}
+    environment = {**os.environ, **QUICK, "XLA_FLAGS": flags}
     ran = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
@@ -48,7 +50,7 @@ def test_eight_devices_give_what_one_gives_of_every_mechanism_and_model(rare, na
 
 def two(*command: str, cwd: Path | None = None, **environment: str) -> list[tuple[int, str, str]]:
     """Return code, output and errors of two processes, started together; ``INDEX`` stands for 0 and 1."""
-    fixed = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    fixed = {**os.environ, **QUICK}
     started = []
     for index in "01":
         own = {name: value.replace("INDEX", index) for name, value in environment.items()}

@@ -247,10 +247,10 @@ def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
     at = points[u]
     far = _squared(at, points) * scaled
     own = jnp.take_along_axis(far, v[:, None], 1)
-    closer = far < own
+    node = jnp.arange(len(points))
     # Nor v: a compiler may compute ``far`` once for each use, and round it otherwise.
-    themselves = jnp.take_along_axis(closer, jnp.stack([u, v], 1), 1)
-    return closer.sum(1) - themselves.sum(1), own[:, 0]
+    others = (node != u[:, None]) & (node != v[:, None])
+    return ((far < own) & others).sum(1), own[:, 0]
 
 
 def reconstruction(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import tyro
+from matplotlib.figure import Figure
 
 from experiments import _registry, _report, _runner, findings, papers
 from experiments.__main__ import COMMANDS
@@ -111,6 +112,7 @@ def test_the_committed_pages_are_those_of_the_committed_rows(name, monkeypatch):
     written = {}
     monkeypatch.setattr(_report, "write_atomically", lambda path, text: written.update({path.name: text}))
     monkeypatch.setattr(_report, "save", lambda figure, path: _report.pyplot().close(figure))
+    monkeypatch.setattr(Figure, "tight_layout", lambda *_, **__: None)
     monkeypatch.setattr(_runner.Results, "append", lambda *_, **__: pytest.fail("a picture is of other rows"))
     _registry.module(name).write_report(REFERENCE)
     assert written

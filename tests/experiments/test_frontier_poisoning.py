@@ -9,6 +9,7 @@ from experiments import frontier
 from experiments.frontier import poisoning, poisoning_report
 from experiments.frontier.config import POISONED, Config
 from experiments.frontier.poisoning import AS_IT_IS, CHECKED, NONE, TASKS, TRIMMED, UNGUARDED, WORST
+from tests.experiments import contract
 from tests.experiments.rows import made
 
 SHARES = (0.05, 0.2)
@@ -27,7 +28,7 @@ def ran(graph_file, tmp_path_factory):
         patch.setattr(poisoning, "RESPONSE", WORST)
         frontier.main(config)
         patch.setattr(poisoning, "answer", None)  # a run that is repeated computes nothing
-        frontier.main(config)
+        contract.run(frontier, config)
         yield config
 
 
