@@ -24,17 +24,11 @@ from tests import mutants
 
 os.environ["LDP_JAX_PROGRESS"] = "0"
 jax.config.update("jax_platforms", os.environ.get("JAX_PLATFORMS") or "cpu")
-_FLAGS = ["--xla_backend_optimization_level=1"]
 if jax.config.jax_platforms != "cpu":  # references and networks in float32; what must be, asks for it itself
     jax.config.update("jax_default_matmul_precision", "highest")
-<<<<<<< HEAD
-# LLVM's first level and XLA's older emitter: most programs of tests run once. What tests start inherits both.
-# XLA ends a process whose flags it does not know.
-=======
 # Most programs of tests run once: LLVM's first level, XLA's older emitter, and one module a program in place of 32.
 # What tests start inherits the flags. XLA ends a process whose flags it does not know.
 _FLAGS = ["--xla_backend_optimization_level=1"]
->>>>>>> suite
 if jaxlib.version.__version_info__[:2] == (0, 10):
     _FLAGS += ["--xla_cpu_use_fusion_emitters=false", "--xla_cpu_parallel_codegen_split_count=1"]
 # Folders whose tests draw by the million; in all others LLVM's level 0 halves what a program costs to compile.
