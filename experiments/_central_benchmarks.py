@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments._sides import Sides
+from experiments import _references
+from experiments._sides import Sides, installed
 from ldp_jax import attacks, datasets
 from ldp_jax.edges import curator
 from ldp_jax.edges.curator import hrg
@@ -16,11 +17,11 @@ from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import models, training
 
 SWEEPS = 2000
-SHARE = 20
+SINGLE, SHARE = "one move a step", 20
 """The single moves are a twentieth as many: their seconds are given for as many moves as ours."""
 
 
-def chain_sides() -> tuple[str, Sides, dict[str, float]]:
+def chain_sides() -> tuple[str, Sides, float]:
     """Moves on the PPI graph 0, a fifth of whose edges are private: sweeps, and one move a step of a scan."""
     data = datasets.load("ppi_nofeat")
     edges = data.edges[np.asarray(data.node_graph)[data.edges].max(1) == 0]
@@ -38,13 +39,19 @@ def chain_sides() -> tuple[str, Sides, dict[str, float]]:
         "ldp_jax": (
             lambda repeat: hrg.run(keys(repeat), state, edges, scales, SWEEPS).count,
             f"{n} nodes, {len(pairs.public) + len(pairs.private)} edges; {SWEEPS} sweeps of n / 8 moves",
-        ),
-        "one move a step": (
-            lambda repeat: single_moves(keys(repeat), state, edges, scales, moves // SHARE).count,
-            f"the same chain, a move for each step of a compiled scan; of 1/{SHARE} as many moves, times {SHARE}",
-        ),
+        )
     }
-    return title, sides, {"ldp_jax": moves, "one move a step": moves}
+    if installed("central", "numba"):
+        chain = _references.dendrogram_chain(state, edges, scales)
+        sides["numba"] = (
+            lambda repeat: chain(repeat, moves),
+            "single moves; each internal node holds a list of the edges that it joins",
+        )
+    sides[SINGLE] = (
+        lambda repeat: single_moves(keys(repeat), state, edges, scales, moves // SHARE).count,
+        f"the same chain, a move for each step of a compiled scan; of 1/{SHARE} as many moves, times {SHARE}",
+    )
+    return title, sides, moves
 
 
 @partial(jax.jit, static_argnames="moves")

@@ -86,3 +86,78 @@ def fused_iteration(senders: np.ndarray, receivers: np.ndarray, degree: np.ndarr
         return z
 
     return solve
+
+
+def dendrogram_chain(state: Any, edges: Any, scales: tuple[float, float]) -> Any:
+    """Single Metropolis moves over dendrograms, in numba: a list of edges for each node that joins their ends.
+
+    The result takes a repetition and a number of moves from a state of :mod:`ldp_jax.edges.curator.hrg`, and gives
+    the counts of each kind and internal node.
+    """
+    import numba  # pyrefly: ignore[missing-import]
+
+    children, slot, size = (np.array(part, np.int64) for part in state.tree)
+    internal, real = len(children) // 2, np.asarray(edges.kind) < 2
+    ends, kind = internal + np.asarray(edges.ends, np.int64)[:, real], np.asarray(edges.kind)[real]
+    lca, counts, weights = np.array(state.lca)[real], np.array(state.count, np.int64), np.array(scales, np.float64)
+
+    @numba.njit
+    def term(count: Any, pairs: Any) -> float:
+        if count <= 0 or count >= pairs:
+            return 0.0
+        return count * np.log(count / pairs) + (pairs - count) * np.log1p(-count / pairs)
+
+    @numba.njit
+    def moved(
+        rng: Any, moves: int, children: Any, slot: Any, size: Any, counts: Any, first: Any, after: Any
+    ) -> Any:
+        within, marked = np.zeros(len(after), np.bool_), np.zeros(len(slot), np.bool_)
+        below, between = np.empty(len(slot), np.int64), np.empty(2, np.int64)
+        for _ in range(moves):
+            r, which = rng.integers(1, internal), rng.integers(0, 2)
+            p, slot_x, slot_z = slot[r] >> 1, 2 * r + which, slot[r] ^ 1
+            x, y, z = children[slot_x], children[slot_x ^ 1], children[slot_z]
+            fewer = size[x] <= size[y]
+            below[0], count, at = x if fewer else y, 1, 0
+            while at < count:  # the smaller of x and y is marked, leaf by leaf
+                if below[at] < internal:
+                    below[count], below[count + 1] = children[2 * below[at]], children[2 * below[at] + 1]
+                    count += 2
+                marked[below[at]] = True
+                at += 1
+            between[:], edge = 0, first[p]
+            while edge >= 0:  # one end is below x or y, the other below z
+                within[edge] = (marked[ends[0, edge]] or marked[ends[1, edge]]) == fewer
+                between[kind[edge]] += within[edge]
+                edge = after[edge]
+            for at in range(count):
+                marked[below[at]] = False
+            a, b, c, change = size[x], size[y], size[z], 0.0
+            for of in range(2):
+                at_p, at_r = between[of] + counts[of, r], counts[of, p] - between[of]
+                new = term(at_p, a * (b + c)) + term(at_r, b * c)
+                change += weights[of] * (new - term(counts[of, p], (a + b) * c) - term(counts[of, r], a * b))
+            if np.log(rng.random()) >= change:
+                continue
+            children[slot_x], children[slot_z], slot[x], slot[z], size[r] = z, x, slot_z, slot_x, b + c
+            edge, low, sunk = first[p], first[r], -1
+            while edge >= 0:
+                following = after[edge]
+                if within[edge]:
+                    after[edge], low = low, edge
+                else:
+                    after[edge], sunk = sunk, edge
+                edge = following
+            first[p], first[r] = low, sunk
+            for of in range(2):
+                counts[of, p], counts[of, r] = between[of] + counts[of, r], counts[of, p] - between[of]
+        return counts
+
+    def run(repeat: int, moves: int) -> np.ndarray:
+        first, after = np.full(internal, -1), np.empty(len(lca), np.int64)
+        for edge, node in enumerate(lca):
+            after[edge], first[node] = first[node], edge
+        tree = (part.copy() for part in (children, slot, size, counts))
+        return moved(generator(repeat), moves, *tree, first, after)
+
+    return run

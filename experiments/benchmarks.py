@@ -352,11 +352,11 @@ def central(repeats: int) -> list[dict[str, Any]]:
     title, sides, moves = _central_benchmarks.chain_sides()
     rows = interleaved(title, sides, repeats)
     for line in rows:
-        if line["subject"] != "ldp_jax":
+        if line["subject"] == _central_benchmarks.SINGLE:
             line["wall_s"], line["cpu_s"] = (line[name] * _central_benchmarks.SHARE for name in ("wall_s", "cpu_s"))
-    for subject, count in moves.items():
+    for subject in {line["subject"] for line in rows}:
         mine = [line for line in rows if line["subject"] == subject]
-        rate = count / np.median([line["cpu_s"] for line in mine])
+        rate = moves / np.median([line["cpu_s"] for line in mine])
         for line in mine:
             line["note"] += f"; {rate:,.0f} moves a CPU second of {_cores()}"
     return rows + interleaved(*_central_benchmarks.linkteller_sides(), min(repeats, 3))

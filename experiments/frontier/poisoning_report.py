@@ -114,26 +114,23 @@ def shown_at(found: list[Place]) -> float:
 
 def verdict(found: list[Place]) -> str:
     """What a usual share of liars costs, with and without privacy, and whether defences help."""
-    epsilon, words = shown_at(found), []
-    for task in TASKS:
-        told = [text for one in found if one.task == task and (text := _told(one, epsilon))]
-        if told:
-            unit = "points of accuracy" if TASKS[task].metric == ACCURACY else "per cent of relative error"
-            words.append(f"{task}, {unit}: {'; '.join(told)}")
-    grown = [one.more(epsilon, lie) for one in found if (lie := one.worst_lie(epsilon))]
-    more, less, _ = counted(grown)
+    epsilon = shown_at(found)
+    worst = {one: lie for one in found if (lie := one.worst_lie(epsilon))}
+    more, less, _ = counted(one.more(epsilon, lie) for one, lie in worst.items())
+    lines = [
+        {
+            "task": one.task, "graph": one.dataset, "worst lie": lie,
+            "harms": "points of accuracy" if one.sign > 0 else "% of relative error",
+            f"eps {epsilon:g}": signed(one.harm(AS_IT_IS, epsilon, lie, SHARE)),
+            "no privacy": signed(one.harm(AS_IT_IS, np.inf, lie, SHARE)),
+        }
+        for one, lie in sorted(worst.items(), key=lambda each: list(TASKS).index(each[0].task))
+    ]  # fmt: skip
     return (
-        f"**{SHARE:.0%} of liars, their worst lie at epsilon {epsilon:g}, against the same without privacy:** "
-        f"{'. '.join(words)}. They harm more than without privacy in {more} of {len(grown)} settings, and less in "
-        f"{less}, by intervals that leave 0 out. {_of_defences(found, epsilon)}"
+        f"**{SHARE:.0%} of liars, by their worst lie at epsilon {epsilon:g}, harm more than without privacy in "
+        f"{more} of {len(worst)} settings, and less in {less}**, by intervals that leave 0 out."
+        f"\n\n{table(lines)}\n\n{_of_defences(found, epsilon)}"
     )
-
-
-def _told(one: Place, epsilon: float) -> str:
-    if (lie := one.worst_lie(epsilon)) is None:
-        return ""
-    mine, beside = (one.harm(AS_IT_IS, at, lie, SHARE) for at in (epsilon, np.inf))
-    return f"{one.dataset} {signed(mine)} against {signed(beside)} ({lie})"
 
 
 def _of_defences(found: list[Place], epsilon: float) -> str:
@@ -147,10 +144,10 @@ def _of_defences(found: list[Place], epsilon: float) -> str:
         known = [each for each in lies if each is not None]
         (up, down, _), (dear, cheap, _) = counted(known), counted(one.cost(defence, epsilon) for one in asked)
         words.append(
-            f"*{defence.capitalize()}* is better than *as it is* in {up} of {len(known)} rows with liars and worse "
-            f"in {down}; without liars it costs in {dear} of {len(asked)} settings and gains in {cheap}"
+            f"* *{defence.capitalize()}* is better than *as it is* in {up} of {len(known)} rows with liars and "
+            f"worse in {down}; without liars it costs in {dear} of {len(asked)} settings and gains in {cheap}."
         )
-    return ". ".join(words) + "."
+    return "\n".join(words)
 
 
 def _table(one: Place) -> str:

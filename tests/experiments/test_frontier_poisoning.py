@@ -57,9 +57,8 @@ def test_each_lie_is_there_once_beside_the_same_without_privacy(ran):
 
 def test_the_page_begins_with_the_finding(ran):
     text = (ran.out / "frontier_poisoning.md").read_text()
-    first = text.splitlines()[2]
-    assert first.startswith("**5% of liars, their worst lie at epsilon 1, against the same without privacy:**")
-    assert "*Trimmed* is better" in first
+    assert text.splitlines()[2].startswith("**5% of liars, by their worst lie at epsilon 1, harm more than without")
+    assert "* *Trimmed* is better" in text
     assert (ran.out / "frontier_poisoning.png").stat().st_size > 10_000
 
 
@@ -90,7 +89,7 @@ def test_harm_and_costs_are_paired_and_errors_are_turned():
     assert one.saved(UNGUARDED, 1.0, WORST).mean == pytest.approx(-6.0)
     assert other.harm(AS_IT_IS, 1.0, WORST, 0.05).mean == pytest.approx(8.0)
     words = poisoning_report.verdict(found)
-    assert "counts, points of accuracy: g **+4.0 ± 0.0** against **+1.0 ± 0.0** (worst)" in words
+    assert "| counts | g | worst | points of accuracy | **+4.0 ± 0.0** | **+1.0 ± 0.0** |" in words
     assert (
         "*Trimmed* is better than *as it is* in 1 of 1 rows with liars and worse in 0; without liars it costs"
         in words
