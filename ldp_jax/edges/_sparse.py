@@ -291,7 +291,7 @@ def _block(
 
     ``counted`` is the degree that is sent, of size - 1 pairs, where it is not that of the owned pairs.
     """
-    length, keys = stop - start, random.split(key, 4)
+    length, keys = stop - start, random_words.split(key, 4)
     half = m.reporting != "full"
 
     def fill(array: np.ndarray, value: int = 0) -> np.ndarray:
