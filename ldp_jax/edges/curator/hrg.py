@@ -225,10 +225,14 @@ def step(key: PRNGKey, state: State, edges: Edges, scales: Values) -> tuple[Stat
     move is accepted by an exponential of 64 bits.
     ``scales`` are the factors of the log-likelihoods of public and of private edges.
     """
+    return _moved(random_words.words(key, (_leaves(state.tree) - 1,), 3), state, edges, scales)
+
+
+def _moved(word: Array, state: State, edges: Edges, scales: Values) -> tuple[State, Moves]:
+    """A sweep by three words a node."""
     tree, lca, count = jax.tree.map(jnp.asarray, state)
     n, internal = _leaves(tree), _leaves(tree) - 1
     scales = jnp.asarray(scales, jnp.float32)
-    word = random_words.words(key, (internal,), 3)
     parent, side, which = (word[0] >> bit & 1 for bit in range(3))
     parent, side, which = parent == 1, side.astype(jnp.int32), which.astype(jnp.int32)
     waiting = random_words.exponential_from_words(word[1:])
@@ -280,8 +284,16 @@ def step(key: PRNGKey, state: State, edges: Edges, scales: Values) -> tuple[Stat
 @jax.jit
 def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
     """A sweep for each key, at its own scales [sweeps, 2]."""
-    advance = lambda state, turn: (step(turn[0], state, edges, turn[1])[0], None)
-    return jax.lax.scan(advance, state, (keys, scales))[0]
+    place = jnp.arange(3 * (_leaves(state.tree) - 1)).reshape(3, -1)
+    draw = lambda key: random_words.words_at(key, place)
+
+    def advance(carry: tuple[State, Array], turn: tuple[PRNGKey, Array]) -> tuple[tuple[State, Array], None]:
+        state, word = carry
+        return (_moved(word, state, edges, turn[1])[0], draw(turn[0])), None
+
+    # A sweep draws the words of the next: a compiler would draw its own again in each place that reads them.
+    following = jnp.concatenate([keys[1:], keys[:1]])
+    return jax.lax.scan(advance, (state, draw(keys[0])), (following, scales))[0][0]
 
 
 def run(key: PRNGKey, state: State, edges: Edges, scales: Values, sweeps: int) -> State:
