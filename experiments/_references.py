@@ -88,7 +88,7 @@ def fused_iteration(senders: np.ndarray, receivers: np.ndarray, degree: np.ndarr
     return solve
 
 
-def dendrogram_chain(state: Any, edges: Any, scales: tuple[float, float]) -> Any:
+def dendrogram_chain(state: Any, edges: Any, scales: np.ndarray) -> Any:
     """Single Metropolis moves over dendrograms, in numba: a list of edges for each node that joins their ends.
 
     The result takes a repetition and a number of moves from a state of :mod:`ldp_jax.edges.curator.hrg`, and gives

@@ -285,15 +285,15 @@ def _moved(word: Array, state: State, edges: Edges, scales: Values) -> tuple[Sta
 def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
     """A sweep for each key, at its own scales [sweeps, 2]."""
     place = jnp.arange(3 * (_leaves(state.tree) - 1)).reshape(3, -1)
-    draw = lambda key: random_words.words_at(key, place)
+    draw = lambda data: random_words.words_at(jax.random.wrap_key_data(data, impl="threefry2x32"), place)
 
-    def advance(carry: tuple[State, Array], turn: tuple[PRNGKey, Array]) -> tuple[tuple[State, Array], None]:
+    def advance(carry: tuple[State, Array], turn: tuple[Array, Array]) -> tuple[tuple[State, Array], None]:
         state, word = carry
         return (_moved(word, state, edges, turn[1])[0], draw(turn[0])), None
 
     # A sweep draws the words of the next: a compiler would draw its own again in each place that reads them.
-    following = jnp.concatenate([keys[1:], keys[:1]])
-    return jax.lax.scan(advance, (state, draw(keys[0])), (following, scales))[0][0]
+    data = jax.random.key_data(keys)
+    return jax.lax.scan(advance, (state, draw(data[0])), (jnp.roll(data, -1, 0), scales))[0][0]
 
 
 def run(key: PRNGKey, state: State, edges: Edges, scales: Values, sweeps: int) -> State:
