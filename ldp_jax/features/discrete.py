@@ -125,12 +125,16 @@ class Discrete(Univariate):
             level = int(self.level)
         validate.integer_in(0, len(self.names) - 1, level=level)
         outputs, size = int(np.asarray(self.counts)[level]), self._size
-        rows = np.asarray(self.thresholds)[level * self.inputs : (level + 1) * self.inputs, : outputs - 1]
-        edges = np.pad(rows.astype(np.int64), ((0, 0), (1, 0)))
+        thresholds, guide = np.asarray(self.search)[:, level * self.inputs : (level + 1) * self.inputs]
+        edges = np.pad(thresholds[:, : outputs - 1].astype(np.int64), ((0, 0), (1, 0)))
         masses = np.diff(edges, append=integer_tables.WORDS, axis=1).astype(np.uint32)
         start = level * size
         values = np.asarray(self.values)[start : start + outputs]
-        return Table(self.names[level], masses, values, self.encoding)
+        made = Table(self.names[level], masses, values, self.encoding)
+        wanted, steps = _guide(thresholds, outputs)
+        if (guide != wanted).any() or int(self.steps) < steps:  # reports would not have the law of the thresholds
+            raise ValueError("search and steps must be those that Discrete.of makes of a table")
+        return made
 
     @property
     def thresholds(self) -> Array:

@@ -4,6 +4,7 @@ continuous relatives in closed form, and against the linear program's own constr
 Moments are recomputed here from the integers in float64; the mechanisms compute them in float32.
 """
 
+import dataclasses
 import decimal
 import json
 import math
@@ -415,3 +416,12 @@ def test_bad_input_is_refused():
     for call, words in REFUSED:
         with pytest.raises(ValueError, match=words):
             call()
+
+
+def test_a_search_of_other_thresholds_has_no_epsilon():
+    """It would find reports by another law than the one that the epsilon is of."""
+    m = Discrete.of(*tables_of_one_menu("category")).at(np.arange(4))
+    assert m.guarantee().epsilon > 0
+    for change in ({"search": m.search.at[1, 2, 0].add(1)}, {"steps": m.steps - 1}):
+        with pytest.raises(ValueError, match="those that Discrete.of makes"):
+            dataclasses.replace(m, **change).guarantee()
