@@ -45,14 +45,16 @@ def rehearsed(asked: Asked, total: float) -> Rehearsal:
 
 def _joint(
     key: Any, asked: Asked, total: float, *, share: float | None = None, labels: bool = False, check: float = 0.0,
-    placebo: bool = False,
+    placebo: bool = False, both: bool = False,
 ) -> Answer:  # fmt: skip
-    """Records and lists within one total, split as a rehearsal says or as said; the panel's labels too.
+    """Records and lists within one total, split as a rehearsal says or as said, or in one report of both.
 
     Of a placebo, private users, and the panel's check, report on records and lists of others.
     """
     told = {}
-    if share is None:
+    if both:
+        privacy = JointPrivacy(both=total)
+    elif share is None:
         found = rehearsed(asked, total)
         privacy = found.splits[0]
         told["foreseen"] = round((float(found.without.mean()) + found.foreseen(total).points) / 100, 4)
@@ -70,8 +72,8 @@ def _joint(
         key, graph, rows, asked.members, asked.labels[asked.members], privacy, num_classes=asked.classes
     )
     told |= {
-        "record": privacy.record,
-        "list": privacy.list if made.counts is not None else 0.0,
+        "record": privacy.record or privacy.both,
+        "list": privacy.list if made.counts is not None else privacy.both,
         "label": privacy.labels or "",
         "strength": round(made.strength, 4),
     }
@@ -111,6 +113,8 @@ def _true(name: str, key: Any, asked: Asked, total: float) -> Answer:
 
 JOINT, LABELS_TOO, PLACEBO = "joint", "joint, labels too", "joint, placebo"
 CHECKED, CHECKED_PLACEBO = "joint, checked", "joint, checked placebo"
+ONE, ONE_PLACEBO = "one report", "one report, placebo"
+ONE_CHECKED, ONE_CHECKED_PLACEBO = "one report, checked", "one report, checked placebo"
 RECORDS, LISTS, HALVES = "record alone", "list alone", "half each"
 NOTHING = "nothing asked"
 PUBLIC, PUBLIC_ALONE = "public graph, reports", "public graph, no reports"
@@ -126,6 +130,9 @@ METHODS: dict[str, Method] = {
     PUBLIC: Method(1, partial(_public_graph, LOCAL)),
     CHECKED: Method(0, partial(_joint, check=CHECK)),
     CHECKED_PLACEBO: Method(2, partial(_joint, check=CHECK, placebo=True)),
+    ONE: Method(0, partial(_joint, both=True)), ONE_PLACEBO: Method(2, partial(_joint, both=True, placebo=True)),
+    ONE_CHECKED: Method(0, partial(_joint, both=True, check=CHECK)),
+    ONE_CHECKED_PLACEBO: Method(2, partial(_joint, both=True, check=CHECK, placebo=True)),
 }  # fmt: skip
 """By name; a name's number of noise is a part of its rows' keys."""
 

@@ -37,6 +37,10 @@ from experiments.frontier.joint_methods import (
     LABELS_TOO,
     LISTS,
     NOTHING,
+    ONE,
+    ONE_CHECKED,
+    ONE_CHECKED_PLACEBO,
+    ONE_PLACEBO,
     PLACEBO,
     PUBLIC,
     PUBLIC_ALONE,
@@ -67,7 +71,8 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
             beside = {OVER_NOTHING: values.get((NOTHING, 0.0)), OVER_RECORDS: values.get((RECORDS, epsilon))}
             found = {ACCURACY: mine, **differences(mine, beside)}
             if 0 < epsilon < np.inf:
-                found[SHARE] = pd.to_numeric(parts[mechanism, epsilon].record).dropna() / epsilon
+                record, bit = (pd.to_numeric(parts[mechanism, epsilon][each]) for each in ("record", "list"))
+                found[SHARE] = (record / epsilon)[~(record + bit > 1.001 * epsilon)].dropna()  # one report of both
                 found[FORESEEN] = 100 * pd.to_numeric(parts[mechanism, epsilon].foreseen).dropna()
             rows.append(((*names, mechanism, epsilon), found))
     return tidy(_KEY, rows)
@@ -118,7 +123,7 @@ def _percent(share: float | None) -> str:
 
 def verdict(found: pd.DataFrame) -> str:
     """Where joint privacy costs everything, and whether a list is worth its budget beside a record."""
-    everything, unseen, up, down, listed, fakes, checked, cost = [], [], [], [], [], [], [], []
+    everything, unseen, up, down, listed = [], [], [], [], []
     cells = [(*names, part, total) for names, part in found.groupby(PANEL, sort=False) for total in totals(part)]
     for dataset, _, part, total in cells:
         words, mine = f"{dataset} at {total:g}", (JOINT, total)
@@ -131,19 +136,33 @@ def verdict(found: pd.DataFrame) -> str:
             (up if sign > 0 else down).append(words)
         if _sign(_less(part, mine, (LISTS, total))) < 0:
             listed.append(words)
-        if (fake := _interval(part, PLACEBO, total, OVER_NOTHING)) is not None:
-            fakes.append(fake)
-        if (fake := _interval(part, CHECKED_PLACEBO, total, OVER_NOTHING)) is not None:
-            checked.append(fake)
-        if (less := _less(part, (CHECKED, total), mine)) is not None:
-            cost.append(less)
     return (
         f"**Joint privacy costs everything** (less than {LITTLE:.0%} of the way from nothing asked to true data is "
         f"regained) on {_listed(everything)}; no gain over nothing asked is seen on {_listed(unseen)}. Of "
         f"{len(cells)} settings the chosen split is above the whole total on the record in {len(up)} "
         f"({_listed(up)}), below it in {len(down)} ({_listed(down)}); below the whole total on the list in "
-        f"{len(listed)} ({_listed(listed)}).{_of_placebos(fakes)}"
-        f"{_of_checks(checked, cost)}"
+        f"{len(listed)} ({_listed(listed)}).{_of_placebos(cells, PLACEBO)}"
+        f"{_of_checks(cells, JOINT, CHECKED, CHECKED_PLACEBO)}{_of_one_report(cells)}"
+    )
+
+
+_Cells = list[tuple[str, str, pd.DataFrame, float]]
+"""A graph, its panel, their rows and a total."""
+
+
+def _of_one_report(cells: _Cells) -> str:
+    """What one report of record and list brings beside two."""
+    gains = [(f"{name} at {total:g}", _less(part, (ONE, total), (JOINT, total))) for name, _, part, total in cells]
+    known = [(words, gain) for words, gain in gains if gain is not None]
+    if not known:
+        return ""
+    up, down = ([words for words, gain in known if _sign(gain) == sign] for sign in (1, -1))
+    means = [gain.mean for _, gain in known]
+    return (
+        f"\n\n**One report of the record and the whole list** costs the total whatever differs in both. It is "
+        f"above joint in {len(up)} of {len(known)} settings ({_listed(up)}) by up to {max(means):.1f} points, and "
+        f"below it in {len(down)} ({_listed(down)}) by up to {-min(means):.1f}.{_of_placebos(cells, ONE_PLACEBO)}"
+        f"{_of_checks(cells, ONE, ONE_CHECKED, ONE_CHECKED_PLACEBO)}"
     )
 
 
@@ -152,28 +171,33 @@ def _sign(gain: ConfidenceInterval | None) -> float:
     return np.sign(gain.mean) if gain is not None and significant(gain) else 0.0
 
 
-def _of_placebos(found: list[ConfidenceInterval]) -> str:
+def _of_placebos(cells: _Cells, placebo: str) -> str:
     """How often records and lists of others do harm, and how much."""
-    if not found:
+    found = [_interval(part, placebo, total, OVER_NOTHING) for _, _, part, total in cells]
+    known = [one for one in found if one is not None]
+    if not known:
         return ""
-    below = [one for one in found if _sign(one) < 0]
+    below = [one for one in known if _sign(one) < 0]
     most = f", by up to {-min(one.mean for one in below):.1f} points" if below else ""
     return (
         f" With records and lists of other private users (placebo) it is below nothing asked in {len(below)} of "
-        f"{len(found)}{most}: beside a panel alone nothing tells that records are somebody else's, and the panel's "
+        f"{len(known)}{most}: beside a panel alone nothing tells that records are somebody else's, and the panel's "
         "own lists are true."
     )
 
 
-def _of_checks(fakes: list[ConfidenceInterval], cost: list[ConfidenceInterval]) -> str:
+def _of_checks(cells: _Cells, true: str, checked: str, placebo: str) -> str:
     """What a check of the panel mends, and what it costs where reports are true."""
-    if not fakes or not cost:
+    fakes = [_interval(part, placebo, total, OVER_NOTHING) for _, _, part, total in cells]
+    costs = [_less(part, (checked, total), (true, total)) for _, _, part, total in cells]
+    harm, means = [one for one in fakes if one is not None], [one.mean for one in costs if one is not None]
+    if not harm or not means:
         return ""
-    means, below = [one.mean for one in cost], sum(_sign(one) < 0 for one in fakes)
     return (
         f" Where a tenth of the panel reports as private users do (checked), the placebo is below nothing asked in "
-        f"{below} of {len(fakes)}, at worst {min(one.mean for one in fakes):+.1f} points. True reports lose by "
-        f"that check {-min(means):.1f} points at most, {-np.mean(means):.1f} in the mean."
+        f"{sum(_sign(one) < 0 for one in harm)} of {len(harm)}, at worst {min(one.mean for one in harm):+.1f} "
+        f"points. True reports lose by that check {-min(means):.1f} points at most, {-np.mean(means):.1f} in the "
+        "mean."
     )
 
 
@@ -197,6 +221,8 @@ def summary(found: pd.DataFrame) -> str:
                     "less nothing asked": signed(_interval(part, JOINT, total, OVER_NOTHING)),
                     "less record alone": signed(_interval(part, JOINT, total, OVER_RECORDS)),
                     "less list alone": signed(_less(part, joint_row, (LISTS, total))),
+                    "one report (%)": _interval(part, ONE, total, ACCURACY),
+                    "one report, less joint": signed(_less(part, (ONE, total), joint_row)),
                     "record's share (draws)": _shares(part, JOINT, total),
                     "labels too, less joint": signed(_less(part, (LABELS_TOO, total), joint_row)),
                     "placebo, less nothing asked": signed(_interval(part, PLACEBO, total, OVER_NOTHING)),
@@ -236,6 +262,7 @@ def _table(part: pd.DataFrame) -> str:
 
 _STYLES: dict[str, tuple[str, str, str, float, str]] = {
     "record and list private (joint)": (JOINT, "#c1272d", "o", 2.0, "-"),
+    "one report of both": (ONE, "#b5179e", "P", 1.6, "-"),
     "the panel's labels too": (LABELS_TOO, "#e8963c", "s", 1.2, "-"),
     "record alone": (RECORDS, "#7a5c99", "v", 1.0, "--"),
     "list alone": (LISTS, "#2f7d4f", "^", 1.0, "--"),

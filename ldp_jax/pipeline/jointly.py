@@ -20,7 +20,8 @@ How a total is split between the two is for the caller to say. :func:`ldp_jax.re
 from the panel and from friendships as they are stated; it costs nothing.
 
 What a list costs is stated per bit of it, and what one bit and the record cost together as a unit of its own: a
-whole list is protected by no more than that.
+whole list is protected by no more than that. One report of both (:mod:`ldp_jax.pipeline.one_message`) protects the
+record and the whole list together.
 """
 
 import dataclasses
@@ -35,7 +36,7 @@ from jaxtyping import Float, Int
 from scipy.special import log_softmax, softmax
 
 from ldp_jax.accounting import composition
-from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS, Guarantee, PipelineGuarantee, Unit
 from ldp_jax.core import random, validate
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.rounding import rounded_down
@@ -49,6 +50,7 @@ from ldp_jax.pipeline.from_reports import class_reports
 from ldp_jax.pipeline.guard import checked, guard
 from ldp_jax.pipeline.local_prediction import Broadcast
 from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_evidence
+from ldp_jax.pipeline.one_message import HOMOPHILY, Shown, one_message
 from ldp_jax.pipeline.panel import MOST_EPSILON, check_panel, label_guarantee, panel_arguments, reported_shares
 from ldp_jax.pipeline.piloted import Ask, CountRound, PilotedCounts, PublicFacts, piloted_counts
 from ldp_jax.pipeline.rows import Rows
@@ -63,6 +65,8 @@ _LEAST_LIST = 0.001
 class JointPrivacy:
     """What each report costs; 0 where it is not asked for.
 
+    ``JointPrivacy(both=4.0)`` asks for one class of the record and the whole list, and for nothing else.
+
     Attributes:
       record: epsilon of a private user's record, in [0, 20].
       list: epsilon of a bit of a list, 0 or in [0.001, 20].
@@ -70,18 +74,20 @@ class JointPrivacy:
       check: share of the panel that reports as private users do, in [0, 0.5] (:func:`checked_members`). It teaches
         nothing else; where labels are private it is 0. Fewer than some 25 users tell too little, and cost more
         than they mend.
+      both: epsilon of one report of the record and the whole list together, in [0, 20]; labels are then public.
 
     Raises:
       ValueError: for a number out of its range, or where nothing is asked for.
     """
 
-    record: float
-    list: float
+    record: float = 0.0
+    list: float = 0.0
     labels: float | None = None
     check: float = 0.0
+    both: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("record", "list"):
+        for name in ("record", "list", "both"):
             made = validate.number(0.0, MOST_EPSILON, **{name: getattr(self, name)})
             object.__setattr__(self, name, made)
         if self.labels is not None:
@@ -91,15 +97,17 @@ class JointPrivacy:
         object.__setattr__(self, "check", validate.number(0.0, 0.5, check=self.check))
         if self.check and self.labels is not None:
             raise ValueError("check must be 0 where labels are private: it is true labels that bear reports out")
-        if self.record == self.list == 0.0:
-            raise ValueError("record or list must be above 0, or nothing is asked for")
+        if self.both and (self.record or self.list or self.labels is not None):
+            raise ValueError("record and list must be 0, and labels None, beside both: that is the one report")
+        if self.record == self.list == self.both == 0.0:
+            raise ValueError("record, list or both must be above 0, or nothing is asked for")
 
     @classmethod
     def split(cls, total: float, share: float, labels: float | None = None) -> "JointPrivacy":
         """``share`` of a total for the record, in [0, 1], and the rest for a bit of the list; together no more.
 
         >>> JointPrivacy.split(4.0, 0.75)
-        JointPrivacy(record=3.0, list=1.0, labels=None, check=0.0)
+        JointPrivacy(record=3.0, list=1.0, labels=None, check=0.0, both=0.0)
         """
         validate.number(0.0, MOST_EPSILON, open_lower=True, total=total)
         validate.number(0.0, 1.0, share=share)
@@ -127,7 +135,8 @@ class JointClasses(NamedTuple):
       reason: what was asked for, in words; says so where lists were left out.
       strength: s of the guard: how far reports of records were believed; 1 where nothing else was asked that could
         bear them out, 0 where they were not asked for. With a check it is what the check says.
-      counts: what came of the lists; None where they were not asked for.
+      counts: what came of the lists; None where they were not counted.
+      round: int8 [n], when a user reported of a list: 1 in the first half or the pilot, 2 after it, 0 if never.
       guarantee: per record, label, bit of a list, relationship, and record with a bit; names what is protected.
     """
 
@@ -136,19 +145,13 @@ class JointClasses(NamedTuple):
     reason: str
     strength: float
     counts: PilotedCounts | None
+    round: Int[np.ndarray, " n"]
     guarantee: PipelineGuarantee
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:
         """The likeliest class of each user."""
         return self.log_posterior.argmax(1)
-
-    @property
-    def round(self) -> Int[np.ndarray, " n"]:
-        """When a user reported of a list: 1 with the pilot, 2 after it, 0 if never; int8 [n]."""
-        if self.counts is None:
-            return np.zeros(len(self.log_posterior), np.int8)
-        return np.where(self.counts.pilot, np.int8(1), np.int8(2))
 
     def __repr__(self) -> str:
         n, classes = self.log_posterior.shape
@@ -233,6 +236,7 @@ class Learned(NamedTuple):
     reason: str
     strength: float
     counts: PilotedCounts | None
+    round: Int[np.ndarray, " n"]
 
 
 def record_alphabets(facts: JointFacts, epsilon: float) -> PersonalAlphabets:
@@ -272,14 +276,33 @@ def joint_prediction(
     missing = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=shape[1]) == 0)
     if counts is None or len(missing):
         left_out = "" if counts is None else f": nobody of class {missing[0]} is left to count with"
-        return Learned(log_posterior, f"{asked}{left_out}", believed, None)
+        return Learned(log_posterior, f"{asked}{left_out}", believed, None, np.zeros(shape[0], np.int8))
     public = PublicFacts(None, labels, shape[1], log_posterior)
     with watched("counts"):
         found = piloted_counts(count_key, counts, public, epsilon, num_folds=facts.known.num_folds, guarded=False)
     log_posterior, strength = _stacked(facts, own, found, check)
+    when = _halves(found.pilot)
     if records is None:
-        return Learned(log_posterior, "lists alone", 0.0, found)
-    return Learned(log_posterior, "records and lists", strength if check is None else believed, found)
+        return Learned(log_posterior, "lists alone", 0.0, found, when)
+    return Learned(log_posterior, "records and lists", strength if check is None else believed, found, when)
+
+
+def _halves(first: np.ndarray) -> Int[np.ndarray, " n"]:
+    return np.where(first, np.int8(1), np.int8(2))
+
+
+def _fused(
+    key: PRNGKey, facts: JointFacts, rows: Rows, lists: Population, alphabets: PersonalAlphabets, homophily: float,
+    check: Int[np.ndarray, " n"] | None,
+) -> Learned:  # fmt: skip
+    """One report of the record and the whole list, believed as far as the check bears it out."""
+    phase("reports of records and lists", 0.3)
+    shown, believed = Shown(facts.labels, facts.prior, facts.classifier), 1.0
+    own, first = one_message(key, shown, rows, lists, alphabets, homophily)
+    if check is not None:
+        own, believed, _ = checked(own, facts.prior, check)
+    log_posterior = log_softmax(facts.log_prior + own, axis=1)
+    return Learned(log_posterior, "record and list in one report", believed, None, _halves(first))
 
 
 def predict_jointly(
@@ -292,14 +315,16 @@ def predict_jointly(
     *,
     num_classes: int | None = None,
     num_folds: int = 10,
+    homophily: float = HOMOPHILY,
     progress: Progress | None = None,
 ) -> JointClasses:
     """Ask each private user for what the device predicts and for the neighbours' classes, within one total.
 
     Guarantee: a private user pays ``privacy.record`` for the record's report and ``privacy.list`` for a bit of the
-    list. A member of the panel pays ``privacy.labels`` for a label, and for a bit what everybody does. Each list is
-    reported once; a relationship is in two lists. With private labels the guarantee does not depend on them: it
-    states lists as asked for, even where they were left out.
+    list; or ``privacy.both`` for the record and the whole list together. A member of the panel pays
+    ``privacy.labels`` for a label, and for a list what everybody does. Each list is reported once; a relationship
+    is in two lists. With private labels the guarantee does not depend on them: it states lists as asked for, even
+    where they were left out.
 
     Utility: with the graph private too, little is left of what a public graph gives.
     :func:`~ldp_jax.pipeline.rehearse` says beforehand what a total buys, and which split of it is best.
@@ -313,6 +338,8 @@ def predict_jointly(
       privacy: what each report costs.
       num_classes: C; by default the largest label plus 1, where labels are public.
       num_folds: F.
+      homophily: the share of friends of one's own class, in (0, 1), as it is publicly stated; where both are asked
+        for at once devices read friends by it. A wrong number costs accuracy and no privacy.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
     Raises:
@@ -326,9 +353,15 @@ def predict_jointly(
     >>> found = predict_jointly(jax.random.key(1), data.graph, data.x, panel, data.y[panel], privacy, num_folds=3)
     >>> found, found.round.any()
     (JointClasses(400 users, 3 classes; records alone), np.False_)
+    >>> privacy = JointPrivacy(both=4.0)
+    >>> found = predict_jointly(jax.random.key(1), data.graph, data.x, panel, data.y[panel], privacy, num_folds=3)
+    >>> print(str(found.guarantee).splitlines()[-1])  # doctest: +ELLIPSIS
+      epsilon 4 per neighbour-list + record (any two records and any two whole neighbour lists of one user; ...
     """
     validate.threefry(key)
-    n = len(Population.of(lists).group)
+    population = Population.of(lists)
+    n = len(population.group)
+    validate.number(0.0, 1.0, open_lower=True, open_upper=True, homophily=homophily)
     given = panel_arguments(n, features, panel, labels, num_classes=num_classes, label_epsilon=privacy.labels)
     validate.integer_in(2, num_folds=num_folds)
     chosen = checked_members(given.members, privacy.check)
@@ -350,10 +383,15 @@ def predict_jointly(
             fold_key, given.rows.take(np.flatnonzero(shown >= 0)), shown, num_classes=given.num_classes,
             num_folds=num_folds, keep=given.keep,
         )  # fmt: skip
-        alphabets = record_alphabets(facts, privacy.record) if privacy.record else None
-        send = None if alphabets is None else class_reports(alphabets, given.rows)
-        found = joint_prediction(key, facts, send, counts if privacy.list else None, privacy.list, check)
-    guarantee = _guarantee([] if alphabets is None else [alphabets.guarantee()], given.noise, privacy.list)
+        epsilon = privacy.record or privacy.both
+        alphabets = record_alphabets(facts, epsilon) if epsilon else None
+        if alphabets is not None and privacy.both:
+            found = _fused(key, facts, given.rows, population, alphabets, homophily, check)
+        else:
+            send = None if alphabets is None else class_reports(alphabets, given.rows)
+            found = joint_prediction(key, facts, send, counts if privacy.list else None, privacy.list, check)
+    records = [] if alphabets is None else [alphabets.guarantee()]
+    guarantee = _of_one_report(*records) if privacy.both else _guarantee(records, given.noise, privacy.list)
     return JointClasses(found.log_posterior, facts.log_prior, *found[1:], guarantee)
 
 
@@ -395,3 +433,17 @@ def _guarantee(records: list[Guarantee], noise: Discrete | None, epsilon: float)
     shown = ("the panel's records", *(["the panel's labels"] if noise is None else []), "number of nodes")
     protected = tuple(name for name, private in hidden.items() if private)
     return PipelineGuarantee.of(spent, protected=protected, unprotected=shown)
+
+
+def _of_one_report(report: Guarantee) -> PipelineGuarantee:
+    """Of a class that depends on all of a user's record and list, and is reported once."""
+    reason = f"the class is all that leaves a device; {report.reason}"
+    both = dataclasses.replace(
+        report, unit=Unit(f"{NEIGHBOUR_LIST} + {RECORD}"), reason=reason,
+        adjacency="any two records and any two whole neighbour lists of one user",
+    )  # fmt: skip
+    bit = dataclasses.replace(both, unit=NEIGHBOUR_LIST, adjacency=WORDS[NEIGHBOUR_LIST])
+    edge = dataclasses.replace(per_edge((bit.epsilon, bit.epsilon), "full"), arithmetic="exact")
+    spent = [dataclasses.replace(both, unit=RECORD, adjacency=WORDS[RECORD]), bit, edge, both]
+    shown = ("the panel's records", "the panel's labels", "number of nodes")
+    return PipelineGuarantee.of(spent, protected=("features of private users", "edges"), unprotected=shown)

@@ -19,6 +19,10 @@ from experiments.frontier.joint_methods import (
     LISTS,
     METHODS,
     NOTHING,
+    ONE,
+    ONE_CHECKED,
+    ONE_CHECKED_PLACEBO,
+    ONE_PLACEBO,
     PLACEBO,
     RECORDS,
 )
@@ -42,13 +46,14 @@ def test_rows_differ_in_what_their_names_say(monkeypatch):
     assert [one.labels for one in asked] == [None] * 4 + [2.0]
     assert {one.record + one.list for one in asked} == {4.0}
     assert {METHODS[name].noise for name in (JOINT, RECORDS, LISTS, HALVES, LABELS_TOO)} == {METHODS[JOINT].noise}
-    with pytest.raises(AttributeError):
-        METHODS[CHECKED].run(jax.random.key(0), draw, 4.0)
-    assert [one.check for one in asked] == [0.0] * 5 + [CHECK]
-    assert (METHODS[CHECKED].noise, METHODS[CHECKED_PLACEBO].noise) == (
-        METHODS[JOINT].noise,
-        METHODS[PLACEBO].noise,
-    )
+    for name in (CHECKED, ONE, ONE_CHECKED):
+        with pytest.raises(AttributeError):
+            METHODS[name].run(jax.random.key(0), draw, 4.0)
+    assert [one.check for one in asked] == [0.0] * 5 + [CHECK, 0.0, CHECK]
+    assert asked[-1] == JointPrivacy(both=4.0, check=CHECK)
+    assert {METHODS[name].noise for name in (CHECKED, ONE, ONE_CHECKED)} == {METHODS[JOINT].noise}
+    placebos = (CHECKED_PLACEBO, ONE_PLACEBO, ONE_CHECKED_PLACEBO)
+    assert {METHODS[name].noise for name in placebos} == {METHODS[PLACEBO].noise}
     shares = np.exp(METHODS[NOTHING].run(jax.random.key(0), draw, 0.0).scores)
     np.testing.assert_allclose(shares, np.tile((0.5, 0.25, 0.25), (5, 1)))
 
