@@ -126,11 +126,11 @@ def test_an_edge_is_enumerated():
     assert audit._relationships(broken.OneEndOnly(0.1, 0.9))["relationship"] == pytest.approx(2.0)
 
 
-TWINS = {
+TWINS = {  # of which CI runs the first: the test of verdicts below asks their words
+    "a spike": (lambda e: broken.SharedSpike(e, mass=1e-3), True, "draws reports that lose more"),
     "overspent": (lambda e: broken.Overspent(1.05 * e), True, "loses 1.05"),
     "draws more than it says": (broken.HonestDensityOnly, True, "does not draw what its density says"),
     "released": (broken.ReleasedSquareWave, True, "is seen to lose"),
-    "a spike": (lambda e: broken.SharedSpike(e, mass=1e-3), True, "draws reports that lose more"),
     "a window": (lambda e: broken.QuietWindow(e, width=1e-2), True, "does not treat all records alike"),
     "few bits": (lambda e: broken.FewBits(e, bits=12), True, "sends one report too often"),
     "an honest one": (features.Duchi, False, "its defect was not seen"),  # or an audit that sees nothing would pass
@@ -155,6 +155,34 @@ def test_a_broken_claim_is_seen(name, monkeypatch):
     found = failures(monkeypatch, name, audit.Subject("SquareWave", make, sound))
     assert all(line.startswith(name) for line in found)
     assert any(words in line for line in found)
+
+
+FAULTS = {
+    "claimed": (1.05, "claims 1.05"),
+    "supremum": (1.05, "loses 1.05"),
+    "lower_bound": (1.05, "is seen to lose 1.05"),
+    **{metric: (1.01, words) for metric, words in audit._RUNGS.items()},
+    "relationship": (1.01, "claims too little for an edge"),
+    "arithmetic": (1.05, "loses 1.05 in the words"),
+}
+
+
+def test_each_figure_beyond_its_threshold_is_a_failure(monkeypatch):
+    only(monkeypatch, sound=audit.Subject("Duchi", features.Duchi), other=audit.Subject("Duchi", None, sound=False))
+    holds = dict.fromkeys(FAULTS, 1.0)
+
+    def said(name, **found):
+        rows = [{"mechanism": name, "epsilon": 1.0, "metric": m, "value": v} for m, v in (holds | found).items()]
+        return audit.verdicts(audit.table(pd.DataFrame(rows)))
+
+    assert said("sound") == []
+    (unseen,) = said("other")
+    assert "its defect was not seen" in unseen
+    for metric, (value, words) in FAULTS.items():
+        found = said("sound", **{metric: value})
+        assert any(words in line for line in found), metric
+        assert all(line.startswith("sound") for line in found)
+    assert said("other", supremum=1.05) == []
 
 
 def test_a_mechanism_that_refuses_a_budget_is_said_to():

@@ -12,6 +12,10 @@ from matplotlib.figure import Figure
 from experiments import _registry, _report, _runner, findings, papers
 from experiments.__main__ import COMMANDS
 from experiments._runner import REFERENCE
+from experiments.frontier import features_report, joint_report, poisoning_report
+from experiments.frontier import report as friendships_report
+from experiments.privge import summary
+from tests.marks import untyped
 
 EXPERIMENTS = _registry.EXPERIMENTS.values()
 RESULTS = {results.csv.stem: results for experiment in EXPERIMENTS for results in experiment.results(REFERENCE)}
@@ -97,6 +101,25 @@ def test_an_entry_without_its_file_command_or_rows_is_found():
     assert good._replace(data=("unknown",)).status() == "on a stand-in"
 
 
+@pytest.fixture(scope="module", autouse=True)
+def asked_once():
+    """Points and summaries, which several pages are made of, are computed once for all of them."""
+
+    def once(function, key):
+        known = {}
+        return lambda *given: (
+            known[asked] if (asked := key(*given)) in known else known.setdefault(asked, function(*given))
+        )
+
+    with pytest.MonkeyPatch.context() as patch:
+        for report in (friendships_report, features_report, joint_report):
+            patch.setattr(report, "points", once(report.points, len))
+        rows = lambda names, part, keep_k: (names, len(part), keep_k)
+        patch.setattr(summary, "_summarise_one", once(summary._summarise_one, rows))
+        yield
+
+
+@untyped
 def test_the_table_of_the_readme_is_of_the_committed_rows_and_short():
     readme, text = (Path(__file__).parents[2] / "README.md").read_text(), findings.table(REFERENCE).rstrip()
     assert f"<!-- findings -->\n{text}\n<!-- /findings -->" in readme
@@ -106,12 +129,16 @@ def test_the_table_of_the_readme_is_of_the_committed_rows_and_short():
 PAGES = ["privge", "dprr", "heterorr", "poindp", "frontier", "demo"]
 
 
+@untyped
 @pytest.mark.parametrize("name", [*PAGES, pytest.param("findings", marks=pytest.mark.slow)])  # all parts once more
 def test_the_committed_pages_are_those_of_the_committed_rows(name, monkeypatch):
-    """Word by word; pictures are drawn and not kept."""
+    """Word by word; pictures are drawn, the largest of four panels alone, and not kept."""
     written = {}
     monkeypatch.setattr(_report, "write_atomically", lambda path, text: written.update({path.name: text}))
     monkeypatch.setattr(_report, "save", lambda figure, path: _report.pyplot().close(figure))
+    few, places = friendships_report._figure, poisoning_report._figure
+    monkeypatch.setattr(friendships_report, "_figure", lambda found, lines: few(found, lines[:4]))
+    monkeypatch.setattr(poisoning_report, "_figure", lambda found: places(found[:4]))
     monkeypatch.setattr(Figure, "tight_layout", lambda *_, **__: None)
     monkeypatch.setattr(_runner.Results, "append", lambda *_, **__: pytest.fail("a picture is of other rows"))
     _registry.module(name).write_report(REFERENCE)

@@ -1,5 +1,7 @@
 """Statistics of releases against another count of the same, and the rule by which training stops."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import networkx as nx
@@ -111,7 +113,7 @@ def test_patience_ends_a_perceptrons_training_where_it_ends_the_networks(monkeyp
 
     def late(*arguments, settings):
         asked.append(settings.epochs)
-        fitted = plain(*arguments, settings)
+        fitted = plain(*arguments, dataclasses.replace(settings, epochs=6))  # one program for all
         if asked[-1] == 12:
             validations = jnp.array([0.5, 0.6, *[0.55] * 9, 0.9])
             return fitted._replace(validations=validations, epoch=jnp.int32(11))

@@ -12,7 +12,7 @@ from experiments.frontier.poisoning import AS_IT_IS, CHECKED, NONE, TASKS, TRIMM
 from tests.experiments import contract
 from tests.experiments.rows import made
 
-SHARES = (0.05, 0.2)
+SHARE = poisoning.SHARE
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def ran(graph_file, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         for name in ("counts", "panel"):  # whose runs take long: one lie
             patch.setitem(TASKS, name, TASKS[name]._replace(lies=(WORST,), defences=TASKS[name].defences[-1:]))
-        patch.setattr(poisoning, "SHARES", SHARES)
+        patch.setattr(poisoning, "SHARES", (SHARE,))
         patch.setattr(poisoning, "RESPONSE", WORST)
         frontier.main(config)
         patch.setattr(poisoning, "answer", None)  # a run that is repeated computes nothing
@@ -44,15 +44,29 @@ def test_each_lie_is_there_once_beside_the_same_without_privacy(ran):
         for epsilon in (1.0, math.inf):
             at = mine[mine.epsilon == epsilon]
             assert set(at.lie) == {NONE, *task.lies}
-            assert set(at[at.lie == WORST].share) == set(SHARES)
+            assert set(at[at.lie == WORST].share) == {SHARE}
     # Without privacy nobody is off but by lies; the check of both ends is for nothing there.
     assert by["degree", AS_IT_IS, math.inf, NONE, 0.0, "relative error"] == 0.0
     assert by["lists", AS_IT_IS, math.inf, NONE, 0.0, "relative error"] == 0.0
-    assert by["lists", CHECKED, math.inf, WORST, 0.2, "relative error"] == 0.0
-    assert by["lists", AS_IT_IS, math.inf, WORST, 0.2, "relative error"] > 1.0
-    assert by["degree", TRIMMED, 1.0, WORST, 0.05, "relative error"] < 0.1
+    assert by["lists", CHECKED, math.inf, WORST, SHARE, "relative error"] == 0.0
+    assert by["lists", AS_IT_IS, math.inf, WORST, SHARE, "relative error"] > 0.4
+    assert by["degree", TRIMMED, 1.0, WORST, SHARE, "relative error"] < 0.1
     manifest = poisoning.results_in(ran.out).describe()
     assert "epsilon 1 per neighbour-list" in manifest["guarantees"]["counts, epsilon 1"]
+
+
+def test_lies_are_asked_at_all_shares_of_the_worst_and_whole_tasks_at_all_budgets():
+    quick, slow = (set(poisoning.variants(TASKS[name], (0.5, 1.0))) for name in ("degree", "counts"))
+    worst = {share for *_, lie, share in slow if lie == WORST}
+    assert worst == {share for *_, lie, share in quick if lie == WORST} == set(poisoning.SHARES)
+    lies = {(NONE, 0.0), (poisoning.RANDOM, SHARE), (poisoning.FRIENDS, SHARE)}
+    lies |= {(WORST, share) for share in poisoning.SHARES}
+    budgets = (0.5, 1.0, math.inf)
+    assert quick == {(who, e, *lie) for who in (AS_IT_IS, TRIMMED) for e in budgets for lie in lies}
+    assert {each[2:] for each in slow if each[1] == 0.5} == {
+        (NONE, 0.0), (WORST, SHARE), (poisoning.RESPONSE, SHARE)
+    }  # fmt: skip
+    assert {each[1] for each in slow if each[0] == TRIMMED} == {1.0}
 
 
 def test_the_page_begins_with_the_finding(ran):
