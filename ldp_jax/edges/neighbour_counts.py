@@ -238,6 +238,7 @@ class NeighbourCounts(OnLists):
         return dataclasses.replace(made, arithmetic=one.arithmetic)
 
 
+@jax.jit
 def with_noise(
     thresholds: Array, word: Array, counts: AnyArray, sizes: tuple[Scalar, Scalar], span: tuple[Scalar, Scalar]
 ) -> Array:
