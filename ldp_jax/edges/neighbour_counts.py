@@ -138,7 +138,7 @@ class NeighbourCounts(OnLists):
         counts = jnp.clip(jnp.asarray(counts), 0, self.most).astype(jnp.int32)
         if self.noise == "laplace":
             return counts + random_words.laplace(key, counts.shape) / jnp.float32(self.epsilon)
-        return self.from_words(random_words.words(key, counts.shape, 1 + whole_noise.WORDS), counts)
+        return self.from_words(_words(key, counts.shape, 1 + whole_noise.WORDS), counts)
 
     def from_words(self, word: AnyArray, counts: AnyArray) -> Array:
         """Reports of whole noise under uniform words uint32 [4, ...]: a sign, and a number below 2^96."""
@@ -236,6 +236,10 @@ class NeighbourCounts(OnLists):
         one = self.guarantee()
         made = per_edge((one.epsilon,) * (2 if reporting == "full" else 1), reporting)
         return dataclasses.replace(made, arithmetic=one.arithmetic)
+
+
+_words = jax.jit(random_words.words, static_argnames=("shape", "count"))
+"""One program, outside ``jit`` too."""
 
 
 @jax.jit

@@ -45,6 +45,9 @@ LEAST = 1e-8
 _NOTHING = -1e30
 """The logarithm of an empty sum: finite, so that no difference is NaN."""
 
+_LEAST_SIZE = 1024.0
+"""Of a table, so that small graphs share their programs."""
+
 _TERMS = 11
 """Terms of the series of a deviance, below |v| = 0.4."""
 
@@ -208,7 +211,7 @@ def table_size(reports: Array | np.ndarray, means: Array | np.ndarray, epsilon: 
     """
     validate.positive(epsilon=epsilon)
     reach = max(np.max(np.asarray(reports), initial=0), np.max(np.asarray(means), initial=0))
-    return 4 ** math.ceil(math.log(max(float(reach) + _LOST / epsilon, 1024.0), 4) - 1e-9)
+    return 4 ** math.ceil(math.log(max(float(reach) + _LOST / epsilon, _LEAST_SIZE), 4) - 1e-9)
 
 
 # --- Step 7 ------------------------------------------------------------------------------------------------------

@@ -140,12 +140,12 @@ def predict_from_counts(
 
     >>> from ldp_jax import datasets
     >>> data = datasets.synthetic(
-    ...     jax.random.key(0), num_nodes=600, num_classes=3, num_features=30, mean_degree=8, homophily=0.8
+    ...     jax.random.key(0), num_nodes=300, num_classes=3, num_features=30, mean_degree=8, homophily=0.8
     ... )
-    >>> labels = np.where(np.arange(600) < 200, data.y, -1)
+    >>> labels = np.where(np.arange(300) < 100, data.y, -1)
     >>> found = predict_from_counts(jax.random.key(1), data.graph, None, labels, 1.0, unit="relationship")
     >>> found.log_posterior.shape, found.classes.shape
-    ((600, 3), (600,))
+    ((300, 3), (300,))
     >>> print(found.guarantee)  # doctest: +ELLIPSIS
     protected: edges; NOT protected: number of nodes, features, labels, groups of nodes, who reports in which round
       epsilon 1 per neighbour-list (...)
@@ -256,7 +256,7 @@ def classify_counts(
     >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
     >>> from ldp_jax.deployment import Device, Question, Session, decode
     >>> data = datasets.synthetic(
-    ...     jax.random.key(0), num_nodes=600, num_classes=3, num_features=30, mean_degree=8, homophily=0.8
+    ...     jax.random.key(0), num_nodes=300, num_classes=3, num_features=30, mean_degree=8, homophily=0.8
     ... )
     >>> lists = Population.of(data.graph)
     >>> def ask(number, asked):  # devices that are here; a server broadcasts the question, and reads its store
@@ -266,9 +266,9 @@ def classify_counts(
     ...         friends = lists.senders[lists.receivers == user].tolist()
     ...         sent.append(device.report_neighbours(question, friends, user=user))
     ...     return question, decode(b"".join(sent), question)
-    >>> public = PublicFacts(None, np.where(np.arange(600) < 200, data.y, -1), 3)
+    >>> public = PublicFacts(None, np.where(np.arange(300) < 100, data.y, -1), 3)
     >>> found = classify_counts(jax.random.key(1), ask, public, 1.0)
-    >>> int((found.round == 0).sum()), bool((found.classes == data.y)[200:].mean() > 0.5)
+    >>> int((found.round == 0).sum()), bool((found.classes == data.y)[100:].mean() > 0.5)
     (10, True)
     """
     rounds: list[NoisyCounts] = []

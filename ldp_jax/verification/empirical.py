@@ -195,9 +195,9 @@ def matches_everywhere(
     The worst record answers; a region of the share ``smallest_defect`` that is far off is found.
 
     >>> from ldp_jax.features import GeneralizedRR
-    >>> fit = matches_everywhere(GeneralizedRR(1.0, 40), jax.random.key(0), trials=40_000)
+    >>> fit = matches_everywhere(GeneralizedRR(1.0, 10), jax.random.key(0), trials=40_000)
     >>> fit.fits, fit.records, fit.smallest_defect
-    (True, 40, 0.025)
+    (True, 10, 0.1)
     """
     validate.integer_in(100, trials=trials)
     validate.threefry(key)

@@ -39,7 +39,7 @@ def write(path, rows, columns, width, made_of="numbers"):
 def test_kill_9_loses_the_block_in_flight_alone(tmp_path):
     """Killed at random moments, within writes of 8 MB: no call makes a block that was said to be there before."""
     rows, columns, width = 2**19, 42, 4
-    path, waits = tmp_path / "z.npy", np.random.default_rng(0).uniform(0.0, 0.02, 3)
+    path, waits = tmp_path / "z.npy", np.random.default_rng(0).uniform(0.0, 0.02, 2)
     there = 0
     for wait in waits:
         command = [sys.executable, "-c", WRITER, str(path), str(rows), str(columns), str(width)]

@@ -1,4 +1,4 @@
-"""The estimators do what scikit-learn's do, and what the functions do."""
+"""The one-call jobs are few programs, and the estimators do what scikit-learn's do, and what the functions do."""
 
 import jax
 import numpy as np
@@ -11,11 +11,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks
 
 from ldp_jax import features
+from ldp_jax.pipeline import predict_from_counts, predict_from_reports, private_embedding
 from ldp_jax.pipeline.estimators import CountClassifier, PrivateEmbedding, ReportClassifier
 from tests.pipeline.planted import words
 
 KEY = jax.random.key(0)
 CLASSES = np.array(["red", "green", "blue"])
+CALLS = ((0, 4.0, 0.3, "list"), (1, 6.0, 0.5, "relationship"))
+"""Seed, epsilon, share of labels and unit."""
 
 
 @pytest.fixture(scope="module")
@@ -28,6 +31,46 @@ def embedding(data):
     return PrivateEmbedding(
         features.HDS(16.0, dim=40, k=7), graph=data.graph, records=data, alpha=0.3, r=0.1, key=KEY
     )
+
+
+def embedded(data, seed, epsilon, share, unit):
+    mechanism = features.HDS(epsilon, dim=data.num_features, k=7)
+    return private_embedding(jax.random.key(seed), data.graph, data, mechanism, alpha=0.1, r=0.1).z
+
+
+def counted(data, seed, epsilon, share, unit):
+    labels = np.where(np.random.default_rng(0).random(120) < share, data.y, -1)
+    found = predict_from_counts(jax.random.key(seed), data.graph, data.x, labels, epsilon, unit=unit)
+    assert found.strength > 0  # else the phases that learn from reports are left out
+    return found.log_posterior
+
+
+def reported(data, seed, epsilon, share, unit):
+    panel = np.flatnonzero(np.random.default_rng(0).random(120) < share)
+    found = predict_from_reports(jax.random.key(seed), data.graph, data.x, panel, data.y[panel], epsilon)
+    assert found.strength > 0
+    return found.log_posterior
+
+
+@pytest.mark.parametrize(("job", "most"), [(counted, 17), (embedded, 10), (reported, 21)])
+def test_a_job_is_few_programs_and_other_arguments_compile_none(data, job, most):
+    """The same for every key, epsilon, share of labels and unit; the estimators below meet the programs again."""
+    programs = []
+
+    def listen(event, *_, **__):
+        if event == "/jax/core/compile/backend_compile_duration":
+            programs.append(event)
+
+    jax.clear_caches()
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        jax.block_until_ready(job(data, *CALLS[0]))
+        first = len(programs)
+        jax.block_until_ready(job(data, *CALLS[1]))
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    assert 0 < first <= most
+    assert len(programs) == first
 
 
 TRAIN, TEST = np.arange(0, 120, 2), np.arange(1, 120, 2)

@@ -74,7 +74,8 @@ def gat(
     >>> from ldp_jax.graph import graphs
     >>> path, x = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), jnp.eye(3)
     >>> model = gat(layers=1, outputs=5)
-    >>> model.apply(model.init(jax.random.key(0), (path, x)), (path, x), key=None, train=False)[0].shape
+    >>> apply = jax.jit(model.apply, static_argnames="train")
+    >>> apply(jax.jit(model.init)(jax.random.key(0), (path, x)), (path, x), key=None, train=False)[0].shape
     (3, 5)
     """
     attention_dropout = dropout if attention_dropout is None else attention_dropout

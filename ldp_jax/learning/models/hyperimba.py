@@ -100,7 +100,8 @@ def hyperimba(
     >>> path = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
     >>> inputs = PlacedInputs(path, jnp.eye(3), jnp.zeros((3, 2)))
     >>> model = hyperimba(outputs=4)
-    >>> model.apply(model.init(jax.random.key(0), inputs), inputs, key=None, train=False)[0].shape
+    >>> apply = jax.jit(model.apply, static_argnames="train")
+    >>> apply(jax.jit(model.init)(jax.random.key(0), inputs), inputs, key=None, train=False)[0].shape
     (3, 4)
     """
     check_sizes(dropout, layers=layers, hidden=hidden, outputs=outputs)

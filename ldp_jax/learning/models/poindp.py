@@ -164,7 +164,8 @@ def poindp(
     >>> path = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
     >>> inputs = PoinDPInputs(path, jnp.eye(3), jnp.zeros((3, 2)), jnp.ones((3, 2)), 1.0)
     >>> model = poindp(4, noise="printed")
-    >>> model.apply(model.init(jax.random.key(0), inputs), inputs, key=None, train=False)[0].shape
+    >>> apply = jax.jit(model.apply, static_argnames="train")
+    >>> apply(jax.jit(model.init)(jax.random.key(0), inputs), inputs, key=None, train=False)[0].shape
     (3, 4)
     """
     check_sizes(dropout, outputs=outputs, hidden=hidden, allocation=allocation)
