@@ -9,7 +9,6 @@ import numpy as np
 from ldp_jax.hyperbolic import hyperbolicity
 from tests.stats import SIGMAS
 
-
 SAMPLES = 20_000
 
 
