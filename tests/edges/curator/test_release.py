@@ -24,12 +24,12 @@ from ldp_jax.edges.curator.release import ADJACENCY
 from ldp_jax.graph import graphs
 from tests.edges.curator.data import random_split
 
-# Chains of four sweeps, one program for all: what is asked here does not depend on how far they come.
+# Chains of eight sweeps, one program for all: what is asked here does not depend on how far they come.
 MECHANISMS = {
-    "EdgeRR": lambda e: EdgeRR(e / 2, e / 2, sweeps=4),
+    "EdgeRR": lambda e: EdgeRR(e / 2, e / 2, sweeps=8),
     "EdgeRR, as published": lambda e: EdgeRR.as_published(e / 2, e / 2, sweeps=2),
-    "PrivHRG": lambda e: PrivHRG(e, sweeps=4),
-    "PublicHRG": lambda e: PublicHRG(e, sweeps=4),
+    "PrivHRG": lambda e: PrivHRG(e, sweeps=8),
+    "PublicHRG": lambda e: PublicHRG(e, sweeps=8),
     "BinnedPairs": BinnedPairs,
     "BinnedPairs, degrees": lambda e: BinnedPairs(e, score="degree product", noise="laplace"),
     "EdgeRand": EdgeRand,
