@@ -41,7 +41,6 @@ WORDS = 2**32
 VECTORS = json.loads((pathlib.Path(__file__).parents[1] / "vectors" / "deployment.json").read_text())
 
 words_of = jax.jit(lambda m, word, rounding, x: m.from_words(word, rounding, x))
-draws = jax.jit(lambda m, key, x: m.draw(key, x))
 densities = jax.jit(lambda m, y, x: m.log_density(y, x))
 moments = jax.jit(lambda m, x: (m.mean(x), m.variance(x)))
 
