@@ -315,7 +315,7 @@ def test_largest_loss_is_the_claim(name, place):
 
 
 @untyped
-@every_case
+@pytest.mark.parametrize("name", [*list(CASES)[4:], *list(CASES)[:4]])  # CI draws those that it does not integrate
 @pytest.mark.parametrize("at", [(1, 1), (1, 3), (4, 0), (4, 2)], ids=["1-1", "1-16", "4-0.1", "4-4"])
 def test_draws_fit_the_density(name, at):
     """And the moments: one batch of draws at a record off the centre, or at an end."""

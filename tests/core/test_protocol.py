@@ -34,4 +34,8 @@ def test_what_is_missing_is_named(taker):
 def test_the_class_that_is_shown_is_a_mechanism():
     names: dict[str, object] = {}
     exec(mechanism.SMALLEST, names)
-    assert verification.check(names["Flip"](1.0), jax.random.key(0), trials=10_000)
+    m = names["Flip"](1.0)
+    assert isinstance(m, mechanism.Mechanism)
+    assert verification.privacy_loss_supremum(m).epsilon == pytest.approx(m.guarantee().epsilon, rel=1e-9)
+    assert verification.is_total(m, jax.random.key(0)).fits
+    assert verification.matches_density(m, jax.random.key(1), trials=10_000).fits

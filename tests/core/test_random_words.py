@@ -29,6 +29,9 @@ def join(words):
 P = [2.0**-64, 1e-19, 3e-15, 2.0**-41, 1e-9, 1 / (1 + math.exp(22.9)), 1e-3, 1 / 3, 0.5, 1 - 2.0**-24]
 
 
+happened = jax.jit(random_words.bernoulli_from_words)
+
+
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_a_threshold_is_the_probability_rounded_up(count):
     """Whole-number arithmetic: ceil(p 2^(32 count)) of the float32, and so the event's exact probability."""
@@ -37,9 +40,9 @@ def test_a_threshold_is_the_probability_rounded_up(count):
         exact = -(-(numerator << (32 * count)) // denominator)
         assert join(random_words.threshold(p, count)) == exact
         at = jnp.asarray(np.stack([split(w, count) for w in (0, exact - 1, exact, 2 ** (32 * count) - 1)], 1))
-        np.testing.assert_array_equal(random_words.bernoulli_from_words(at, p), [True, True, False, False])
+        np.testing.assert_array_equal(happened(at, p), [True, True, False, False])
     for p, happens in ((0.0, False), (-1.0, False), (math.nan, False), (1.0, True), (2.0, True)):
-        np.testing.assert_array_equal(random_words.bernoulli_from_words(at[..., ::3], p), happens)
+        np.testing.assert_array_equal(happened(at, np.float32(p)), happens)
 
 
 def test_neither_side_of_an_event_is_lost():
@@ -50,7 +53,7 @@ def test_neither_side_of_an_event_is_lost():
     last = join(random_words.threshold(rest)) - 1
     assert last == math.ceil(float(rest) * 2**64) - 1
     at = jnp.asarray(np.stack([split(w) for w in (0, last, last + 1, 2**64 - 1)], 1))
-    for run in (random_words.bernoulli_from_words, jax.jit(random_words.bernoulli_from_words)):
+    for run in (random_words.bernoulli_from_words, happened):
         np.testing.assert_array_equal(run(at, p, rest), [False, False, True, True])
         np.testing.assert_array_equal(run(at, rest, p), [True, True, False, False])
         np.testing.assert_array_equal(run(at, p), True)

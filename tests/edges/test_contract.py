@@ -185,14 +185,17 @@ def test_the_published_split_is_not_what_it_says():
 
 
 def test_what_cannot_be_asked_is_refused():
-    x, key = listed([1], N), lambda: jax.random.key(0)
+    x, key, dprr = listed([1], N), lambda: jax.random.key(0), DPRR(0.5, 0.5, n=N)
     # What matches_density asks, without the draws.
     cells = lambda m: empirical.cells_of(_programs.View(m, np.int32(0)), listed([1], m.n))
     for ask, said in (
         (lambda: verification.privacy_loss_supremum(DPRR(0.5, 0.5, n=65)), "2 to 64 nodes, got n = 65"),
         (lambda: cells(DPRR(0.5, 0.5, n=12)), "test a smaller n"),
         (lambda: cells(LocalLap(0.5, 0.5, n=20)), "test a smaller dim"),
-        (lambda: verification.epsilon_lower_bound(DPRR(0.5, 0.5, n=N), key(), x=x, x_other=x), "the same list"),
+        (
+            lambda: verification.epsilon_lower_bound(dprr, key(), 1000, x=x, x_other=x),
+            "the same list",
+        ),
         (lambda: verification.privacy_loss_supremum(RandomizedResponse(np.array([0.5, 1.0]), n=N)), "stack"),
     ):
         with pytest.raises(ValueError, match=said):

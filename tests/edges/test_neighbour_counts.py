@@ -72,8 +72,8 @@ def test_one_user_and_all_users_have_one_law():
     m = NeighbourCounts(1.0, 3, n=12, groups=GROUPS)
     true = count_neighbours(Population.of(RING), GROUPS, 3)
     keys, mine = jax.random.split(jax.random.key(0), 4000), listed(neighbours_of(5), 12)
-    many = np.asarray(jax.vmap(lambda key: m.add_noise(key, true))(jax.random.clone(keys)))
-    alone = jax.vmap(lambda key: m.privatize(key, mine, 5))(jax.random.clone(keys))
+    many = np.asarray(jax.jit(jax.vmap(lambda key: m.add_noise(key, true)))(jax.random.clone(keys)))
+    alone = jax.jit(jax.vmap(lambda key: m.privatize(key, mine, 5)))(jax.random.clone(keys))
     for drawn in (np.asarray(alone), many[:, 5]):
         gap = np.abs(drawn.mean(0) - true[5])
         assert (gap < SIGMAS * np.sqrt(m.noise_variance() / 4000)).all()
@@ -209,7 +209,8 @@ def test_a_node_in_no_group_counts_nowhere_and_counts_end_at_most():
     assert true[0].tolist() == [4, 0]
     m = NeighbourCounts(40.0, 2, most=3)
     assert privatize_counts(jax.random.key(4), star, m, groups).counts[0].tolist() == [3, 0]
-    alone = dataclasses.replace(m, n=9, groups=groups).privatize(jax.random.key(4), listed(list(range(1, 9)), 9))
+    one = jax.jit(dataclasses.replace(m, n=9, groups=groups).privatize)
+    alone = one(jax.random.key(4), listed(list(range(1, 9)), 9))
     assert alone.tolist() == [3, 0]
     # Numbers of the host beyond 32 bits would wrap in a JAX array.
     counts = np.array([2**40, -(2**40), 3, 2**31 + 1])

@@ -66,20 +66,24 @@ def test_tables_are_generalised_randomised_response_and_lose_no_more_than_epsilo
             assert dataclasses.replace(made, masses=masses).epsilon > epsilon
 
 
+alone_of = jax.jit(lambda m, key, x, y, c: (m.privatize(key, x), m.estimate(y), m.log_density(y, c)))
+
+
 def test_many_users_report_as_each_does_alone():
     """The same bits, whatever the record: inside, outside, no class at all."""
     prior = posteriors()
     x = np.resize(np.float32([0, 1, 2, 3, 4, 5, np.nan, 99.0, -7.0, 2.4, np.inf]), len(prior))
     y = np.asarray(USERS.privatize(jax.random.key(0), x))
     keys = jax.random.split(jax.random.key(0), len(prior))
+    estimates, logs, classes = USERS.estimate(y), USERS.log_likelihoods(y), USERS.classes(y)
     for i in range(0, len(prior), 6):
         alone = PersonalAlphabet(1.5, prior[i])
-        assert int(y[i]) == int(alone.privatize(keys[i], x[i]))
+        drawn, estimate, densities = alone_of(alone, keys[i], x[i], y[i], np.arange(6))
+        assert int(y[i]) == int(drawn)
         assert alone.codomain().contains(y[i : i + 1]).all()
-        np.testing.assert_allclose(USERS.estimate(y)[i], alone.estimate(y[i]), rtol=1e-5, atol=1e-7)
-        logs = [float(alone.log_density(y[i], c)) for c in range(6)]
-        np.testing.assert_allclose(USERS.log_likelihoods(y)[i], logs, rtol=1e-6)
-        assert int(USERS.classes(y)[i]) == int(USERS.order[i, y[i]])
+        np.testing.assert_allclose(estimates[i], estimate, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(logs[i], densities, rtol=1e-6)
+        assert int(classes[i]) == int(USERS.order[i, y[i]])
     assert (y < np.asarray(USERS.sizes)).all()
 
 

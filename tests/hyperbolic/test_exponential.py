@@ -3,12 +3,11 @@
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from ldp_jax.core import mechanism as protocol
-from ldp_jax.hyperbolic import HyperbolicExponential, poincare
+from ldp_jax.hyperbolic import HyperbolicExponential
 from tests.hyperbolic import reference as ref
 from tests.stats import assert_ks
 
@@ -33,15 +32,14 @@ def test_the_density_is_the_exponential_of_the_distance(epsilon, radius, c, shar
     y, area = rings(radius, c)
     x = np.array([0.8, -0.6]) * share * m.rim
     with jax.enable_x64(True):
-        wide = jax.tree.map(jnp.float64, m)
+        wide = jax.tree.map(jax.numpy.float64, m)
         logs = np.asarray(LOGS(wide, y, x))
-        distance = np.asarray(poincare.distance(y, x, jnp.float64(c)))
-        factor = 2 / ref.gap(y, c)[..., 0]
+    distance, factor = ref.close_distance(y, x, c), 2 / ref.gap(y, c)[..., 0]
     expected = -epsilon / (2 * radius) * distance
     expected -= math.log((np.exp(expected) * area).sum())
     np.testing.assert_allclose(logs - 2 * np.log(factor), expected, atol=2e-3)
     short = np.asarray(LOGS(m, y.astype(np.float32), x.astype(np.float32)))
-    near = np.asarray(distance) < 3.9
+    near = distance < 3.9
     np.testing.assert_allclose(short[near], logs[near], atol=1e-4)
 
 
@@ -58,10 +56,10 @@ def test_losses_are_at_most_the_budget_and_the_rate_times_the_distance(epsilon, 
     x[:5] = m.domain().critical_records()
     other = np.concatenate([-x[:100], x[200:300], x[:100], x[300:] * 0.98])
     with jax.enable_x64(True):
-        wide = jax.tree.map(jnp.float64, m)
+        wide = jax.tree.map(jax.numpy.float64, m)
         logs = jax.jit(jax.vmap(LOGS, in_axes=(None, None, 0)))
         loss = np.asarray(logs(wide, y, x)) - np.asarray(logs(wide, y, other))
-        distance = np.asarray(poincare.distance(x, other, jnp.float64(c)))
+    distance = ref.close_distance(x, other, c)
     assert np.abs(loss).max() <= epsilon * (1 + 1e-9)
     assert (np.abs(loss).max(1) <= rate * distance * (1 + 1e-9)).all()
     assert np.abs(loss).max() == pytest.approx(epsilon, rel=1e-9)
@@ -69,14 +67,13 @@ def test_losses_are_at_most_the_budget_and_the_rate_times_the_distance(epsilon, 
 
 @pytest.mark.parametrize(("epsilon", "radius", "share"), [(1.0, 3.0, 1.0)])
 def test_draws_of_any_record_have_the_law(epsilon, radius, share):
-    """The distance from the origin of 50 000 reports, against sums over cells; detects 0.024 of the law."""
+    """The distance from the origin of 20 000 reports, against sums over cells; detects 0.038 of the law."""
     m = HyperbolicExponential(epsilon, radius)
     x = np.float32([-0.6, 0.8]) * np.float32(share * m.rim)
-    y = protocol.privatize(jax.random.key(3), m, np.tile(x, (50_000, 1)))
+    y = protocol.privatize(jax.random.key(3), m, np.tile(x, (20_000, 1)))
     assert m.codomain().contains(y).all()
     cells, area = rings(radius, 1.0, 400, 200)
-    with jax.enable_x64(True):
-        distance = np.asarray(poincare.distance(cells, x.astype(np.float64)))
+    distance = ref.close_distance(cells, x, 1.0)
     mass = (np.exp(-epsilon / (2 * radius) * distance) * area).reshape(400, 200).sum(1)
     below = np.concatenate([[0.0], np.cumsum(mass)]) / mass.sum()
     drawn = 2 * np.arctanh(np.linalg.norm(np.asarray(y, np.float64), axis=1))
@@ -84,14 +81,13 @@ def test_draws_of_any_record_have_the_law(epsilon, radius, share):
 
 
 def test_slopes_in_the_record_are_finite_at_the_origin_and_at_the_rim():
-    m, y = HyperbolicExponential(2.0), jnp.array([0.3, 0.2])
-    slope = jax.jit(jax.grad(lambda x: m.log_density(y, x)))
-    for at in (0.0, 1e-3, float(m.rim) * (1 - 1e-6)):
-        assert np.isfinite(slope(jnp.array([at, 0.0]))).all()
+    m, y = HyperbolicExponential(2.0), np.float32([0.3, 0.2])
+    both = jax.jit(jax.value_and_grad(lambda x: m.log_density(y, x)))
+    at = lambda first: [np.asarray(found) for found in both(np.float32([first, 0.0]))]
+    for first in (0.0, 1e-3, float(m.rim) * (1 - 1e-6)):
+        assert np.isfinite(at(first)[1]).all()
     # Of one that is near the origin: that of the distance alone, the normaliser is flat there.
-    near, h = slope(jnp.array([1e-3, 0.0])), 1e-2
-    difference = (m.log_density(y, jnp.array([1e-3 + h, 0.0])) - m.log_density(y, jnp.array([1e-3 - h, 0.0]))) / (
-        2 * h
-    )
+    near, h = at(1e-3)[1], 1e-2
+    difference = (at(1e-3 + h)[0] - at(1e-3 - h)[0]) / (2 * h)
     np.testing.assert_allclose(near[0], difference, rtol=0.02)
-    np.testing.assert_allclose(slope(jnp.zeros(2))[0], near[0], rtol=0.02)
+    np.testing.assert_allclose(at(0.0)[1][0], near[0], rtol=0.02)
