@@ -52,8 +52,9 @@ from ldp_jax.learning.metrics import ConfidenceInterval
 _TEXT = prose("frontier_joint")
 
 OVER_NOTHING, OVER_RECORDS = "gain over nothing asked", "gain over record alone"
+OVER_JOINT = "gain over joint"
 SHARE, FORESEEN = "record's share of the total", "accuracy foreseen"
-METRICS = (ACCURACY, OVER_NOTHING, OVER_RECORDS, SHARE, FORESEEN)
+METRICS = (ACCURACY, OVER_NOTHING, OVER_RECORDS, OVER_JOINT, SHARE, FORESEEN)
 """Of the tidy table, one row a draw: points, but for the record's share, which is in [0, 1]."""
 
 LITTLE = 0.1
@@ -69,6 +70,8 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
         values = {key: 100 * one.value for key, one in parts.items()}
         for (mechanism, epsilon), mine in values.items():
             beside = {OVER_NOTHING: values.get((NOTHING, 0.0)), OVER_RECORDS: values.get((RECORDS, epsilon))}
+            if mechanism == ONE:
+                beside[OVER_JOINT] = values.get((JOINT, epsilon))
             found = {ACCURACY: mine, **differences(mine, beside)}
             if 0 < epsilon < np.inf:
                 record, bit = (pd.to_numeric(parts[mechanism, epsilon][each]) for each in ("record", "list"))
@@ -152,7 +155,7 @@ _Cells = list[tuple[str, str, pd.DataFrame, float]]
 
 def _of_one_report(cells: _Cells) -> str:
     """What one report of record and list brings beside two."""
-    gains = [(f"{name} at {total:g}", _less(part, (ONE, total), (JOINT, total))) for name, _, part, total in cells]
+    gains = [(f"{name} at {total:g}", _interval(part, ONE, total, OVER_JOINT)) for name, _, part, total in cells]
     known = [(words, gain) for words, gain in gains if gain is not None]
     if not known:
         return ""
@@ -222,7 +225,7 @@ def summary(found: pd.DataFrame) -> str:
                     "less record alone": signed(_interval(part, JOINT, total, OVER_RECORDS)),
                     "less list alone": signed(_less(part, joint_row, (LISTS, total))),
                     "one report (%)": _interval(part, ONE, total, ACCURACY),
-                    "one report, less joint": signed(_less(part, (ONE, total), joint_row)),
+                    "one report, less joint": signed(_interval(part, ONE, total, OVER_JOINT)),
                     "record's share (draws)": _shares(part, JOINT, total),
                     "labels too, less joint": signed(_less(part, (LABELS_TOO, total), joint_row)),
                     "placebo, less nothing asked": signed(_interval(part, PLACEBO, total, OVER_NOTHING)),
