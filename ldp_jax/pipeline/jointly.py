@@ -60,6 +60,11 @@ from ldp_jax.pipeline.stack import stack_out_of_fold
 _LEAST_LIST = 0.001
 """The least epsilon of whole noise."""
 
+WHOLE_LIST = Unit(f"{RECORD} + whole neighbour list")
+"""A user's record and all of their list: of one report of both. Reports of two kinds add bit by bit alone."""
+
+_RECORD_AND_BIT = "two inputs that differ in one user's record, or label, and in one bit of their list"
+
 
 @dataclasses.dataclass(frozen=True)
 class JointPrivacy:
@@ -327,7 +332,8 @@ def predict_jointly(
     where they were left out.
 
     Utility: with the graph private too, little is left of what a public graph gives.
-    :func:`~ldp_jax.pipeline.rehearse` says beforehand what a total buys, and which split of it is best.
+    :func:`~ldp_jax.pipeline.rehearse` says beforehand what a total buys, and which split of it is best; it does
+    not foretell one report of both.
 
     Args:
       key: a typed threefry key: of the devices' noise and of public randomness.
@@ -356,7 +362,7 @@ def predict_jointly(
     >>> privacy = JointPrivacy(both=4.0)
     >>> found = predict_jointly(jax.random.key(1), data.graph, data.x, panel, data.y[panel], privacy, num_folds=3)
     >>> print(str(found.guarantee).splitlines()[-1])  # doctest: +ELLIPSIS
-      epsilon 4 per neighbour-list + record (any two records and any two whole neighbour lists of one user; ...
+      epsilon 4 per record + whole neighbour list (any two records and any two neighbour lists of one user; ...
     """
     validate.threefry(key)
     population = Population.of(lists)
@@ -422,10 +428,9 @@ def _guarantee(records: list[Guarantee], noise: Discrete | None, epsilon: float)
     spent = [composition.parallel(*records, *labels)] if records or labels else []
     if noise is not None:
         spent.append(label_guarantee(noise))
-    words = "two inputs that differ in one user's record, or label, and in one bit of their list"
     for one in bit:
         spent += [one, dataclasses.replace(per_edge((one.epsilon, one.epsilon), "full"), arithmetic="exact")]
-        both = [composition.joint(own, one, adjacency=words) for own in (*records, *labels)]
+        both = [composition.joint(own, one, adjacency=_RECORD_AND_BIT) for own in (*records, *labels)]
         spent += [composition.parallel(*both)] if both else []
     hidden = {
         "features of private users": bool(records), "edges": bool(bit), "the panel's labels": noise is not None
@@ -438,12 +443,12 @@ def _guarantee(records: list[Guarantee], noise: Discrete | None, epsilon: float)
 def _of_one_report(report: Guarantee) -> PipelineGuarantee:
     """Of a class that depends on all of a user's record and list, and is reported once."""
     reason = f"the class is all that leaves a device; {report.reason}"
-    both = dataclasses.replace(
-        report, unit=Unit(f"{NEIGHBOUR_LIST} + {RECORD}"), reason=reason,
-        adjacency="any two records and any two whole neighbour lists of one user",
-    )  # fmt: skip
-    bit = dataclasses.replace(both, unit=NEIGHBOUR_LIST, adjacency=WORDS[NEIGHBOUR_LIST])
+    whole = dataclasses.replace(
+        report, unit=WHOLE_LIST, reason=reason, adjacency="any two records and any two neighbour lists of one user"
+    )
+    bit = dataclasses.replace(whole, unit=NEIGHBOUR_LIST, adjacency=WORDS[NEIGHBOUR_LIST])
     edge = dataclasses.replace(per_edge((bit.epsilon, bit.epsilon), "full"), arithmetic="exact")
-    spent = [dataclasses.replace(both, unit=RECORD, adjacency=WORDS[RECORD]), bit, edge, both]
+    both = dataclasses.replace(whole, unit=Unit(f"{NEIGHBOUR_LIST} + {RECORD}"), adjacency=_RECORD_AND_BIT)
+    spent = [dataclasses.replace(whole, unit=RECORD, adjacency=WORDS[RECORD]), bit, edge, both, whole]
     shown = ("the panel's records", "the panel's labels", "number of nodes")
     return PipelineGuarantee.of(spent, protected=("features of private users", "edges"), unprotected=shown)

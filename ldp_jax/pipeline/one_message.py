@@ -9,8 +9,8 @@ of neighbours (:mod:`ldp_jax.pipeline.jointly`) protect one bit of a list at the
    is thought of others later depends on its labels.
 2. A friend whose class has the public distribution b counts :math:`\log \sum_c H(y, c) b(c)` for class y, less that
    of the class shares. H(y, y) is the homophily, as it is stated; other classes go by their shares.
-3. Members of the panel report too, by lists and by scores of their records that have not seen them.
-   Their labels are known, so that these reports say how often a device takes class y for c.
+3. Members of the panel report too, by their lists and by out-of-fold scores of their records. Their labels are
+   known, so that these reports say how often a device takes class y for c.
 """
 
 from typing import NamedTuple
@@ -29,8 +29,7 @@ from ldp_jax.pipeline.message import ScoredPanel, confusions
 from ldp_jax.pipeline.rows import Rows
 
 HOMOPHILY = 0.7
-"""The share of friends of one's own class, where nobody states it. Of three graphs with 0.48, 0.74 and 0.81 any
-number from 0.5 to 0.9 is within about two points of the best."""
+"""The share of friends of one's own class, where nobody states it."""
 
 _COUNTS = 2.0
 """Members of the panel that the confusion of records alone stands for, class by class."""

@@ -4,12 +4,13 @@ import jax
 import numpy as np
 import pytest
 
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Unit
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Budget, Unit
+from ldp_jax.accounting.ledger import Ledger
 from ldp_jax.edges import Population
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
 from ldp_jax.pipeline import JointPrivacy, feature_rows, joint_facts, predict_jointly
-from ldp_jax.pipeline.jointly import record_alphabets
+from ldp_jax.pipeline.jointly import WHOLE_LIST, record_alphabets
 from ldp_jax.pipeline.one_message import HOMOPHILY, Shown, one_message
 from tests.pipeline.planted import blocks
 
@@ -59,13 +60,18 @@ def test_friends_say_what_records_do_not_and_strangers_nothing(data):
 
 def test_record_and_whole_list_cost_the_total_once(data):
     guarantee = predicted(data, JointPrivacy(both=TOTAL)).guarantee
-    units = {RECORD, NEIGHBOUR_LIST, BOTH}
+    units = {RECORD, NEIGHBOUR_LIST, BOTH, WHOLE_LIST}
     assert set(guarantee) == {*units, RELATIONSHIP}
     assert {guarantee[unit].epsilon for unit in units} == {guarantee[BOTH].epsilon}
     assert TOTAL - 1e-6 < guarantee[BOTH].epsilon <= TOTAL
     assert guarantee[RELATIONSHIP].epsilon == pytest.approx(2 * TOTAL)  # two members of the panel read each other
-    assert "whole neighbour lists" in guarantee[BOTH].adjacency
     assert set(guarantee.protected) == {"features of private users", "edges"}
+    # Two reports add to it bit by bit; a budget of whole lists they refuse, of which they say nothing.
+    two = predicted(data, JointPrivacy.split(TOTAL, 0.5)).guarantee
+    assert "one bit" in (guarantee[BOTH] + two[BOTH]).adjacency
+    assert "two neighbour lists" not in (guarantee[BOTH] + two[BOTH]).adjacency
+    with pytest.raises(ValueError, match="whole neighbour list"):
+        Ledger([Budget(3 * TOTAL, unit=WHOLE_LIST)]).spend("one", guarantee).spend("two", two)
 
 
 def test_nothing_but_the_report_leaves_a_device(data, monkeypatch):
