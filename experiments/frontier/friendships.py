@@ -229,18 +229,19 @@ def compute(
     check: Callable[[Any], object],
 ) -> None:
     """Compute what is missing: ``answer`` finds values, a guarantee, and the epsilon that was spent."""
-    promises: dict[Any, str] = {}
+    promises: dict[Any, tuple[str, str]] = {}
 
     def one(cell: Any, say: Callable[[str], None]) -> Found:
         found, guarantee, spent = answer(cell, planned[cell])
         if spent > cell.epsilon_proved * (1 + 1e-9):
             raise AssertionError(f"{cell}: its guarantee is {spent}")  # a defect of ours, not of the user's
-        promises[cell] = str(guarantee)
+        asked = [f"{found.also[name]:g} a {name}" for name in ("record", "list") if found.also.get(name, "") != ""]
+        promises[cell] = (", ".join([cell.promise, *asked]), str(guarantee))
         return found
 
     def notes(cell: Any) -> dict[str, dict[str, Any]]:
         data = load_any(planned[cell].dataset)
         source = {"source": data.source, "licence": data.licence, "notes": data.notes}
-        return {"data": {data.name: source}, "guarantees": {cell.promise: promises[cell]}}
+        return {"data": {data.name: source}, "guarantees": dict([promises[cell]])}
 
     run(planned, one, results, settings=planned.__getitem__, notes=notes, check=check, called="rows")

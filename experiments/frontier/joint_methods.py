@@ -36,7 +36,7 @@ CHECK = 0.1
 
 @lru_cache(maxsize=2)
 def rehearsed(asked: Asked, total: float) -> Rehearsal:
-    """What the panel and friendships as they are foretell of each split, before private users report."""
+    """What the panel and friendships as they are foretell of splits and of one report, before users report."""
     fold_key, key = jax.random.split(jax.random.key(0))  # of public randomness; draws differ in their panels
     rows = padded(asked.rows.take(asked.members))
     facts = joint_facts(fold_key, rows, asked.labels, num_classes=asked.classes)
@@ -47,9 +47,10 @@ def _joint(
     key: Any, asked: Asked, total: float, *, share: float | None = None, labels: bool = False, check: float = 0.0,
     placebo: bool = False, both: bool = False,
 ) -> Answer:  # fmt: skip
-    """Records and lists within one total, split as a rehearsal says or as said, or in one report of both.
+    """Records and lists within one total, as a rehearsal says, split as said, or in one report of both.
 
-    Of a placebo, private users, and the panel's check, report on records and lists of others.
+    Devices know the homophily that was stated to the rehearsal. Of a placebo, private users, and the panel's check,
+    report on records and lists of others.
     """
     told = {}
     if both:
@@ -68,9 +69,11 @@ def _joint(
         key, list_key, record_key = jax.random.split(key, 3)
         wrong = np.sort(np.append(asked.private, checked_members(asked.members, check)))
         graph, rows = renamed(list_key, graph, wrong), shuffled(record_key, rows, wrong)
+    alike = stated(asked.data.graph, asked.data.y).homophily if privacy.both else None
     made = predict_jointly(
-        key, graph, rows, asked.members, asked.labels[asked.members], privacy, num_classes=asked.classes
-    )
+        key, graph, rows, asked.members, asked.labels[asked.members], privacy,
+        num_classes=asked.classes, homophily=alike,
+    )  # fmt: skip
     told |= {
         "record": privacy.record or privacy.both,
         "list": privacy.list if made.counts is not None else privacy.both,

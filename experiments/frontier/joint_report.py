@@ -55,7 +55,7 @@ OVER_NOTHING, OVER_RECORDS = "gain over nothing asked", "gain over record alone"
 OVER_JOINT = "gain over joint"
 SHARE, FORESEEN = "record's share of the total", "accuracy foreseen"
 METRICS = (ACCURACY, OVER_NOTHING, OVER_RECORDS, OVER_JOINT, SHARE, FORESEEN)
-"""Of the tidy table, one row a draw: points, but for the record's share, which is in [0, 1]."""
+"""Of the tidy table, one row a draw: points, but for the record's share, in [0, 1], and 2 of one report of both."""
 
 LITTLE = 0.1
 """Of the way from nothing asked to true records and graph: what regains less has cost everything."""
@@ -75,7 +75,8 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
             found = {ACCURACY: mine, **differences(mine, beside)}
             if 0 < epsilon < np.inf:
                 record, bit = (pd.to_numeric(parts[mechanism, epsilon][each]) for each in ("record", "list"))
-                found[SHARE] = (record / epsilon)[~(record + bit > 1.001 * epsilon)].dropna()  # one report of both
+                one_report = record + bit > 1.001 * epsilon  # the whole total goes into each
+                found[SHARE] = ((record + bit * one_report) / epsilon).dropna()
                 found[FORESEEN] = 100 * pd.to_numeric(parts[mechanism, epsilon].foreseen).dropna()
             rows.append(((*names, mechanism, epsilon), found))
     return tidy(_KEY, rows)
@@ -142,7 +143,7 @@ def verdict(found: pd.DataFrame) -> str:
     return (
         f"**Joint privacy costs everything** (less than {LITTLE:.0%} of the way from nothing asked to true data is "
         f"regained) on {_listed(everything)}; no gain over nothing asked is seen on {_listed(unseen)}. Of "
-        f"{len(cells)} settings the chosen split is above the whole total on the record in {len(up)} "
+        f"{len(cells)} settings what was chosen is above the whole total on the record in {len(up)} "
         f"({_listed(up)}), below it in {len(down)} ({_listed(down)}); below the whole total on the list in "
         f"{len(listed)} ({_listed(listed)}).{_of_placebos(cells, PLACEBO)}"
         f"{_of_checks(cells, JOINT, CHECKED, CHECKED_PLACEBO)}{_of_one_report(cells)}"
@@ -243,7 +244,8 @@ def summary(found: pd.DataFrame) -> str:
 def _shares(part: pd.DataFrame, mechanism: str, total: float) -> str:
     """Which share of the total records got, and in how many draws."""
     counts = pick(part, mechanism=mechanism, epsilon=total, metric=SHARE).value.round(2).value_counts()
-    return ", ".join(f"{share:.0%} ({count})" for share, count in counts.items())
+    words = {share: "one report" if share > 1 else f"{share:.0%}" for share in counts.index}
+    return ", ".join(f"{words[share]} ({count})" for share, count in counts.items())
 
 
 def _table(part: pd.DataFrame) -> str:

@@ -50,7 +50,7 @@ from ldp_jax.pipeline.from_reports import class_reports
 from ldp_jax.pipeline.guard import checked, guard
 from ldp_jax.pipeline.local_prediction import Broadcast
 from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_evidence
-from ldp_jax.pipeline.one_message import HOMOPHILY, Shown, one_message
+from ldp_jax.pipeline.one_message import HOMOPHILY, Devices, one_message
 from ldp_jax.pipeline.panel import MOST_EPSILON, check_panel, label_guarantee, panel_arguments, reported_shares
 from ldp_jax.pipeline.piloted import Ask, CountRound, PilotedCounts, PublicFacts, piloted_counts
 from ldp_jax.pipeline.rows import Rows
@@ -296,14 +296,18 @@ def _halves(first: np.ndarray) -> Int[np.ndarray, " n"]:
     return np.where(first, np.int8(1), np.int8(2))
 
 
-def _fused(
-    key: PRNGKey, facts: JointFacts, rows: Rows, lists: Population, alphabets: PersonalAlphabets, homophily: float,
-    check: Int[np.ndarray, " n"] | None,
-) -> Learned:  # fmt: skip
-    """One report of the record and the whole list, believed as far as the check bears it out."""
+def one_report(
+    key: PRNGKey,
+    facts: JointFacts,
+    devices: Devices,
+    epsilon: float,
+    homophily: float,
+    check: Int[np.ndarray, " n"] | None = None,
+) -> Learned:
+    """One report of the record and the whole list, of an ``epsilon``, believed as far as the check bears it out."""
     phase("reports of records and lists", 0.3)
-    shown, believed = Shown(facts.labels, facts.prior, facts.classifier), 1.0
-    own, first = one_message(key, shown, rows, lists, alphabets, homophily)
+    alphabets, believed = record_alphabets(facts, epsilon), 1.0
+    own, first = one_message(key, devices, facts.labels, facts.prior, alphabets, homophily)
     if check is not None:
         own, believed, _ = checked(own, facts.prior, check)
     log_posterior = log_softmax(facts.log_prior + own, axis=1)
@@ -320,7 +324,7 @@ def predict_jointly(
     *,
     num_classes: int | None = None,
     num_folds: int = 10,
-    homophily: float = HOMOPHILY,
+    homophily: float | None = None,
     progress: Progress | None = None,
 ) -> JointClasses:
     """Ask each private user for what the device predicts and for the neighbours' classes, within one total.
@@ -332,8 +336,8 @@ def predict_jointly(
     where they were left out.
 
     Utility: with the graph private too, little is left of what a public graph gives.
-    :func:`~ldp_jax.pipeline.rehearse` says beforehand what a total buys, and which split of it is best; it does
-    not foretell one report of both.
+    :func:`~ldp_jax.pipeline.rehearse` says beforehand what a total buys, and which split of it is best, or whether
+    one report of both is.
 
     Args:
       key: a typed threefry key: of the devices' noise and of public randomness.
@@ -344,8 +348,9 @@ def predict_jointly(
       privacy: what each report costs.
       num_classes: C; by default the largest label plus 1, where labels are public.
       num_folds: F.
-      homophily: the share of friends of one's own class, in (0, 1), as it is publicly stated; where both are asked
-        for at once devices read friends by it. A wrong number costs accuracy and no privacy.
+      homophily: of one report of both: the share of friends of one's own class beyond chance, in [0, 1), as it is
+        publicly stated (:func:`~ldp_jax.pipeline.rehearsal.homophily`): devices read friends by it. By default
+        :data:`~ldp_jax.pipeline.one_message.HOMOPHILY`. A wrong number costs accuracy and no privacy.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
     Raises:
@@ -367,7 +372,10 @@ def predict_jointly(
     validate.threefry(key)
     population = Population.of(lists)
     n = len(population.group)
-    validate.number(0.0, 1.0, open_lower=True, open_upper=True, homophily=homophily)
+    if homophily is not None and not privacy.both:
+        raise ValueError("homophily must be None but of one report, JointPrivacy(both=...): nothing else reads it")
+    alike = HOMOPHILY if homophily is None else homophily
+    validate.number(0.0, 1.0, open_upper=True, homophily=alike)
     given = panel_arguments(n, features, panel, labels, num_classes=num_classes, label_epsilon=privacy.labels)
     validate.integer_in(2, num_folds=num_folds)
     chosen = checked_members(given.members, privacy.check)
@@ -391,8 +399,11 @@ def predict_jointly(
         )  # fmt: skip
         epsilon = privacy.record or privacy.both
         alphabets = record_alphabets(facts, epsilon) if epsilon else None
-        if alphabets is not None and privacy.both:
-            found = _fused(key, facts, given.rows, population, alphabets, homophily, check)
+        if privacy.both:
+            scores = np.array(facts.classifier.scores(given.rows))
+            scores[facts.known.nodes] = np.asarray(facts.classifier.panel_scores)
+            devices = Devices(scores, population.receivers, population.senders)
+            found = one_report(key, facts, devices, privacy.both, alike, check)
         else:
             send = None if alphabets is None else class_reports(alphabets, given.rows)
             found = joint_prediction(key, facts, send, counts if privacy.list else None, privacy.list, check)

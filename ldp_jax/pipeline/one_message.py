@@ -8,13 +8,14 @@ of neighbours (:mod:`ldp_jax.pipeline.jointly`) protect one bit of a list at the
    friends in the first half too, of whom the server has an opinion by then. The panel is in the first half: what
    is thought of others later depends on its labels.
 2. A friend whose class has the public distribution b counts :math:`\log \sum_c H(y, c) b(c)` for class y, less that
-   of the class shares. H(y, y) is the homophily, as it is stated; other classes go by their shares.
+   of the class shares pi. :math:`H(y, c) = h [y = c] + (1 - h) \pi(c)`; h is the homophily, as it is stated.
 3. Members of the panel report too, by their lists and by out-of-fold scores of their records. Their labels are
    known, so that these reports say how often a device takes class y for c.
 """
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 from jaxtyping import Bool, Float, Int
@@ -22,14 +23,11 @@ from scipy.special import softmax
 
 from ldp_jax.core import random
 from ldp_jax.core.types import PRNGKey
-from ldp_jax.edges import Population
 from ldp_jax.features import PersonalAlphabets
-from ldp_jax.pipeline.device_classifier import DeviceClassifier
 from ldp_jax.pipeline.message import ScoredPanel, confusions
-from ldp_jax.pipeline.rows import Rows
 
-HOMOPHILY = 0.7
-"""The share of friends of one's own class, where nobody states it."""
+HOMOPHILY = 0.6
+"""The share of friends of one's own class, beyond chance, where nobody states it."""
 
 _COUNTS = 2.0
 """Members of the panel that the confusion of records alone stands for, class by class."""
@@ -38,18 +36,18 @@ _STEPS = 60
 """Of EM."""
 
 
-class Shown(NamedTuple):
-    """What is public before the first half reports.
+class Devices(NamedTuple):
+    """What devices hold; none of it leaves them but in a report.
 
     Attributes:
-      labels: int32 [n], of the panel; -1 for everybody else.
-      prior: float [C], class shares.
-      classifier: what devices run on their records.
+      scores: float32 [n, C], of the own record by the broadcast classifier; of the panel out of fold.
+      owners: int [m], whose list an entry is of.
+      friends: int [m], whom it names.
     """
 
-    labels: Int[np.ndarray, " n"]
-    prior: Float[np.ndarray, " classes"]
-    classifier: DeviceClassifier
+    scores: Float[np.ndarray, "n classes"]
+    owners: Int[np.ndarray, " m"]
+    friends: Int[np.ndarray, " m"]
 
 
 class OneMessage(NamedTuple):
@@ -65,25 +63,28 @@ class OneMessage(NamedTuple):
 
 
 def one_message(
-    key: PRNGKey, shown: Shown, rows: Rows, lists: Population, alphabets: PersonalAlphabets, homophily: float
+    key: PRNGKey,
+    devices: Devices,
+    labels: Int[np.ndarray, " n"],
+    prior: Float[np.ndarray, " classes"],
+    alphabets: PersonalAlphabets,
+    homophily: float,
 ) -> OneMessage:
     """Ask everybody once, one half of the users after the other; this simulates all devices.
 
     Args:
       key: of public randomness, and of the users' noise.
-      shown: the panel, and what it taught.
-      rows: everybody's records.
-      lists: everybody's lists.
+      devices: everybody's.
+      labels: of the panel; -1 for everybody else.
+      prior: class shares.
       alphabets: what devices choose among; their epsilon is the report's.
-      homophily: stated, in (0, 1).
+      homophily: stated, in [0, 1).
     """
-    labels, prior, classifier = shown
     half_key, *report_keys = random.split(key, 3)
-    n, panel = len(labels), np.flatnonzero(labels >= 0)
+    n, panel, scores = len(labels), np.flatnonzero(labels >= 0), devices.scores
     first = (np.asarray(random.permutation(half_key, n)) < n // 2) | (labels >= 0)
-    scores = np.array(classifier.scores(rows))
-    scores[panel] = np.asarray(classifier.panel_scores)
-    neighbours = scipy.sparse.csr_array((np.ones(len(lists.senders)), (lists.receivers, lists.senders)), (n, n))
+    ends = (devices.owners, devices.friends)
+    neighbours = scipy.sparse.csr_array((np.ones(len(devices.owners)), ends), (n, n))
 
     def report(key: PRNGKey, friend: np.ndarray) -> np.ndarray:
         best = alphabets.best((scores + neighbours @ friend).astype(np.float32))
@@ -97,7 +98,7 @@ def one_message(
     friend[panel] = friend_evidence(np.eye(len(prior)), prior, homophily)[labels[panel]]
     sent = report(report_keys[0], friend)  # only those of the first half are read
     law = law_of(sent)
-    of_records = ScoredPanel(classifier.panel_scores, labels[panel])
+    of_records = ScoredPanel(jnp.asarray(scores[panel]), labels[panel])
     tables, which = confusions(of_records, np.asarray(alphabets.mask), _COUNTS)
     confusion = reported_confusion(law[panel], labels[panel], np.asarray(tables, np.float64)[which[0]])
     known = first & (labels < 0)
@@ -120,11 +121,10 @@ def friend_evidence(
     """What a friend of each public class distribution says of one's own class; 0 of one that nobody knows.
 
     >>> even = np.array([0.5, 0.5])
-    >>> friend_evidence(np.array([[1.0, 0.0], [0.5, 0.5]]), even, 0.8).round(3).tolist()
+    >>> friend_evidence(np.array([[1.0, 0.0], [0.5, 0.5]]), even, 0.6).round(3).tolist()
     [[0.47, -0.916], [0.0, 0.0]]
     """
-    own = np.eye(len(prior), dtype=bool)
-    mixing = np.where(own, homophily, (1.0 - homophily) * prior / np.maximum(1.0 - prior[:, None], 1e-12))
+    mixing = homophily * np.eye(len(prior)) + (1.0 - homophily) * prior
     return np.log(np.maximum(posterior @ mixing.T, 1e-12)) - np.log(np.maximum(prior @ mixing.T, 1e-12))
 
 

@@ -15,7 +15,8 @@ Nobody is asked, and no budget is spent.
   friendships (:class:`StatedFriends`): so many neighbours, a share h of them of the own class, the others of
   anybody's. Friends who are of the class that features say of a user, right or wrong, tell nothing new.
 * Both (of :class:`~ldp_jax.pipeline.jointly.JointFacts`). Classes follow the shares of the panel, scores are those
-  of a member of the class, and lists are as stated. Each total is tried in several splits, on the same worlds.
+  of a member of the class, and lists are as stated. Each total is tried in several splits, and as one report that
+  reads friends by the stated homophily, on the same worlds.
 """
 
 import itertools
@@ -40,9 +41,10 @@ from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.edges import NeighbourCounts
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph.propagation import Operator
-from ldp_jax.pipeline.jointly import JointFacts, JointPrivacy, joint_prediction, record_alphabets
+from ldp_jax.pipeline.jointly import JointFacts, JointPrivacy, joint_prediction, one_report, record_alphabets
 from ldp_jax.pipeline.local_prediction import Broadcast, PanelFacts, local_prediction
 from ldp_jax.pipeline.message import ClassReports
+from ldp_jax.pipeline.one_message import Devices
 from ldp_jax.pipeline.panel import MOST_EPSILON
 from ldp_jax.pipeline.piloted import CountRound, PublicFacts, piloted_counts, with_posterior
 from ldp_jax.pipeline.rows import DenseRows, Rows, RowTables, laid_out
@@ -53,7 +55,7 @@ EPSILONS = (0.5, 1.0, 2.0, 4.0)
 """Of which the least that is worth asking for is looked for."""
 
 SHARES = (1.0, 0.75, 0.5, 0.0)
-"""Of a total, for the record: the splits that are tried."""
+"""Of a total, for the record: the splits that are tried, beside one report of both."""
 
 WORLDS = 10
 """Fewer give intervals that are too narrow."""
@@ -76,6 +78,9 @@ _HOPS = 4
 
 _NEAR, _LEAST_NEAR, _ANYBODY = 0.1, 3, 0.05
 """A donor is among this share of the class, at least so many, on either side; or of all of it, so often."""
+
+_MOST_ALIKE = 0.99
+"""Homophily by which devices read friends; 1 would let one friend outweigh everything."""
 
 _LEAST_LIST = 1e-3
 """The least epsilon of a bit of a list."""
@@ -179,9 +184,13 @@ class Rehearsal(NamedTuple):
         for place, epsilon in enumerate(self.epsilons):
             told = self.foreseen(epsilon)
             interval = f"{told.low:+.1f} to {told.high:+.1f}"
-            split = f"   {self.splits[place].record:g} a record" if self.splits else ""
+            split = f"   {_words(self.splits[place])}" if self.splits else ""
             lines.append(f"{epsilon:7g}   {told.points:+6.1f}   {interval:>14}   {told.chance:11.2f}{split}")
         return "\n".join(lines)
+
+
+def _words(privacy: JointPrivacy) -> str:
+    return "one report of both" if privacy.both else f"{privacy.record:g} a record"
 
 
 def rehearse(
@@ -258,9 +267,9 @@ def rehearse(
 
 
 def _splits(total: float) -> list[JointPrivacy]:
-    """Those that leave a list nothing, or enough for whole noise."""
+    """Those that leave a list nothing, or enough for whole noise; and one report of both."""
     enough = [share for share in SHARES if share == 1.0 or (1.0 - share) * total > 2 * _LEAST_LIST]
-    return [JointPrivacy.split(total, share) for share in enough]
+    return [*(JointPrivacy.split(total, share) for share in enough), JointPrivacy(both=total)]
 
 
 def _best(
@@ -482,23 +491,26 @@ def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[Joi
     labels, panel, n = facts.labels, facts.known.nodes, len(facts.labels)
     log_q, scored = np.tile(facts.log_prior, (n, 1)), np.asarray(facts.classifier.panel_scores)
     alphabets = {one: record_alphabets(facts, one) for one in {split.record for split in splits} if one}
+    entries, alike = max(1, round(float(stated[0]) * n)), min(float(stated[1]), _MOST_ALIKE)
 
     def world(number: int) -> list[float]:
         draw_key, donor_key, report_key = random.split(random.fold_in(key, number), 3)
-        class_key, rate_key = random.split(draw_key)
+        class_key, rate_key, list_key = random.split(draw_key, 3)
         y = _drawn_classes(class_key, log_q, labels)
         users = _drawn_users(rate_key, y, log_q, stated, np.float32(0.0))
         scores = scored[np.asarray(donors(donor_key, y, log_q, labels[panel], log_q[panel], np.float32(1.0)))]
         scores[panel] = scored
-        truth = np.asarray(y)
+        truth, devices = np.asarray(y), Devices(scores, *map(np.asarray, _drawn_lists(list_key, users, y, entries)))
         found = [_points(log_q, truth, labels < 0)]
         for split in splits:
             # One key: the same noise for all splits, so that not chance tells close ones apart.
-            made = joint_prediction(
-                jax.random.clone(report_key), facts,
-                partial(_send, alphabets[split.record], scores) if split.record else None,
-                partial(_count, users, split.list) if split.list else None, split.list,
-            )  # fmt: skip
+            noise_key = jax.random.clone(report_key)
+            if split.both:
+                made = one_report(noise_key, facts, devices, split.both, alike)
+            else:
+                send = partial(_send, alphabets[split.record], scores) if split.record else None
+                count = partial(_count, users, split.list) if split.list else None
+                made = joint_prediction(noise_key, facts, send, count, split.list)
             found.append(_points(made.log_posterior, truth, labels < 0))
         return found
 
@@ -593,6 +605,18 @@ def _drawn_counts(key: PRNGKey, users: _Users, groups: Array, *, num_groups: int
     shares = matmul(users.of_class.T, of_group) / jnp.maximum(size, 1.0)[:, None]  # of a class
     friends = users.homophily * users.alike + (1.0 - users.homophily) * size / len(groups)
     return jax.random.poisson(key, users.rate[:, None] * matmul(friends, shares), dtype=jnp.int32)
+
+
+@partial(jax.jit, static_argnames="entries")
+def _drawn_lists(key: PRNGKey, users: _Users, y: Array, entries: int) -> tuple[Array, Array]:
+    """Entries of lists, owners by rate, a share of friends alike and the rest anybody; int32 [entries] each."""
+    owner_key, alike_key, friend_key = random.split(key, 3)
+    ends, size = users.rate.cumsum(), users.of_class.sum(0).astype(jnp.int32)
+    owners = jnp.searchsorted(ends, random.uniform(owner_key, (entries,)) * ends[-1])
+    mine = y[jnp.minimum(owners, len(y) - 1)]
+    alike = random.uniform(alike_key, (entries,)) < users.homophily
+    first, count = jnp.where(alike, (size.cumsum() - size)[mine], 0), jnp.where(alike, size[mine], len(y))
+    return jnp.minimum(owners, len(y) - 1), jnp.argsort(y)[first + _below(friend_key, count)]
 
 
 def homophily(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> float:

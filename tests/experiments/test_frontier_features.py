@@ -112,10 +112,10 @@ def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monk
     assert at.value[JOINT] == at.value[RECORDS]  # the same noise
     assert at.foreseen[JOINT] == 0.625  # of the split that was taken
     promises = joint.results_in(tmp_path).describe()["guarantees"]
-    assert "epsilon 4 per record" in promises[f"{RECORDS}, epsilon 4"]
+    assert "epsilon 4 per record" in promises[f"{RECORDS}, epsilon 4, 4 a record, 0 a list"]
     assert len(joint_report.write(tmp_path)) == 3
     assert (tmp_path / "frontier_joint.png").stat().st_size > 10_000
-    assert "Of 1 settings the chosen split is above" in joint_report.digest(tmp_path)
+    assert "Of 1 settings what was chosen is above" in joint_report.digest(tmp_path)
     assert joint_report.digest(tmp_path / "empty") == ""
     before = joint.results_in(tmp_path).csv.read_bytes()
     monkeypatch.setattr(features, "draw", None)

@@ -11,7 +11,7 @@ from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
 from ldp_jax.pipeline import JointPrivacy, feature_rows, joint_facts, predict_jointly
 from ldp_jax.pipeline.jointly import WHOLE_LIST, record_alphabets
-from ldp_jax.pipeline.one_message import HOMOPHILY, Shown, one_message
+from ldp_jax.pipeline.one_message import HOMOPHILY, Devices, one_message
 from tests.pipeline.planted import blocks
 
 N, PANEL, FOLDS, TOTAL = 600, 150, 4, 4.0  # the users and folds of other files, whose programs serve here
@@ -41,9 +41,10 @@ def asked(data, x, graph):
     facts = joint_facts(
         jax.random.key(1), feature_rows(first_x).take(np.arange(PANEL)), labels, num_classes=3, num_folds=FOLDS
     )
-    shown = Shown(facts.labels, facts.prior, facts.classifier)
-    alphabets = record_alphabets(facts, TOTAL)
-    return one_message(jax.random.key(2), shown, feature_rows(x), Population.of(graph), alphabets, HOMOPHILY)
+    scores, users = np.array(facts.classifier.scores(feature_rows(x))), Population.of(graph)
+    scores[:PANEL] = facts.classifier.panel_scores
+    devices, alphabets = Devices(scores, users.receivers, users.senders), record_alphabets(facts, TOTAL)
+    return one_message(jax.random.key(2), devices, facts.labels, facts.prior, alphabets, HOMOPHILY)
 
 
 def test_friends_say_what_records_do_not_and_strangers_nothing(data):
@@ -127,7 +128,9 @@ def test_what_cannot_be_asked_beside_it_is_refused(given, words):
         JointPrivacy(**{"both": 1.0, **given})
 
 
-@pytest.mark.parametrize("homophily", [0.0, 1.0, np.nan])
-def test_a_homophily_that_is_no_share_is_refused(data, homophily):
-    with pytest.raises(ValueError, match="homophily"):
+@pytest.mark.parametrize("homophily", [-0.1, 1.0, np.nan])
+def test_a_homophily_that_is_no_share_or_that_nothing_reads_is_refused(data, homophily):
+    with pytest.raises(ValueError, match=r"homophily must be in \[0, 1\)"):
         predicted(data, JointPrivacy(both=1.0), homophily=homophily)
+    with pytest.raises(ValueError, match="nothing else reads it"):
+        predicted(data, JointPrivacy(record=1.0), homophily=homophily)
