@@ -23,11 +23,11 @@ def test_an_edge_costs_what_is_claimed(reporting, alone, personal):
 
 @pytest.mark.parametrize("reporting", ["full", "half"])
 def test_whole_graphs_have_the_law(reporting):
-    """A ring of 100 000: noise of scale 2 on the degree, 2, or on owned pairs, 1, and the bias of clipping it.
+    """A ring of 50 000: noise of scale 2 on the degree, 2, or on owned pairs, 1, and the bias of clipping it.
 
-    A distribution function that is off by 0.02 is seen.
+    A distribution function that is off by 0.03 is seen.
     """
-    n, degree = 100_000, 2 if reporting == "full" else 1
+    n, degree = 50_000, 2 if reporting == "full" else 1
     nodes, m = np.arange(n), NoisyDegree(0.5)
     ring = graphs.from_edges(np.stack([nodes, (nodes + 1) % n], 1), n)
     noisy = privatize_graph(jax.random.key(0), ring, m, reporting=reporting)

@@ -53,10 +53,10 @@ def test_a_mechanism_that_knows_one_user_alone_draws_whole_graphs(reporting):
 
 def test_it_works_on_one_graph_on_unequal_ones_and_beside_public_users(monkeypatch):
     """In blocks of two users, too; lists of public users are as they are, and each user draws alone."""
-    node_graph = np.repeat(np.arange(4), [1, 4, 2, 4])
-    both = np.array([[1, 2], [2, 3], [5, 6], [7, 8], [8, 9], [9, 10]])
-    graph = graphs.from_edges(both, len(node_graph))
-    whole = GraphSet.from_edges(graph.senders, graph.receivers, node_graph, [0, 1, 0, 1])
+    node_graph = np.repeat(np.arange(3), [1, 4, 4])
+    path = np.array([[0, 1], [1, 2], [2, 3]])
+    graph = graphs.from_edges(np.concatenate([path + 1, path[1:] + 5]), len(node_graph))
+    whole = GraphSet.from_edges(graph.senders, graph.receivers, node_graph, [0, 1, 0])
     public = np.arange(len(node_graph)) % 4 == 2
     exact = Coin(15.0)  # who answers says the truth: one bit in three million is flipped
     monkeypatch.setattr(_one_by_one, "_CELLS", 8)
@@ -65,14 +65,14 @@ def test_it_works_on_one_graph_on_unequal_ones_and_beside_public_users(monkeypat
     answers = (noisy.degree == 1) | public
     wanted = {(to, of) for to, of in true if answers[to]}
     assert {*zip(noisy.graph.receivers.tolist(), noisy.graph.senders.tolist(), strict=True)} == wanted
-    np.testing.assert_array_equal(noisy.degree[public], np.bincount(whole.receivers, minlength=11)[public])
+    np.testing.assert_array_equal(noisy.degree[public], np.bincount(whole.receivers, minlength=9)[public])
     np.testing.assert_array_equal(noisy.graph.labels, whole.labels)
     half = privatize_graph(jax.random.key(2), whole, exact, public=public, reporting="half")
     found = {*zip(half.graph.receivers.tolist(), half.graph.senders.tolist(), strict=True)}
     assert {(of, to) for to, of in found} == found <= true
     assert {(to, of) for to, of in true if public[to] or public[of]} <= found
-    one = privatize_graph(jax.random.key(1), graph, exact)
-    assert len(one.degree) == len(node_graph)
+    one = privatize_graph(jax.random.key(1), graphs.from_edges(path, 4), exact)
+    assert len(one.degree) == 4
     assert not isinstance(one.graph, GraphSet)
 
 
@@ -227,10 +227,6 @@ def test_where_everybody_is_public_nothing_is_drawn():
 
 
 def test_what_is_printed_is_one_line():
-    noisy = privatize_graph(jax.random.key(0), copies(2), NoisyDegree(1.0))
-    words = "NoisyGraph(12 users, 0 directed edges; epsilon 1 per neighbour-list, epsilon 2 per relationship)"
-    assert repr(noisy) == words
     assert repr(NeighbourList.of(range(9), 20)) == "NeighbourList(9 of 20: [0, 1, 2, 3, 4, 5, ...])"
     assert repr(LapReport(np.float32(0.25), np.zeros(6, np.float32))) == "LapReport(degree=0.25, values=float32[6])"
-    assert repr(Population.of(copies(2))) == "Population(12 users, 12 of them private)"
     jax.jit(lambda ids: repr(NeighbourList(ids, 0)) and ids)(jnp.zeros(3, jnp.int32))

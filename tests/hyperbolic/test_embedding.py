@@ -88,13 +88,9 @@ def test_a_step_is_the_dense_one_on_the_rows_it_touches():
     assert float(found.losses[0]) == pytest.approx(float(loss) / len(PAIRS), rel=1e-5)
 
 
-@pytest.fixture(scope="module")
-def tree():
-    """A tree of 40 nodes in the disk."""
-    return embedding.embed(jax.random.key(0), PAIRS, 40, epochs=150, batch_size=8, negatives=20)
-
-
-def test_a_tree_is_found(tree):
+def test_a_tree_is_found():
+    """Of 40 nodes, in the disk."""
+    tree = embedding.embed(jax.random.key(0), PAIRS, 40, epochs=150, batch_size=8, negatives=20)
     result = embedding.reconstruction(tree.points, PAIRS)
     assert result.mean_rank < 1.5  # 13 at the start: a sampler of wrong nodes, or a wrong sign, does not get there
     assert result.mean_average_precision > 0.8

@@ -137,7 +137,7 @@ def total_variation(drawn, scales):
 
 
 def test_the_law_is_that_of_brute_force_and_another_is_told_apart():
-    """All 105 dendrograms: 98 304 draws, 96 of each of 1 024 chains, are at 0.026; a scale 20 % off would be at 0.04."""
+    """All 105 dendrograms: 98 304 draws, 96 of each of 1 024 chains, are at 0.026; a scale 20 % off at 0.04."""
     assert len(dendrograms.sides(5)) == 105
     drawn = draw(1024, 0)
     assert total_variation(drawn, SCALES) < 0.038
