@@ -266,7 +266,7 @@ def test_the_exact_loss_is_the_claim():
 @untyped
 @pytest.mark.parametrize("name", ["NeighbourCounts", "NeighbourCounts-laplace"])
 def test_draws_of_lists_fit_and_values_that_are_none_are_clipped(name):
-    """60 000 draws of user 0 and 12 000 of each other one."""
+    """60 000 draws of user 0 and 10 000 of each other one."""
     m = CASES[name].make(1.0)
     fit = verification.matches_density(m, jax.random.key(6), trials=60_000)
     assert fit.fits, str(fit)
