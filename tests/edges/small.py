@@ -18,6 +18,12 @@ def copies(count, edges=EDGES, n=N):
     return GraphSet.from_edges(graph.senders, graph.receivers, np.repeat(np.arange(count), n), np.zeros(count, int))
 
 
+def ring(n=40):
+    """A graph of degree 4."""
+    nodes = np.arange(n)
+    return graphs.from_edges(np.concatenate([np.stack([nodes, (nodes + k) % n], 1) for k in (1, 3)]), n)
+
+
 def bits_of(noisy, count, n=N):
     """bool [count, n, n]: who reported whom; no pair twice, none across graphs, no node itself."""
     to, of = np.asarray(noisy.graph.receivers), np.asarray(noisy.graph.senders)

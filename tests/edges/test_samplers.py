@@ -28,7 +28,7 @@ from ldp_jax.edges.population import Population
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
 from tests import contributing
-from tests.edges.small import EDGES, N, bits_of, copies, dense, owner_of
+from tests.edges.small import EDGES, N, bits_of, copies, dense, owner_of, ring
 
 Coin = contributing.run("coin")["Coin"]  # a mechanism of one's own: no base class, no sampler of graphs
 P = 0.731  # of randomised response at epsilon 1
@@ -177,11 +177,6 @@ DRAWN = {
     ("lap", "half list"): ("9add919741ef5ce0", 189.51318359375),
     ("lap", "half"): ("9eee4a54666f0e13", 109.51319885253906),
 }
-
-
-def ring(n=40):
-    nodes = np.arange(n)
-    return graphs.from_edges(np.concatenate([np.stack([nodes, (nodes + k) % n], 1) for k in (1, 3)]), n)
 
 
 def drawn(name, reporting):

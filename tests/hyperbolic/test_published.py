@@ -38,7 +38,7 @@ def test_some_reports_of_one_record_are_impossible_under_another():
     assert least == pytest.approx(1 - stats.norm.cdf(math.atanh(1 - 1 / sigma)) ** 2, rel=1e-3)
     assert least > expected
     # From epsilon 8.7 on the noise is shorter than 2 C: nothing that one end reports is possible under the other.
-    wide = PaperHyperbolicGaussian(16.0, DELTA)
+    wide = PaperHyperbolicGaussian(16.0, DELTA, dim=1)
     assert verification.hockey_stick(wide, 1.0) == pytest.approx(1.0, abs=1e-2)
 
 
