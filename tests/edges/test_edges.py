@@ -68,8 +68,8 @@ TIED = np.array([0.5, 2.0, 0.5, 2.0, 2.0, 0.5], np.float32)
 SHOWN = [0, 3]
 LAWS = {
     "laplace, beside public users": (DPRR(0.7, 1.1), "full"),
-    "personal, half list": (DPRR(FIRST, SECOND, prior=PRIOR), "half list"),
     "personal, half": (DPRR(FIRST, SECOND, prior=PRIOR, noise="geometric"), "half"),
+    "personal, half list": (DPRR(FIRST, SECOND, prior=PRIOR), "half list"),
     "response, half": (RandomizedResponse(TIED), "half"),
 }
 

@@ -16,9 +16,7 @@ def test_the_radius_and_the_direction():
     unit = ref.wide(POINTS) / ref.length(POINTS)
     pairs = np.abs(unit @ unit.T)
     np.fill_diagonal(pairs, 0)
-    for chunk in (10, 1024):
-        found = sensitivity.intra_hierarchy_of_nodes(POINTS, chunk=chunk)
-        np.testing.assert_allclose(found, pairs.max(1), rtol=1e-5)
+    np.testing.assert_allclose(sensitivity.intra_hierarchy_of_nodes(POINTS, chunk=10), pairs.max(1), rtol=1e-5)
 
 
 def test_opposite_directions_are_as_correlated_and_the_origin_has_none():
