@@ -271,11 +271,3 @@ def test_draws_of_lists_fit_and_values_that_are_none_are_clipped(name):
     fit = verification.matches_density(m, jax.random.key(6), trials=60_000)
     assert fit.fits, str(fit)
     assert verification.is_total(m, jax.random.key(7)).fits
-
-
-@untyped
-def test_one_verdict():
-    """The tests above ask its rungs."""
-    verdict = verification.check(CASES["NeighbourCounts"].make(1.0), jax.random.key(6), trials=10_000)
-    assert verdict, str(verdict)
-    assert {"law", "sampler", "game", "edge"} <= {rung.name for rung in verdict.rungs}

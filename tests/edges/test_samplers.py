@@ -5,7 +5,6 @@ import itertools
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -14,9 +13,7 @@ from ldp_jax.core.mechanism import mechanism
 from ldp_jax.edges import (
     DPRR,
     HasGraphSampler,
-    LapReport,
     LocalLap,
-    NeighbourList,
     NoisyDegree,
     RandomizedResponse,
     ReportedPairs,
@@ -96,39 +93,6 @@ def test_what_it_cannot_do_is_refused():
     ):
         with pytest.raises(ValueError, match=words):
             call()
-
-
-class OneByOne:
-    """A mechanism of this library without its sampler: drawn by its one-user view."""
-
-    def __init__(self, inner: Any) -> None:
-        self.inner = inner
-
-    def sample_graph(self, key: Any, users: Any, memory: float) -> ReportedPairs:
-        return _one_by_one.sample(key, self.inner, users, memory)
-
-    def guarantee(self) -> Guarantee:
-        return self.inner.guarantee()
-
-
-@pytest.mark.parametrize("m", [
-    DPRR(0.7, 1.1, reporting="half list"), LocalLap(0.8, 2.0, reporting="half"),
-], ids=lambda m: f"{type(m).__name__}, {m.reporting}")  # fmt: skip
-def test_the_sampler_has_the_law_of_one_user_at_a_time(m):
-    """8 000 copies by both: every pair, and each degree's mean; five standard errors, 0.04."""
-    count, users = 8_000, Population.of(copies(8_000))
-    found = []
-    for number, draw in enumerate((m.sample_graph, OneByOne(m).sample_graph)):
-        to, of, degree = draw(jax.random.key(number), users, 1e9)
-        bits = np.zeros((count, N, N), bool)
-        bits[to // N, to % N, of % N] = True
-        if m.reporting != "full":
-            bits |= bits.transpose(0, 2, 1)
-        found.append((bits.mean(0), np.nan_to_num(degree).reshape(count, N)))
-    (rate, degree), (other_rate, other_degree) = found
-    assert np.abs(rate - other_rate).max() < 5 * np.sqrt(2 * 0.25 / count)
-    gap = np.abs(degree.mean(0) - other_degree.mean(0))
-    assert (gap <= 5 * degree.std(0) * np.sqrt(2 / count) + 1e-9).all()
 
 
 @mechanism
@@ -219,9 +183,3 @@ def test_where_everybody_is_public_nothing_is_drawn():
         np.testing.assert_array_equal(noisy.graph.senders, graph.senders)
         np.testing.assert_array_equal(noisy.graph.receivers, graph.receivers)
         np.testing.assert_array_equal(noisy.degree, [3, 2, 2, 2, 1, 0])
-
-
-def test_what_is_printed_is_one_line():
-    assert repr(NeighbourList.of(range(9), 20)) == "NeighbourList(9 of 20: [0, 1, 2, 3, 4, 5, ...])"
-    assert repr(LapReport(np.float32(0.25), np.zeros(6, np.float32))) == "LapReport(degree=0.25, values=float32[6])"
-    jax.jit(lambda ids: repr(NeighbourList(ids, 0)) and ids)(jnp.zeros(3, jnp.int32))

@@ -15,13 +15,7 @@ LOGS = jax.jit(lambda m, y, x: jax.vmap(lambda one: m.log_density(one, x))(y))
 
 
 def rings(radius, c, count=400, rays=400):
-    """Points in polar coordinates about the origin, and the hyperbolic areas around them."""
-    root = math.sqrt(c)
-    edges = np.linspace(0.0, radius, count + 1)
-    r, turn = (edges[1:] + edges[:-1]) / 2, 2 * np.pi * (np.arange(rays) + 0.5) / rays
-    size = np.tanh(root * r / 2) / root
-    area = np.diff(np.cosh(root * edges)) / c * 2 * np.pi / rays
-    points = size[:, None, None] * np.stack([np.cos(turn), np.sin(turn)], -1)
+    points, area = ref.polar(radius, c, count, rays)
     return points.reshape(-1, 2), np.repeat(area, rays)
 
 
