@@ -91,7 +91,7 @@ def test_bounds_are_declared_in_the_file_or_by_argument_and_values_clipped_where
 
 
 @pytest.mark.parametrize(
-    ("changes", "options", "message"),
+    ("changes", "message"),
     [
         (NO_BOUNDS, r"bounds of the features of mine must be declared: pass bounds="),
         (NO_FEATURES | {"y": None}, "the number of nodes is unknown"),
