@@ -32,8 +32,8 @@ def test_splits_come_from_the_key_alone():
 
 
 def test_every_node_is_equally_likely_in_each_part():
-    """2000 splits of 12 nodes; a node is in train half of the time. Detects a share off by 0.11."""
-    runs, n = 2000, 12
+    """1000 splits of 12 nodes; a node is in train half of the time. Detects a share off by 0.16."""
+    runs, n = 1000, 12
     drawn = np.concatenate([node_split(key, n).train for key in list(jax.random.split(jax.random.key(3), runs))])
     for count in np.bincount(drawn, minlength=n):
         stats.assert_share(count, runs, 0.5)
@@ -43,11 +43,9 @@ def pairs_of(part):
     return set(map(tuple, part.tolist()))
 
 
-@pytest.mark.parametrize("flip", [False, True], ids=["sorted", "either-direction"])
-def test_link_split_is_a_partition_with_as_many_non_edges(flip):
+def test_link_split_is_a_partition_with_as_many_non_edges():
     edges = EDGES.copy()
-    if flip:
-        edges[::2] = edges[::2, ::-1]
+    edges[::2] = edges[::2, ::-1]  # either end may stand first
     split = link_split(jax.random.key(4), edges, N)
     m = len(EDGES)
     parts = [pairs_of(part) for part in split]
@@ -66,11 +64,11 @@ def test_link_split_is_a_partition_with_as_many_non_edges(flip):
 
 
 def test_every_pair_without_an_edge_is_equally_likely():
-    """A path of 9 nodes: 28 pairs without an edge, 8 drawn, 1500 times. Detects a total variation of 0.05.
+    """A path of 9 nodes: 28 pairs without an edge, 8 drawn, 750 times. Detects a total variation of 0.07.
 
     Drawn without repeats they vary less than the multinomial of the G test, which is on the safe side.
     """
-    n, edges, runs = 9, np.array([(v, v + 1) for v in range(8)], np.int32), 1500
+    n, edges, runs = 9, np.array([(v, v + 1) for v in range(8)], np.int32), 750
     counts = np.zeros((n, n), int)
     train = 0
     for key in list(jax.random.split(jax.random.key(5), runs)):

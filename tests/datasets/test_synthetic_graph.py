@@ -24,14 +24,14 @@ def words(data):
     return np.repeat(np.arange(data.num_nodes), np.diff(data.x.indptr)), data.x.indices
 
 
-@pytest.mark.parametrize(("wanted", "num_classes"), [(0.0, 2), (0.2, 7), (1.0, 2)])
-def test_homophily_and_mean_degree_are_the_wanted_ones(wanted, num_classes):
+def test_homophily_and_mean_degree_are_the_wanted_ones():
     """12 000 edges: a homophily off by 0.02 would be seen."""
-    data = draw(homophily=wanted, num_classes=num_classes)
-    assert data.num_edges == 12_000
-    ends = data.y[data.edges]
-    found = (ends[:, 0] == ends[:, 1]).mean()
-    assert abs(found - wanted) <= SIGMAS * np.sqrt(wanted * (1 - wanted) / data.num_edges)
+    for wanted, num_classes in ((0.0, 2), (0.2, 7), (1.0, 2)):
+        data = draw(homophily=wanted, num_classes=num_classes)
+        assert data.num_edges == 12_000
+        ends = data.y[data.edges]
+        found = (ends[:, 0] == ends[:, 1]).mean()
+        assert abs(found - wanted) <= SIGMAS * np.sqrt(wanted * (1 - wanted) / data.num_edges)
 
 
 @pytest.mark.parametrize("make", [draw, draw_set])
@@ -51,19 +51,16 @@ def test_classes_are_balanced_and_degrees_are_heavy_tailed():
     assert draw(num_nodes=30_000, mean_degree=10).num_edges == 150_000  # no matrix of pairs
 
 
-@pytest.mark.parametrize(
-    ("changes", "low", "high"),
-    [
+def test_topicality_says_how_much_the_words_tell():
+    for changes, low, high in (
         ({"topicality": 0.0}, 0.23, 0.27),  # about 22 000 words: 0.25, off by 0.02
         ({"topicality": 0.5}, 0.4, 0.8),
         ({"topicality": 1.0}, 1.0, 1.0),
         ({"topicality": 1.0, "num_features": 10}, 1.0, 1.0),  # an incomplete last group of words is not overrun
-    ],
-)
-def test_topicality_says_how_much_the_words_tell(changes, low, high):
-    data = draw(**changes)
-    node, word = words(data)
-    assert low <= (word % 4 == data.y[node]).mean() <= high
+    ):
+        data = draw(**changes)
+        node, word = words(data)
+        assert low <= (word % 4 == data.y[node]).mean() <= high
 
 
 def test_records_are_bags_of_words():
@@ -147,8 +144,8 @@ def test_probabilities_of_edges_are_the_wanted_ones():
         assert abs(found - pairs * wanted) <= SIGMAS * np.sqrt(pairs * wanted * (1 - wanted))
 
 
-@pytest.mark.parametrize("wanted", [0.0, 1.0])
-def test_graphs_without_edges_and_complete_ones(wanted):
-    data = draw_set(num_graphs=4, num_nodes=(4, 5), within=wanted, across=wanted)
-    sizes = np.bincount(data.node_graph)
-    assert data.num_edges == wanted * (sizes * (sizes - 1) // 2).sum()
+def test_graphs_without_edges_and_complete_ones():
+    for wanted in (0.0, 1.0):
+        data = draw_set(num_graphs=4, num_nodes=(4, 5), within=wanted, across=wanted)
+        sizes = np.bincount(data.node_graph)
+        assert data.num_edges == wanted * (sizes * (sizes - 1) // 2).sum()

@@ -210,9 +210,9 @@ def test_wrong_arguments_are_refused_before_anything_is_drawn(monkeypatch):
 
 
 def test_sampled_coordinates_are_uniform():
-    """12 000 subsets: one that is drawn 0.4 as often as it should be, or more rarely, would be seen."""
+    """6 000 subsets: one that is drawn 0.4 as often as it should be, or more rarely, would be seen."""
     subsets = {subset: n for n, subset in enumerate(itertools.combinations(range(4), 2))}
-    drawn = [subsets[tuple(device().sample(GRID, 4, 2, user=user, round=0))] for user in range(12_000)]
+    drawn = [subsets[tuple(device().sample(GRID, 4, 2, user=user, round=0))] for user in range(6_000)]
     assert_g(np.bincount(drawn, minlength=6), np.full(6, 1 / 6))
 
 

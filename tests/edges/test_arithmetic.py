@@ -37,6 +37,9 @@ def exact_rates(epsilon, noisy, owned):
     return (flip, flip) if 2 * noisy >= owned else (flip + (1 - flip) * rest, flip * q)
 
 
+log_density = jax.jit(lambda m, y, x: m.log_density(y, x))
+
+
 @pytest.mark.parametrize("epsilon", [1e-3, 17.0, MAX_BIT_EPSILON])
 def test_rare_sides_keep_their_precision(epsilon):
     """P(a true pair is lost) and P(a false one is reported), to 1e-5 of themselves."""
@@ -48,8 +51,8 @@ def test_rare_sides_keep_their_precision(epsilon):
     found = m.drop_rate(None, 1000), m.bit_rates(None, 1000)[1]
     np.testing.assert_allclose(found, exact_rates(epsilon, 500, 1000), rtol=1e-5)
     for m in (RandomizedResponse(epsilon, n=N), DPRR(1.0, epsilon, n=N)):  # the rarest report, in float32
-        y = ListReport(np.float32(4.0), NeighbourList(np.array([3, 4, N, N, N]), 2))
-        far = float(m.log_density(y, LIST)) - float(m.log_density(y._replace(neighbours=LIST), LIST))
+        y = ListReport(np.float32(4.0), NeighbourList(np.array([3, 4, N, N, N], np.int32), np.int32(2)))
+        far = float(log_density(m, y, LIST)) - float(log_density(m, y._replace(neighbours=LIST), LIST))
         assert far == pytest.approx(-4 * epsilon, rel=1e-4)
     # (bits - (n - 1)(1 - p)) / (2p - 1), where float32 has no 2p - 1 of its own.
     y = NeighbourList(np.array([1, 2, 3, N, N]), 3)
@@ -81,10 +84,12 @@ def test_whole_graphs_lose_true_pairs_and_add_false_ones_at_the_largest_budget(m
     m = RandomizedResponse(MAX_BIT_EPSILON)
     keep, drop = (jnp.full(64, rate, jnp.float32) for rate in (m.bit_rates(None, 4)[0], m.drop_rate(None, 4)))
     assert float(keep[0]) == 1.0
-    assert not _sparse._kept.__wrapped__(jax.random.key(0), keep, drop, jnp.arange(64)).any()
+    kept = jax.jit(lambda *given: _sparse._kept.__wrapped__(*given))  # traced anew, under these words
+    assert not kept(jax.random.key(0), keep, drop, jnp.arange(64)).any()
     mean, pieces = _sparse._means(jnp.full(64, 4), jnp.ones(64, jnp.int32), drop)
     user = jnp.asarray(_draws.repeated(np.asarray(pieces)))
-    assert (_draws.poisson_sums.__wrapped__(jax.random.key(0), mean, pieces, user) > 0).all()
+    sums = jax.jit(lambda *given: _draws.poisson_sums.__wrapped__(*given))
+    assert (sums(jax.random.key(0), mean, pieces, user) > 0).all()
 
 
 @pytest.mark.parametrize("noise", ["laplace", "geometric"])

@@ -80,10 +80,10 @@ def test_the_prior_expects_the_degrees_it_was_fitted_to(reported):
 
 
 def test_in_one_call_links_are_likelier_than_other_pairs():
-    """20 blocks of 10 at epsilon 4."""
-    block = np.arange(200) // 10
+    """Four blocks of 10 at epsilon 4."""
+    block = np.arange(N) // 10
     pairs = np.argwhere(np.triu(block[:, None] == block, 1))
-    found = edges.private_links(jax.random.key(0), graphs.from_edges(pairs, 200), 4.0, variant="soft")
+    found = edges.private_links(jax.random.key(0), graphs.from_edges(pairs, N), 4.0, variant="soft")
     posterior = np.asarray(found.links.dense())
     linked = posterior[pairs[:, 0], pairs[:, 1]].mean()
     assert linked > 0.5

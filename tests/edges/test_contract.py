@@ -42,7 +42,6 @@ NOT_MECHANISMS = {
 }  # fmt: skip
 USUAL = [name for name in CASES if "half" not in name]
 PARTS = {"RandomizedResponse", "NoisyDegree", "NoisyDegree, whole noise"}  # of DPRR's law: asked at one size
-every_case = pytest.mark.parametrize("name", CASES)
 
 
 def test_every_public_mechanism_is_in_this_suite():
@@ -52,29 +51,17 @@ def test_every_public_mechanism_is_in_this_suite():
     assert views == {(type(m).__name__, reporting) for m in made for reporting in m.reportings}
 
 
-@every_case
-def test_protocol(name):
-    m = CASES[name](1.0)
-    assert isinstance(m, protocol.Mechanism)
-    assert isinstance(m, protocol.HasDensity)
-    for section in ("Guarantee", "Utility", "Numerics", "Reference"):
-        assert f"{section}:" in type(m).__doc__, f"{type(m).__name__} has no section {section}"
-    assert isinstance(m, edges.OneUsersView)
-    assert isinstance(m, edges.HasGraphSampler)
-    assert m.guarantee().trust == "local"
-    assert m.domain().n == m.codomain().n == N
-    with pytest.raises(ValueError, match="n must be given"):
-        CASES[name](1.0, n=None).domain()
-
-
-@untyped
-@every_case
-@pytest.mark.parametrize("epsilon", [1e-6, 40.0])
-def test_numbers_stay_numbers_at_tiny_and_large_budgets(name, epsilon):
-    m, x = CASES[name](epsilon), listed([1, 2], N)
-    y = _programs.draws(m, jax.random.key(1), x, 100)
-    assert np.isfinite(exact.logs_of(m, y, x)).all()
-    assert np.isfinite(moments.estimates(m, y)).all()
+def test_protocol():
+    for name, make in CASES.items():
+        m = make(1.0)
+        for one in (protocol.Mechanism, protocol.HasDensity, edges.OneUsersView, edges.HasGraphSampler):
+            assert isinstance(m, one), name
+        for section in ("Guarantee", "Utility", "Numerics", "Reference"):
+            assert f"{section}:" in type(m).__doc__, f"{type(m).__name__} has no section {section}"
+        assert m.guarantee().trust == "local"
+        assert m.domain().n == m.codomain().n == N
+        with pytest.raises(ValueError, match="n must be given"):
+            make(1.0, n=None).domain()
 
 
 @jax.jit
@@ -82,18 +69,17 @@ def mean_estimate(m, reports, x, own):
     return jax.vmap(lambda y: jnp.exp(m.log_density(y, x, own)) * m.estimate(y, own))(reports).sum()
 
 
-@pytest.mark.parametrize("reporting", ["full", "half"])
-def test_randomised_responses_estimate_is_unbiased(reporting):
+def test_randomised_responses_estimate_is_unbiased():
     """Of user 1: its mean over all 32 reports is the degree, or how many of the pairs with 0, 3 and 5 are true."""
-    rr, others = RandomizedResponse(0.7, n=N, reporting=reporting), (0, 2, 3, 4, 5)
+    others = (0, 2, 3, 4, 5)
     sent = itertools.chain.from_iterable(itertools.combinations(others, k) for k in range(N))
     reports = ListReport(np.full(32, np.nan), stacked([listed(nodes, N) for nodes in sent]))
     with jax.enable_x64(True):
-        for degree in range(N):
-            nodes = others[:degree]
-            true = nodes if reporting == "full" else [node for node in nodes if node in (0, 3, 5)]
-            found = float(mean_estimate(rr, reports, listed(nodes, N), 1))
-            assert found == pytest.approx(len(true), abs=1e-9)
+        for reporting, mine in (("full", others), ("half", (0, 3, 5))):
+            rr = RandomizedResponse(0.7, n=N, reporting=reporting)
+            for degree in range(N):
+                found = float(mean_estimate(rr, reports, listed(others[:degree], N), 1))
+                assert found == pytest.approx(len(set(others[:degree]) & set(mine)), abs=1e-9)
 
 
 def test_estimates_of_the_degree_are_the_noisy_degree():
@@ -107,39 +93,38 @@ def test_estimates_of_the_degree_are_the_noisy_degree():
 
 @untyped
 @pytest.mark.parametrize(
-    ("name", "epsilon", "n"),
-    [
-        *itertools.product(CASES, [1.0], [N]),
-        *itertools.product([name for name in CASES if name not in PARTS], [1.0], [2]),
-        *itertools.product(CASES, [16.0], [N]),
-    ],
+    ("name", "n"), [*itertools.product(CASES, [N]), *((name, 2) for name in CASES if name not in PARTS)]
 )
-def test_claims_hold_and_are_tight(name, epsilon, n):
+def test_claims_hold_and_are_tight(name, n):
     """Lists that differ in one bit, float64: a claim that is off by one part in 1e9 is seen, on either side.
 
     Of two nodes user 0 owns no pair: the enumeration finds the degree's part at most, the search the rest.
     """
-    made = CASES[name](epsilon, n)
-    found = verification.privacy_loss_supremum(made)
-    assert found.epsilon == pytest.approx(made.guarantee().epsilon, rel=1e-9)
-    assert len(set(found.x) ^ set(found.x_other)) == 1
-    assert found.searched <= found.epsilon * (1 + 1e-9)
+    for epsilon in (1.0, 16.0):
+        made = CASES[name](epsilon, n)
+        found = verification.privacy_loss_supremum(made)
+        assert found.epsilon == pytest.approx(made.guarantee().epsilon, rel=1e-9)
+        assert len(set(found.x) ^ set(found.x_other)) == 1
+        assert found.searched <= found.epsilon * (1 + 1e-9)
 
 
 @untyped
-@pytest.mark.parametrize(("name", "epsilon"), [*itertools.product(CASES, [1.0]), ("DPRR", 4.0)])
-def test_reports_follow_their_density(name, epsilon):
-    """200 000 whole reports, lists and cells of the degree together: total variation of 0.013 to 0.025 is seen.
+@pytest.mark.parametrize("name", CASES)
+def test_reports_follow_their_density(name):
+    """60 000 whole reports, lists and cells of the degree together: total variation of 0.024 to 0.046 is seen.
 
-    Of the empty and the full list 50 000: 0.03 to 0.08.
+    Of the empty and the full list 0.03 to 0.07. At tiny and large budgets numbers stay numbers.
     """
-    made = CASES[name](epsilon)
-    for place, nodes in enumerate([None, [], range(1, N)]):
-        x = None if nodes is None else listed(nodes, N)
-        trials, seen = (200_000, 0.03) if nodes is None else (50_000, 0.08)
-        fit = verification.matches_density(made, jax.random.key(place), x, trials=trials)
+    made = CASES[name](1.0)
+    for place, nodes in enumerate([(1, 2), (), range(1, N)]):
+        fit = verification.matches_density(made, jax.random.key(place), listed(nodes, N), trials=60_000)
         assert fit.fits, str(fit)
-        assert fit.smallest_defect < seen
+        assert fit.smallest_defect < (0.07 if place else 0.05)
+    for epsilon in (1e-6, 40.0):
+        m, x = CASES[name](epsilon), listed([1, 2], N)
+        y = _programs.draws(m, jax.random.key(1), x, 60_000)
+        assert np.isfinite(exact.logs_of(m, y, x)).all()
+        assert np.isfinite(moments.estimates(m, y)).all()
 
 
 @untyped
@@ -173,14 +158,14 @@ class OwnNeighbour(RandomizedResponse):
 
 
 def test_another_law_and_impossible_reports_are_seen():
-    assert not verification.matches_density(TrueDegree(0.2, 0.8, n=N), jax.random.key(0)).fits
-
-    assert verification.matches_density(OwnNeighbour(1.0, n=N), jax.random.key(0)).test == "impossible reports"
+    fit = lambda m: verification.matches_density(m, jax.random.key(0), trials=60_000)
+    assert not fit(TrueDegree(0.2, 0.8, n=N)).fits
+    assert fit(OwnNeighbour(1.0, n=N)).test == "impossible reports"
 
 
 def test_the_published_split_is_not_what_it_says():
     """eps 1 at n_max 3: 2 for the degree and 0.9 for the edges."""
-    published = DPRR.as_published(1.0, n_max=3, n=3)
+    published = DPRR.as_published(1.0, n_max=3, n=N)
     assert verification.privacy_loss_supremum(published).epsilon == pytest.approx(2.9, rel=1e-9)
 
 

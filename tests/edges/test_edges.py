@@ -6,7 +6,6 @@ import math
 
 import jax
 import jax.numpy as jnp
-import networkx as nx
 import numpy as np
 import pytest
 from scipy import stats as scipy_stats
@@ -28,7 +27,7 @@ from ldp_jax.features import Laplace
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
 from tests import stats
-from tests.edges.small import EDGES, N, assert_bits_have_the_law, bits_of, copies, dense, owner_of
+from tests.edges.small import EDGES, N, assert_bits_have_the_law, bits_of, copies, dense, owner_of, ring
 from tests.marks import untyped
 
 node_of = jax.jit(_sparse.node_of, static_argnames="half")
@@ -66,8 +65,9 @@ FIRST = np.array([0.5, 2.0, 0.25, 1.0, 0.7, 1.5], np.float32)
 SECOND = np.array([2.0, 1.0, 0.5, 1.0, 0.4, 2.5], np.float32)  # sums 2.5, 3, 0.75, 2, 1.1, 4
 PRIOR = np.array([1.0, 4.0, 2.0, 1.0], np.float32)
 TIED = np.array([0.5, 2.0, 0.5, 2.0, 2.0, 0.5], np.float32)
+SHOWN = [0, 3]
 LAWS = {
-    "laplace": (DPRR(0.7, 1.1), "full"),
+    "laplace, beside public users": (DPRR(0.7, 1.1), "full"),
     "personal, half": (DPRR(FIRST, SECOND, prior=PRIOR, noise="geometric"), "half"),
     "personal, half list": (DPRR(FIRST, SECOND, prior=PRIOR), "half list"),
     "response, half": (RandomizedResponse(TIED), "half"),
@@ -76,31 +76,36 @@ LAWS = {
 
 @pytest.mark.parametrize("case", LAWS)
 def test_whole_graphs_have_the_law(case):
-    """30 000 copies of six nodes: every pair given its owner's noisy degree, 0.015, and every noisy degree."""
+    """10 000 copies of six nodes: every pair given its owner's noisy degree, 0.026, and every noisy degree."""
     m, reporting = LAWS[case]
-    count, truth, sums = 30_000, dense(), np.broadcast_to(m.sums(), N)
+    count, truth, sums = 10_000, dense(), np.broadcast_to(m.sums(), N)
     everybody = m.of_users(lambda leaf: leaf if np.ndim(leaf) == 0 else np.tile(np.asarray(leaf), count))
-    noisy = privatize_graph(jax.random.key(0), copies(count), everybody, reporting=reporting)
+    shown = SHOWN if "public" in case else []
+    private, public = [i for i in range(N) if i not in shown], np.tile(np.isin(np.arange(N), shown), count)
+    noisy = privatize_graph(jax.random.key(0), copies(count), everybody, reporting=reporting, public=public)
     bits, degree = bits_of(noisy, count), noisy.degree.reshape(count, N)
     each = [m.of_users(lambda leaf, i=i: leaf if np.ndim(leaf) == 0 else float(leaf[i])) for i in range(N)]
     owner = lambda i, j: i if reporting == "full" else owner_of(i, j, sums)
     mine = np.array([[i != j and owner(i, j) == i for j in range(N)] for i in range(N)])
     counted = mine if reporting == "half" else ~np.eye(N, dtype=bool)
-    assert_bits_have_the_law(bits, degree, each, owner, lambda i: int(counted[i].sum()), truth)
+    assert_bits_have_the_law(bits, degree, each, owner, lambda i: int(counted[i].sum()), truth, private)
     if reporting != "full":
         np.testing.assert_array_equal(bits, bits.swapaxes(1, 2))
     if isinstance(m, DPRR):
-        for i, d in enumerate((truth & counted).sum(1)):
-            check_degrees(each[i], degree[:, i], int(d), int(counted[i].sum()))
+        for i in private:
+            check_degrees(each[i], degree[:, i], int((truth & counted)[i].sum()), int(counted[i].sum()))
     else:
         assert np.isnan(degree).all()
+    assert (bits[:, shown] == truth[shown]).all()
+    assert (degree[:, shown] == truth.sum(1)[shown]).all()
+    assert ("lists of public users" in noisy.guarantee.unprotected) == bool(shown)
 
 
 degree_law = jax.jit(lambda m, d, owned: m.degree_log_density(jnp.arange(float(N)), d, owned))
 
 
 def check_degrees(m, noisy, d, owned):
-    """KS between the atoms, and the atoms themselves; whole numbers by a G test: 0.02 in probability."""
+    """KS between the atoms, and the atoms themselves; whole numbers by a G test: 0.035 in probability."""
     n, epsilon = len(noisy), float(m.epsilon_degree)
     if owned == 0:
         assert (noisy == 0).all()
@@ -117,9 +122,9 @@ def check_degrees(m, noisy, d, owned):
     stats.assert_ks(noisy[(noisy > 0) & (noisy < owned)], lambda y: (laplace.cdf(y) - low) / (high - low))
 
 
-def test_three_million_nodes_have_the_right_counts():
-    """False pairs of 3e6 users among 3e6 others each: G tests of counts and places; 0.3 % of total variation."""
-    n, epsilon = 3_000_000, 15.0
+def test_a_large_graph_has_the_right_counts():
+    """False pairs of 3e5 users among 3e5 others each: G tests of counts and places; 1 % of total variation."""
+    n, epsilon = 300_000, 12.7
     noisy = privatize_graph(jax.random.key(4), graphs.from_edges([[0, 1]], n), RandomizedResponse(epsilon))
     received = np.bincount(noisy.graph.receivers[noisy.graph.receivers > 1], minlength=n)[2:]
     law = scipy_stats.binom.pmf(np.arange(20), n - 1, 1 / (1 + math.exp(epsilon)))
@@ -128,35 +133,27 @@ def test_three_million_nodes_have_the_right_counts():
 
 
 def test_blocks_of_users_do_not_change_the_law(monkeypatch):
-    """A graph cut into many blocks: sorted and complete, and as many pairs as degrees let expect."""
-    n = 300
-    base = np.array(nx.barabasi_albert_graph(n, 3, seed=2).edges())
-    monkeypatch.setattr(_sparse, "_BLOCK", 100)
-    noisy = privatize_graph(jax.random.key(11), graphs.from_edges(base, n), DPRR(1.0, 2.0))
+    """A graph cut into ten blocks: sorted and complete, and as many pairs as degrees let expect."""
+    n = 240
+    monkeypatch.setattr(_sparse, "_BLOCK", 96)
+    noisy = privatize_graph(jax.random.key(11), ring(n), DPRR(1.0, 2.0))
     code = noisy.graph.receivers.astype(np.int64) * n + noisy.graph.senders
     assert (np.diff(code) > 0).all()
     assert np.isfinite(noisy.degree).all()
     keep, add = (np.asarray(rate) for rate in DPRR(1.0, 2.0).bit_rates(noisy.degree, n - 1))
-    d = np.bincount(base.ravel(), minlength=n)
-    expected = (d * keep + (n - 1 - d) * add).sum()
-    variance = (d * keep * (1 - keep) + (n - 1 - d) * add * (1 - add)).sum()
+    expected = (4 * keep + (n - 5) * add).sum()
+    variance = (4 * keep * (1 - keep) + (n - 5) * add * (1 - add)).sum()
     assert abs(len(code) - expected) < 5 * math.sqrt(variance)
 
 
-def test_public_users_are_released_as_they_are():
-    """10 000 copies; pairs of private users keep their law, 0.05."""
-    count, truth, shown = 10_000, dense(), [0, 3]
-    graph, public = copies(count), np.tile(np.isin(np.arange(N), shown), count)
-    noisy = privatize_graph(jax.random.key(8), graph, DPRR(0.5, 1.0), public=public)
-    bits = bits_of(noisy, count)
-    assert (bits[:, shown] == truth[shown]).all()
-    assert not (bits[:, 1] == truth[1]).all()
-    assert (noisy.degree.reshape(count, N)[:, shown] == truth.sum(1)[shown]).all()
-    assert "lists of public users" in noisy.guarantee.unprotected
-    half = privatize_graph(jax.random.key(9), graph, RandomizedResponse(1.0), public=public, reporting="half")
-    half, flip = bits_of(half, count), 1 / (1 + math.e)
+def test_pairs_with_public_users_are_released_as_they_are():
+    """In a half matrix, of 10 000 copies; pairs of private users keep their law, 0.05."""
+    count, truth = 10_000, dense()
+    public, flip = np.tile(np.isin(np.arange(N), SHOWN), count), 1 / (1 + math.e)
+    m = RandomizedResponse(1.0)
+    half = bits_of(privatize_graph(jax.random.key(9), copies(count), m, public=public, reporting="half"), count)
     for i, j in itertools.combinations(range(N), 2):
-        if i in shown or j in shown:
+        if i in SHOWN or j in SHOWN:
             assert (half[:, i, j] == truth[i, j]).all()
         else:
             stats.assert_share(half[:, i, j].sum(), count, 1 - flip if truth[i, j] else flip)
@@ -168,35 +165,30 @@ COSTS = {"full": 2.0, "half list": 1.3, "half": 1.0}
 
 
 @untyped
-@pytest.mark.parametrize("noise", ["laplace", "geometric"])
 @pytest.mark.parametrize("reporting", COSTS)
-def test_an_edge_costs_what_is_claimed(reporting, noise):
+def test_an_edge_costs_what_is_claimed(reporting):
     """All graphs of four nodes, all edges, critical reports, at 0.3 and 0.7: to one part in 1e9."""
-    m = DPRR(0.3, 0.7, noise=noise)
-    assert verification.relationship_supremum(m, reporting).epsilon == pytest.approx(COSTS[reporting], rel=1e-9)
-    assert m.relationship(reporting).epsilon == pytest.approx(COSTS[reporting], rel=1e-12)
-    if reporting != "full":
-        lap = LocalLap(0.3, 0.7)
-        found = verification.relationship_supremum(lap, reporting).epsilon
-        assert found == pytest.approx(COSTS[reporting], rel=1e-9)
-        assert lap.relationship(reporting).epsilon == pytest.approx(found, rel=1e-9)
+    for m in (DPRR(0.3, 0.7), DPRR(0.3, 0.7, noise="geometric"), LocalLap(0.3, 0.7)):
+        if reporting in m.reportings:
+            found = verification.relationship_supremum(m, reporting).epsilon
+            assert found == pytest.approx(COSTS[reporting], rel=1e-9)
+            assert m.relationship(reporting).epsilon == pytest.approx(COSTS[reporting], rel=1e-9)
+
+
+PERSONAL = (
+    ((2.0, 0.1, 0.4, 0.2), (0.1, 1.0, 0.2, 1.6)),  # the larger sum has the smaller part, of either kind
+    ((0.2, 0.7, 0.2, 0.7), (0.8, 0.3, 0.8, 0.3)),  # one sum, unequal parts
+    (0.3, (0.4, 2.0, 0.9, 1.4)),
+)
 
 
 @untyped
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        ((2.0, 0.1, 0.4, 0.2), (0.1, 1.0, 0.2, 1.6)),  # the larger sum has the smaller part, of either kind
-        ((0.2, 0.7, 0.2, 0.7), (0.8, 0.3, 0.8, 0.3)),  # one sum, unequal parts
-        (0.3, (0.4, 2.0, 0.9, 1.4)),
-    ],
-)
-def test_an_edge_costs_what_personal_budgets_claim(first, second):
-    m = DPRR(np.array(first), np.array(second), noise="geometric")
-    response = RandomizedResponse(np.array(second))
-    for made, reporting in itertools.product((m, response), COSTS):
-        found = verification.relationship_supremum(made, reporting).epsilon
-        assert made.relationship(reporting).epsilon == pytest.approx(found, rel=1e-6)
+def test_an_edge_costs_what_personal_budgets_claim():
+    for (first, second), reporting in itertools.product(PERSONAL, COSTS):
+        response = RandomizedResponse(np.array(second))
+        for made in (DPRR(np.array(first), np.array(second), noise="geometric"), response):
+            found = verification.relationship_supremum(made, reporting).epsilon
+            assert made.relationship(reporting).epsilon == pytest.approx(found, rel=1e-6)
 
 
 def test_the_enumeration_sees_a_wrong_law():
@@ -272,25 +264,21 @@ def test_graphs_without_edges_or_company(m, reporting):
         assert float(jax.jit(alone.log_density)(y, nobody)) == 0.0
 
 
-@pytest.mark.parametrize("m", [DPRR(0.5, 0.5), LocalLap(0.5, 0.5)], ids=["DPRR", "LocalLap"])
-def test_a_set_with_graphs_of_one_node(m):
+def test_a_set_with_graphs_of_one_node():
     """Single nodes report nobody; other small graphs, with or without edges, keep to themselves."""
     node_graph = np.repeat(np.arange(6), [1, 2, 2, 1, 4, 1])
     whole = GraphSet.from_edges([1, 2], [2, 1], node_graph, [0, 1] * 3)
-    for seed in range(2):
-        noisy = privatize_graph(jax.random.key(seed), whole, m)
-        np.testing.assert_array_equal(noisy.graph.node_graph, node_graph)
-        np.testing.assert_array_equal(noisy.graph.labels, whole.labels)
-        graph_of = node_graph[noisy.graph.receivers]
-        np.testing.assert_array_equal(graph_of, node_graph[noisy.graph.senders])
-        assert not np.isin(graph_of, [0, 3, 5]).any()
+    noisy = privatize_graph(jax.random.key(0), whole, DPRR(0.5, 0.5))
+    np.testing.assert_array_equal(noisy.graph.node_graph, node_graph)
+    np.testing.assert_array_equal(noisy.graph.labels, whole.labels)
+    graph_of = node_graph[noisy.graph.receivers]
+    np.testing.assert_array_equal(graph_of, node_graph[noisy.graph.senders])
+    assert not np.isin(graph_of, [0, 3, 5]).any()
 
 
 GRAPH, M, KEY = graphs.from_edges(EDGES, N), DPRR(0.5, 0.5), jax.random.key(0)
 TWO = graphs.from_edges([[0, 1]], 4)._replace(n_node=np.array([2, 2]), n_edge=np.array([2, 0]))
 LISTED = NeighbourList(jnp.array([1]), jnp.int32(0))
-
-
 STACK, LAP = LocalLap(np.array([0.5, 1.0]), 0.5, n=2), LocalLap(0.5, 0.5)
 REFUSED = [
     (lambda: privatize_graph(jax.random.key(0, impl="rbg"), GRAPH, M), "threefry"),

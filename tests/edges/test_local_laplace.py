@@ -79,11 +79,11 @@ def drawn(monkeypatch, path, graph, m):
     [("list", "half list"), ("rounds", "half list"), ("server", "half list"), ("default", "half")],
 )  # fmt: skip
 def test_edge_sets_follow_the_law(monkeypatch, path, reporting):
-    """40 000 copies of five nodes: T, how many true pairs are kept, and which set.
+    """20 000 copies of five nodes: T, how many true pairs are kept, and which set.
 
-    The G test of (T, kept), about 30 cells, detects a total variation of 0.03; over the 1024 sets, 0.06.
+    The G test of (T, kept), about 30 cells, detects a total variation of 0.043; over the 1024 sets, 0.085.
     """
-    count = 40_000
+    count = 20_000
     noisy, rounds = drawn(monkeypatch, path, copies(count, EDGES, N), LocalLap(0.8, 1.5, reporting=reporting))
     assert {"list": rounds == 0, "rounds": rounds > 5}.get(path, True)
     bits = bits_of(noisy, count, N)
@@ -142,7 +142,7 @@ def test_a_larger_graph_is_never_dense():
     n = 3000
     edges = np.array(nx.barabasi_albert_graph(n, 3, seed=2).edges())
     graph, m = graphs.from_edges(edges, n), LocalLap.from_epsilon(5.0)
-    privatize_graph(jax.random.key(12), graph, m)
+    privatize_graph(jax.random.key(12), graph, m)  # compiles
     tracemalloc.start()
     noisy = privatize_graph(jax.random.key(13), graph, m)
     peak = tracemalloc.get_traced_memory()[1]
@@ -178,6 +178,7 @@ def test_impossible_reports_have_no_density():
     m = LocalLap(0.5, 0.5, n=3)
     nobody = NeighbourList(jnp.array([3, 3, 3]), jnp.int32(0))
     possible = [math.nan, math.nan, 0.2]  # user 0 owns the pair with 2
-    assert np.isfinite(m.log_density(LapReport(1.0, jnp.array(possible)), nobody, 0))
+    log = jax.jit(lambda degree, values: m.log_density(LapReport(degree, values), nobody, 0))
+    assert np.isfinite(log(1.0, np.float32(possible)))
     for degree, values in ((1.0, [math.nan] * 3), (1.0, [math.nan, 0.1, 0.2]), (math.nan, possible)):
-        assert float(m.log_density(LapReport(degree, jnp.array(values)), nobody, 0)) == -math.inf
+        assert float(log(degree, np.float32(values))) == -math.inf

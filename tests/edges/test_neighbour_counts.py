@@ -123,16 +123,15 @@ def test_noise_by_blocks_of_users_has_the_same_law(monkeypatch):
 
 @pytest.mark.usefixtures("untyped")
 def test_keys_may_be_traced_and_nothing_else(monkeypatch):
-    """Draws under jit and vmap are those of a loop over keys, in blocks and from a menu too."""
+    """Draws under jit and vmap are those of a loop over keys, in blocks of five users and from a menu too."""
     m = NeighbourCounts(0.5, 3)
-    counts = lambda key: privatize_counts(key, RING, m, GROUPS).counts
-    menu = lambda key: privatize_counts(key, RING, [m, NeighbourCounts(2.0, 3)], GROUPS, levels=[0, 1] * 6).counts
+    menu = lambda key: (
+        privatize_counts(key, RING, [m, NeighbourCounts(2.0, 3)], GROUPS, levels=[0] * 9 + [1] * 3).counts
+    )
+    monkeypatch.setattr(whole_counts, "_DRAWN", 15)
     with jax.debug_key_reuse(False):  # the same keys, several times
-        keys = jax.random.split(jax.random.key(3), 3)
-        looped = [counts(key) for key in keys]
-        np.testing.assert_array_equal(jax.vmap(counts)(keys), looped)
-        monkeypatch.setattr(whole_counts, "_DRAWN", 15)  # five users
-        np.testing.assert_array_equal(jax.jit(menu)(keys[0]), menu(keys[0]))
+        keys = jax.random.split(jax.random.key(3), 2)
+        np.testing.assert_array_equal(jax.jit(jax.vmap(menu))(keys), [menu(key) for key in keys])
         with pytest.raises(ValueError, match="graph and public must be concrete"):
             jax.jit(lambda graph: privatize_counts(keys[0], graph, m, GROUPS).counts)(RING)
         with pytest.raises(ValueError, match="mechanism for each epsilon"):
@@ -229,7 +228,7 @@ QUIET = ownership(np.ones(12), np.arange(12) < 2)
 M, HALF = NeighbourCounts(1.0, 3), NeighbourCounts(1.0, 3, reporting="half")
 
 
-@pytest.mark.parametrize(("call", "message"), [
+REFUSED = [
     (lambda: NeighbourCounts(0.0005, 2), "epsilon must be in"),
     (lambda: NeighbourCounts(1.0, 2, n=3).privatize(KEY, ONE, groups=np.array([0, 1, 2])), "groups must be in"),
     (lambda: NeighbourCounts(1.0, 0), "num_groups must be"),
@@ -243,10 +242,13 @@ M, HALF = NeighbourCounts(1.0, 3), NeighbourCounts(1.0, 3, reporting="half")
     (lambda: privatize_counts(KEY, RING, M, GROUPS, reporters=np.ones(12, bool), owners=QUIET), "2 reporters are"),
     (lambda: ownership([1.0, np.nan]), "confidence must be finite"),
     (lambda: ownership([1.0], silent=[True]), "somebody"),
-])  # fmt: skip
-def test_bad_input(call, message):
-    with pytest.raises(ValueError, match=message):
-        call()
+]  # fmt: skip
+
+
+def test_bad_input():
+    for call, message in REFUSED:
+        with pytest.raises(ValueError, match=message):
+            call()
 
 
 @untyped
@@ -264,16 +266,8 @@ def test_the_exact_loss_is_the_claim():
 @untyped
 @pytest.mark.parametrize("name", ["NeighbourCounts", "NeighbourCounts-laplace"])
 def test_draws_of_lists_fit_and_values_that_are_none_are_clipped(name):
-    """20 000 draws of user 0 and 3 333 of each other one."""
+    """60 000 draws of user 0 and 10 000 of each other one."""
     m = CASES[name].make(1.0)
-    fit = verification.matches_density(m, jax.random.key(6), trials=20_000)
+    fit = verification.matches_density(m, jax.random.key(6), trials=60_000)
     assert fit.fits, str(fit)
     assert verification.is_total(m, jax.random.key(7)).fits
-
-
-@untyped
-def test_one_verdict():
-    """The tests above ask its rungs."""
-    verdict = verification.check(CASES["NeighbourCounts"].make(1.0), jax.random.key(6), trials=10_000)
-    assert verdict, str(verdict)
-    assert {"law", "sampler", "game", "edge"} <= {rung.name for rung in verdict.rungs}

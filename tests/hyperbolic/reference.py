@@ -88,3 +88,12 @@ def lift(x, c):
     """The hyperboloid's point in float64."""
     near = gap(x, c)
     return np.concatenate([(2 / near - 1) / np.sqrt(c), 2 * wide(x) / near], -1)
+
+
+def polar(radius, c, rings=400, rays=400):
+    """Points of the disc about the origin, [rings, rays, 2], and the hyperbolic area of their cells, [rings, 1]."""
+    edges = np.linspace(0.0, radius, rings + 1)
+    r, turn = (edges[1:] + edges[:-1]) / 2, 2 * np.pi * (np.arange(rays) + 0.5) / rays
+    size = np.tanh(np.sqrt(c) * r / 2) / np.sqrt(c)
+    area = np.diff(np.cosh(np.sqrt(c) * edges)) / c * 2 * np.pi / rays
+    return size[:, None, None] * np.stack([np.cos(turn), np.sin(turn)], -1), area[:, None]

@@ -69,17 +69,15 @@ def test_a_step_is_the_dense_one_on_the_rows_it_touches():
         int(np.log2(len(embedding._table(PAIRS)))),
     )
     apart = np.where(embedding._table(PAIRS)[slots], 0.0, apart)
-    loss, slope = jax.jit(jax.value_and_grad(lambda x: pair_losses(x, PAIRS, drawn, apart).sum()))(
-        jnp.asarray(start)
-    )
     optimizer = riemannian_sgd(0.05)
 
     @jax.jit
-    def dense(slope, start):
+    def dense(start):
+        loss, slope = jax.value_and_grad(lambda x: pair_losses(x, PAIRS, drawn, apart).sum())(start)
         updates, _ = optimizer.update(slope, optimizer.init(start), start)
-        return apply_updates(start, updates)
+        return loss, apply_updates(start, updates)
 
-    wanted = np.asarray(dense(slope, jnp.asarray(start)))
+    loss, wanted = jax.tree.map(np.asarray, dense(jnp.asarray(start)))
     touched = np.unique(np.concatenate([PAIRS.reshape(-1), drawn]))
     np.testing.assert_allclose(found.points[touched], wanted[touched], atol=2e-5)
     rest = np.setdiff1d(np.arange(n), touched)
@@ -88,13 +86,9 @@ def test_a_step_is_the_dense_one_on_the_rows_it_touches():
     assert float(found.losses[0]) == pytest.approx(float(loss) / len(PAIRS), rel=1e-5)
 
 
-@pytest.fixture(scope="module")
-def tree():
-    """A tree of 40 nodes in the disk."""
-    return embedding.embed(jax.random.key(0), PAIRS, 40, epochs=150, batch_size=8, negatives=20)
-
-
-def test_a_tree_is_found(tree):
+def test_a_tree_is_found():
+    """Of 40 nodes, in the disk."""
+    tree = embedding.embed(jax.random.key(0), PAIRS, 40, epochs=150, batch_size=8, negatives=20)
     result = embedding.reconstruction(tree.points, PAIRS)
     assert result.mean_rank < 1.5  # 13 at the start: a sampler of wrong nodes, or a wrong sign, does not get there
     assert result.mean_average_precision > 0.8

@@ -21,15 +21,14 @@ def delta_of(graph, key=0):
     return hyperbolicity.graph_delta(jax.random.key(key), edges_of(graph), len(graph), nodes=9, samples=SAMPLES)
 
 
-def test_a_tree_has_delta_zero():
-    assert delta_of(nx.balanced_tree(3, 4)) == (0.0, 0.0, SAMPLES)
-
-
-def test_a_complete_graph_and_a_grid():
-    assert delta_of(nx.complete_graph(25))[:2] == (0.0, 0.0)
+def test_graphs_whose_delta_is_known():
+    for graph in (nx.balanced_tree(3, 4), nx.complete_graph(9)):
+        assert delta_of(graph) == (0.0, 0.0, SAMPLES)
     found = delta_of(nx.convert_node_labels_to_integers(nx.grid_2d_graph(3, 3)))
     assert found.maximum == 2.0  # the four corners, one set of 126
     assert 0 < found.mean < 2
+    both = nx.disjoint_union(nx.cycle_graph(8), nx.full_rary_tree(2, 9))
+    assert delta_of(both)[:2] == (0.0, 0.0)  # of the largest component alone, the tree
 
 
 def test_the_mean_is_that_of_all_sets_of_four():
@@ -53,10 +52,3 @@ def test_distances_are_shortest_paths():
     lengths = dict(nx.all_pairs_shortest_path_length(graph))
     wanted = [[lengths[u].get(v, np.inf) for v in nodes.tolist()] for u in nodes.tolist()]
     np.testing.assert_array_equal(found, wanted)
-
-
-def test_the_largest_component_alone():
-    ring, tree = nx.cycle_graph(8), nx.balanced_tree(2, 3)
-    both = nx.disjoint_union(ring, tree)
-    found = delta_of(both)
-    assert found == (0.0, 0.0, SAMPLES)  # the tree's 15 nodes

@@ -79,44 +79,13 @@ def test_points_are_those_of_float64(seed, c):
         assert error.max() < 5e-6, f"{name} off by {error.max():.2g}"
 
 
-@given(SEEDS, CURVATURES)
-def test_identities(seed, c):
-    """Of sums, maps and transport: what formulas written twice in float64 could have wrong alike."""
-    x, y, a = draw(seed, c, 4.0, 3)
-    moved, d = call("mobius_add", x, y, c), call("distance", x, y, c)
-    assert_near(call("mobius_add", -x, moved, c), y, c, extra=ref.rounding(moved, c))  # left cancellation
-    steep = 1e-6 * np.cosh(np.sqrt(c) * d) / np.sqrt(c)  # what a rounded angle moves the end of a geodesic by
-    assert_near(call("exp_map", x, call("log_map", x, y, c), c), y, c, extra=steep)
-    np.testing.assert_array_equal(d, call("distance", y, x, c))
-    assert (d <= call("distance", x, a, c) + call("distance", a, y, c) + 1e-6 * d).all()
-    ends = call("mobius_add", a, x, c), call("mobius_add", a, y, c)
-    slack = ref.rounding(ends[0], c) + ref.rounding(ends[1], c)
-    assert (np.abs(call("distance", *ends, c) - d) <= slack + 1e-6 * d).all()  # a translation is an isometry
-    # x + y = gyr[x, y](y + x)
-    assert_near(call("gyration", x, y, call("mobius_add", y, x, c), c), moved, c, extra=ref.rounding(moved, c))
-    u, v = call("log_map", x, y, c), call("log_map", x, a, c)
-    both = [call("parallel_transport", x, y, w, c) for w in (u, v)]
-    for first, carried in zip((u, v), both, strict=True):  # transport keeps lengths in the metric, and angles
-        np.testing.assert_allclose(
-            ref.length(first) / ref.gap(x, c), ref.length(carried) / ref.gap(y, c), rtol=5e-6
-        )
-    cosine = lambda a, b: ref.inner(a, b) / (ref.length(a) * ref.length(b))
-    np.testing.assert_allclose(cosine(*both), cosine(u, v), atol=1e-5)
-    # the velocity at the end of the geodesic from x to y is minus the logarithm at y of x
-    back = call("log_map", y, x, c)
-    np.testing.assert_allclose(both[0], -back, atol=1e-5 * ref.length(back).max())
-
-
 # The origin, what underflows when squared, the middle, the last point of project, one beyond it and two outside.
 HARD = np.array(
     [[0, 0, 0], [1e-30, 0, 0], [1e-18, 1e-19, 0], [0.3, -0.4, 0.1], [0.999987, 0, 0]]
     + [[0, 0.9999999, 0], [0, -1, 0], [3e4, 1, 1e30]],
     np.float32,
 )
-
-
-FLAT = np.float32([[0.0, 1.0, -2.0], [0.0, 0.5, 3.0]])
-"""A matrix that takes some of them to the origin."""
+FLAT = np.float32([[0.0, 1.0, -2.0], [0.0, 0.5, 3.0]])  # which takes some of them to the origin
 OF_POINTS = {
     "mobius_scalar_mul": lambda x, c: poincare.mobius_scalar_mul(-1.7, x, c),
     "mobius_matvec": lambda x, c: poincare.mobius_matvec(FLAT, x, c),

@@ -98,7 +98,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("call", "words"), REFUSED)
-def test_bad_input(call, words, untyped):
-    with pytest.raises(ValueError, match=words):
-        call()
+def test_bad_input(untyped):
+    for call, words in REFUSED:
+        with pytest.raises(ValueError, match=words):
+            call()

@@ -1,5 +1,7 @@
 """From a dendrogram to a release: scales, groups, noisy counts, sampled pairs; and what an edge can change."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,14 +24,14 @@ def state():
 
 
 def test_an_epsilon_is_claimed_where_chains_agree_and_nowhere_else():
-    """2 000 sweeps of twelve nodes: with a heavy weight of public edges chains are still where they began."""
-    split, keys = random_split(12, 30, 10, 0), jax.random.split(jax.random.key(3), 4)
+    """800 sweeps of eight nodes: with a heavy weight of public edges chains are still where they began."""
+    split, keys = random_split(8, 14, 5, 0), jax.random.split(jax.random.key(3), 4)
     with pytest.warns(UserWarning, match="public_weight"):
-        slow = EdgeRR(0.5, 0.5, public_weight=8.0, sweeps=2000)
-    found = slow.measured(keys[0], split)
+        slow = EdgeRR(0.5, 0.5, public_weight=30.0, sweeps=800)
+    found = slow.measured(keys[0], split, chains=2)
     assert (found.status, found.epsilon) == ("none", np.inf)
-    quick = EdgeRR(0.5, 0.5, sweeps=2000)
-    assert quick.measured(keys[1], split) == quick.stationary()
+    quick = EdgeRR(0.5, 0.5, sweeps=800)
+    assert quick.measured(keys[1], split, chains=2) == quick.stationary()
     assert quick.stationary().epsilon == 1.0
     assert quick.guarantee().status == quick.measured(keys[2], split, chains=0).status == "none"
     with pytest.raises(ValueError, match="chains"):
@@ -85,10 +87,9 @@ def by_recursion(tree, epsilon, thresholds):
 ancestors = jax.jit(hrg.lowest_common_ancestors)
 
 
-@pytest.mark.parametrize("thresholds", [(0.05, 0.01), (0.3, 0.02), (9.0, 9.0)])
-def test_groups_are_those_of_the_recursion(thresholds):
+def test_groups_are_those_of_the_recursion():
     tree = hrg.random_dendrogram(jax.random.key(1), N)
-    for epsilon in (0.1, 5.0):
+    for epsilon, thresholds in itertools.product((0.1, 5.0), ((0.05, 0.01), (0.3, 0.02), (9.0, 9.0))):
         found = connections.regions(tree, epsilon, thresholds)
         np.testing.assert_array_equal(found, by_recursion(tree, epsilon, thresholds))
 
@@ -113,16 +114,14 @@ def test_consistent_counts_keep_the_sum_and_are_the_nearest():
     assert ((made < most) | (lowered >= highest - 1e-9))[cases].all()
 
 
-@pytest.mark.parametrize("noise", ["laplace", "geometric"])
-def test_counts_have_the_noise_that_they_claim(noise):
+def test_counts_have_the_noise_that_they_claim():
     """Variance of 50 000 draws within 5 standard errors (3 %), which tells epsilon from 1.05 epsilon; mean 0."""
-    epsilon, n = 0.7, 50_000
-    drawn = noisy_counts(jax.random.key(2), np.full(n, 5), epsilon, noise) - 5
-    a = np.exp(-epsilon)
-    variance = 2 / epsilon**2 if noise == "laplace" else 2 * a / (1 - a) ** 2
-    assert abs(drawn.mean()) < 5 * np.sqrt(variance / n)
-    assert abs(drawn.var() / variance - 1) < 5 * np.sqrt(5.5 / n)
-    assert (drawn == np.round(drawn)).all() == (noise == "geometric")
+    epsilon, n, a = 0.7, 50_000, np.exp(-0.7)
+    for noise, variance in (("laplace", 2 / epsilon**2), ("geometric", 2 * a / (1 - a) ** 2)):
+        drawn = noisy_counts(jax.random.key(2), np.full(n, 5), epsilon, noise) - 5
+        assert abs(drawn.mean()) < 5 * np.sqrt(variance / n)
+        assert abs(drawn.var() / variance - 1) < 5 * np.sqrt(5.5 / n)
+        assert (drawn == np.round(drawn)).all() == (noise == "geometric")
 
 
 def test_a_group_has_one_probability_and_published_ones_have_their_own(state):

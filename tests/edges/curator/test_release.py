@@ -46,10 +46,13 @@ def codes(pairs, n=30):
 
 
 @every_mechanism
-def test_public_edges_stay_and_pairs_of_private_nodes_join_them(name):
-    split = random_split(30, 50, 25, 0, HIDDEN)
-    draw = lambda seed: release(jax.random.key(seed), split, MECHANISMS[name](4.0), chains=0)
-    noisy = draw(0)
+def test_public_edges_stay_and_pairs_of_private_nodes_join_them_under_a_curators_guarantee(name, monkeypatch):
+    """Of chains that agree; tests/edges/curator/test_edge_rr.py asks those that run."""
+    trace = lambda keys, state, *_: (state, np.stack([np.arange(len(keys)) % 2.0] * 2, 1))
+    monkeypatch.setattr(hrg, "trace", trace)
+    split, m = random_split(30, 50, 25, 0, HIDDEN), MECHANISMS[name](4.0)
+    draw = lambda seed, chains=0: release(jax.random.key(seed), split, m, chains=chains)
+    noisy = draw(0, 4)
     edges, public = graphs.to_edges(noisy.graph), graphs.to_edges(split.public)
     found = codes(edges)
     assert len(np.unique(found)) == len(found)
@@ -58,28 +61,21 @@ def test_public_edges_stay_and_pairs_of_private_nodes_join_them(name):
     assert len(joined)
     assert HIDDEN[joined].all()
     assert np.isnan(noisy.degree).all()
-    np.testing.assert_array_equal(graphs.to_edges(draw(0).graph), edges)
+    unasked = draw(0)
+    np.testing.assert_array_equal(graphs.to_edges(unasked.graph), edges)
     assert not np.array_equal(graphs.to_edges(draw(1).graph), edges)
 
-
-@every_mechanism
-def test_the_guarantee_is_that_of_a_curator(name, monkeypatch):
-    """Of chains that agree; tests/edges/curator/test_edge_rr.py asks those that run."""
-    trace = lambda keys, state, *_: (state, np.stack([np.arange(len(keys)) % 2.0] * 2, 1))
-    monkeypatch.setattr(hrg, "trace", trace)
-    noisy = release(jax.random.key(0), random_split(30, 50, 25, 0, HIDDEN), MECHANISMS[name](0.5))
     spent = noisy.guarantee[EDGE_CENTRAL]
     assert spent.trust == "central"
     assert spent.adjacency == ADJACENCY
     assert spent.delta == 0.0
     chain = "EdgeRR" in name or "PrivHRG" in name
     if not chain:
-        assert (spent.epsilon, spent.status) == (0.5, "proved")
+        assert (spent.epsilon, spent.status) == (4.0, "proved")
     elif "published" in name:
         assert (spent.epsilon, spent.status) == (np.inf, "none")
     else:  # without a look nothing is claimed
-        assert (spent.epsilon, spent.status) == (0.5, "in the limit")
-        unasked = release(jax.random.key(0), random_split(30, 50, 25, 0, HIDDEN), MECHANISMS[name](0.5), chains=0)
+        assert (spent.epsilon, spent.status) == (4.0, "in the limit")
         assert unasked.guarantee[EDGE_CENTRAL].status == "none"
     assert spent.reason
     assert "trusted curator" in str(spent)
