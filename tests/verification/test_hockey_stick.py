@@ -161,6 +161,9 @@ def test_what_cannot_be_asked_is_refused():
             privacy_loss_supremum(m)
 
 
+density_of = jax.jit(lambda m, y, x: m.log_density(y, x))
+
+
 def largest_ratio(tables):
     """The largest log ratio of products of masses, one of each table: all reports under all records."""
     best = Fraction(0)
@@ -188,12 +191,12 @@ def test_enumeration_is_composition(m):
     assert found.epsilon <= m.guarantee().epsilon * (1 + 1e-15)
     if not isinstance(m, Sampled):
         with float64_on_cpu():
-            y, *records = map(jnp.array, (found.y, found.x, found.x_other))
-            logs = [float(m.log_density(y, x)) for x in records]
+            y, *records = map(np.array, (found.y, found.x, found.x_other))
+            logs = [float(density_of(m, y, x)) for x in records]
         assert logs[0] - logs[1] == pytest.approx(found.epsilon, rel=1e-9)
 
 
-@pytest.mark.parametrize(("dim", "epsilon"), [(1, 1.0), (2, 0.1), (4, 1.0), (5, 16.0)])
+@pytest.mark.parametrize(("dim", "epsilon"), [(1, 1.0), (4, 1.0), (5, 16.0)])
 def test_sign_vectors_against_every_corner_and_every_report(dim, epsilon):
     """Against the definition summed over all v: no Poisson-binomial, no symmetry. Detects 1e-9."""
     masses = np.array([table(epsilon, corner) for corner in signs(dim)])
@@ -208,7 +211,8 @@ def test_hybrid_against_a_grid():
     with float64_on_cpu():
         values = np.append(np.linspace(-1, 1, 3999) * float(m.piecewise.bound) * 0.999999, [-1.0, 1.0])
         branch, value = np.repeat([0, 1], len(values)), np.tile(values, 2)
-        logs = np.asarray(jax.vmap(lambda x: m.log_density(BranchReport(branch, value), x))(np.linspace(-1, 1, 33)))
+        law = jax.jit(jax.vmap(lambda x: m.log_density(BranchReport(branch, value), x)))
+        logs = np.asarray(law(np.linspace(-1, 1, 33)))
     possible = np.isfinite(logs)
     assert (possible.any(0) == possible.all(0)).all()  # no report is possible under some records alone
     logs = logs[:, possible.all(0)]
