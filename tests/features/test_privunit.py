@@ -84,7 +84,7 @@ def test_a_traced_budget_has_the_caps_of_a_stack(kind):
 
 
 @kinds
-@pytest.mark.parametrize("dim", [2, 64, 1433])
+@pytest.mark.parametrize("dim", [2, 1433])
 def test_the_component_along_is_the_inverse_of_its_tail(kind, dim):
     """Of exponentials from 1e-4 to 44, as 64 bits give them: to 1e-4 of the tail, as far as float32 tells."""
     exponential = np.float32([1e-4, 0.01, 0.3, 1.0, 3.0, 10.0, 20.0, 44.0])
@@ -115,12 +115,17 @@ def test_the_verdict(kind):
 
 @untyped
 @every_case
-def test_the_law_and_the_sampler(name):
+def test_the_law_keeps_the_claim(name):
     """Of a projection: records of three numbers, reports of two."""
-    m = cases.CASES[name].make(2.0)
-    loss = verification.privacy_loss_supremum(m).epsilon
+    loss = verification.privacy_loss_supremum(cases.CASES[name].make(2.0)).epsilon
     assert loss <= 2.0 + 1e-9
     assert name == "ProjUnit" or loss == pytest.approx(2.0, rel=1e-9)
+
+
+@untyped
+@every_case
+def test_the_sampler_has_the_law(name):
+    m = cases.CASES[name].make(2.0)
     for fit in (
         verification.is_total(m, jax.random.key(1)),
         verification.matches_density(m, jax.random.key(2), trials=20_000),
@@ -166,28 +171,28 @@ def test_public_budgets_are_stacks():
     assert m.guarantee().epsilon == 2.0
     with pytest.raises(ValueError, match="holds a stack"):
         m.privatize(jax.random.key(0), np.zeros(4))
-    x = np.float32([[1, 0, 0, 0], [0, 0, 0, 0.5]])
-    keys = lambda: jax.random.split(jax.random.key(3), 2)
-    each = jax.jit(jax.vmap(lambda m, key, x: (m.privatize(key, x), m.variance(x))))
-    y, variance = each(m, keys(), x)
-    alone = [PrivUnitG(epsilon, 4) for epsilon in (0.5, 2.0)]
-    for place, one in enumerate(alone):
-        np.testing.assert_allclose(y[place], one.privatize(keys()[place], x[place]), atol=2e-5)
-        np.testing.assert_allclose(variance[place], one.variance(x[place]), rtol=1e-5)
+    x, keys = np.float32([[1, 0, 0, 0], [0, 0, 0, 0.5]]), lambda: jax.random.split(jax.random.key(3), 2)
+    ask = lambda m, key, x: (m.privatize(key, x), m.variance(x))
+    each, alone = jax.jit(jax.vmap(ask))(m, keys(), x), jax.jit(ask)
+    for place, epsilon in enumerate((0.5, 2.0)):
+        y, variance = alone(PrivUnitG(epsilon, 4), keys()[place], x[place])
+        np.testing.assert_allclose(each[0][place], y, atol=2e-5)
+        np.testing.assert_allclose(each[1][place], variance, rtol=1e-5)
 
 
 def test_projections_keep_what_they_span():
-    p = np.asarray(random_projection(jax.random.key(0), 20, 5))
+    """5 000 reports: an estimate that is off by ten standard errors is seen."""
+    p, n = np.asarray(random_projection(jax.random.key(0), 20, 5)), 5_000
     np.testing.assert_allclose(p @ p.T, 4 * np.eye(5), atol=1e-5)
     rows = p / 2  # orthonormal: nothing is shortened
     m = ProjUnit(3.0, rows, radius=2.0)
     x = 1.5 * rows[1] + 0.1 * np.ones(20, np.float32)
-    np.testing.assert_allclose(m.mean(x), rows.T @ (rows @ x), atol=1e-5)
-    y = privatize(jax.random.key(1), m, np.broadcast_to(x, (20_000, 20)))
-    values = np.asarray(jax.vmap(m.estimate)(y), np.float64)
-    assert y.shape == (20_000, 5)
-    variance = np.asarray(m.variance(x), np.float64)
-    assert (np.abs(values.mean(0) - np.asarray(m.mean(x))) < 5 * np.sqrt(variance / 20_000)).all()
+    y = privatize(jax.random.key(1), m, np.broadcast_to(x, (n, 20)))
+    assert y.shape == (n, 5)
+    ask = jax.jit(lambda m, y: (jax.vmap(m.estimate)(y), m.mean(x), m.variance(x)))
+    values, mean, variance = (np.asarray(value, np.float64) for value in ask(m, y))
+    np.testing.assert_allclose(mean, rows.T @ (rows @ x), atol=1e-5)
+    assert (np.abs(values.mean(0) - mean) < 5 * np.sqrt(variance / n)).all()
 
 
 def test_choose_takes_the_least_error():
