@@ -35,13 +35,9 @@ def test_protocol(name):
     m = HYPERBOLIC[name].make(1.0)
     assert isinstance(m, protocol.Mechanism)
     assert isinstance(m, protocol.HasDensity)
-    for section in ("Guarantee", "Utility", "Numerics", "Reference"):
-        assert f"{section}:" in type(m).__doc__, f"{type(m).__name__} has no section {section}"
-    g = m.guarantee()
-    assert 0.999 < g.epsilon <= 1.0
-    assert (g.status, g.arithmetic, str(g.unit)) == ("proved", "ideal", "record")
-    assert g.reason
-    assert g.adjacency.startswith("any two")
+    checks.assert_documented(m)
+    assert 0.999 < m.guarantee().epsilon <= 1.0
+    checks.assert_proved(m.guarantee())
     assert m == HYPERBOLIC[name].make(1.0)
     assert m != HYPERBOLIC[name].make(2.0)
     assert type(jax.tree.map(lambda _: None, m)) is type(m)

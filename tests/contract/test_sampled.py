@@ -39,21 +39,6 @@ def test_every_subset_is_equally_likely():
     stats.assert_g(counts, np.full(len(subsets), 1 / len(subsets)))
 
 
-def test_coordinates_of_a_wide_record_are_equally_likely():
-    """k = 50 of 4714: each block of coordinates gets its share."""
-    m, n, blocks = HDS(1.0, 4714, 50), 2000, 20
-    indices = np.asarray(
-        jax.jit(jax.vmap(lambda key: m.privatize(key, jnp.zeros(4714)).indices))(
-            jax.random.split(jax.random.key(1), n)
-        )
-    )
-    assert (np.diff(indices) > 0).all()
-    edges = np.linspace(0, 4714, blocks + 1).astype(int)
-    counts = np.histogram(indices, edges)[0]
-    # Sampling without replacement varies less than a multinomial, so the test is on the safe side.
-    stats.assert_g(counts, np.diff(edges) / 4714)
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
 def test_records_of_the_host_give_the_reports_of_those_on_a_device(dtype):
     """The chosen coordinates alone go over; a shape that is no record's is refused as ever."""
