@@ -45,9 +45,7 @@ CODES = list({code(name): name for name in CASES}.values())
 LIKE_OTHERS = {"Sampled", "MultiPiecewise", "Sampled-Hybrid", "DuchiVector-even", "Discrete"}
 KINDS = [name for name in CODES if name not in LIKE_OTHERS]
 # A table's draws are counted word by word in tests/core/test_integer_tables.py: one stands for all.
-DRAWN = [
-    name for name, case in CASES.items() if name == "Discrete" or not isinstance(case.make(1.0), features.Discrete)
-]
+DRAWN = [n for n, case in CASES.items() if n == "Discrete" or not isinstance(case.make(1.0), features.Discrete)]
 every_case = pytest.mark.parametrize("name", CASES)
 every_code = pytest.mark.parametrize("name", CODES)
 every_kind = pytest.mark.parametrize("name", KINDS)

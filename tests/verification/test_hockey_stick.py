@@ -137,13 +137,6 @@ def test_at_zero_it_is_the_total_variation():
     assert hockey_stick(m, 0.0) == pytest.approx(np.abs(first - second).sum() * step / 2, abs=1e-4)
 
 
-def test_what_an_overspent_budget_costs():
-    """5 % more epsilon than is claimed: how much mass that puts beyond the claim."""
-    epsilon = 4.0
-    expected = window_mass(SquareWave(1.05 * epsilon)) * -math.expm1(-0.05 * epsilon)
-    assert hockey_stick(broken.Overspent(1.05 * epsilon), epsilon) == pytest.approx(expected, rel=1e-4)
-
-
 def test_what_cannot_be_asked_is_refused():
     both = menu([GeneralizedRR(0.5, 4), GeneralizedRR(2.0, 4)]).at(np.array([0, 1]))
     for m, epsilon, message in (

@@ -1,5 +1,6 @@
 """Spaces of neighbour lists answer what verification asks, so that one verdict serves mechanisms on lists too."""
 
+import re
 from typing import Any
 
 import jax
@@ -29,6 +30,7 @@ def test_one_verdict_on_lists():
     assert verdict, str(verdict)
     asked = {rung.name for rung in verdict.rungs if rung.holds is not None}
     assert asked == ASKED | {"unit", "records"}
+    assert re.search("32 records, [0-9]+ draws; finds 0[.][0-9]+ of the records", str(verdict["records"]))
     assert verdict["law"].found == pytest.approx(verdict["law"].limit, rel=1e-9)
     assert verdict["edge"].found == pytest.approx(verdict["edge"].limit, rel=1e-9)
 
