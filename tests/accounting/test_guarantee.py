@@ -1,8 +1,8 @@
 """Guarantees, budgets and their sums: rounded to the safe side, against fractions; and what they refuse."""
 
 import dataclasses
+import itertools
 import math
-import pickle
 import sys
 from fractions import Fraction
 
@@ -42,28 +42,6 @@ def test_a_sum_is_the_least_float_at_or_above_the_truth(epsilons, times):
     assert proved(1.0, 0.7).repeated(3).delta == 1.0
     exact = times * sum(map(Fraction, epsilons), Fraction(0))
     assert least_at_or_above(add_up(epsilons, times), exact)
-
-
-@given(st.lists(st.tuples(SMALL, st.floats(0.0, 0.3)), min_size=1, max_size=6), st.integers(1, 9))
-def test_compositions_of_guarantees_are_never_below_the_exact_sum(pairs, times):
-    """``+``, sums of many and repetition; ideal arithmetic and exact alike."""
-    for arithmetic in ("ideal", "exact"):
-        parts = [Guarantee(*pair, arithmetic=arithmetic) for pair in pairs]
-        epsilon = sum((Fraction(e) for e, _ in pairs), Fraction(0))
-        delta = sum((Fraction(d) for _, d in pairs), Fraction(0))
-        total, chain = sequential(*parts), parts[0]
-        for part in parts[1:]:
-            chain = chain + part
-        assert least_at_or_above(total.epsilon, epsilon)
-        assert total.delta == 1.0 or least_at_or_above(total.delta, delta)
-        assert Fraction(chain.epsilon) >= epsilon
-        assert chain.delta == 1.0 or Fraction(chain.delta) >= delta
-        assert chain.epsilon <= total.epsilon * (1 + 1e-15)
-        again = parts[0].repeated(times)
-        assert least_at_or_above(again.epsilon, times * Fraction(pairs[0][0]))
-        assert again.delta == 1.0 or least_at_or_above(again.delta, times * Fraction(pairs[0][1]))
-        pipeline = PipelineGuarantee.of(parts, protected=["x"], unprotected=[])
-        assert (pipeline[RECORD].epsilon, pipeline[RECORD].delta) == (total.epsilon, total.delta)
 
 
 def test_sums_and_shares_refuse_what_is_no_loss_and_no_count(untyped):
@@ -136,6 +114,7 @@ def test_nothing_is_proved_without_a_reason(untyped):
             with pytest.raises(ValueError, match=f"reason must say .* why the status is '{status}'"):
                 Guarantee(0.1, status=status, reason=reason)
         assert Guarantee(0.1, status=status, reason="eq. 3").status == status
+    assert Guarantee(1.0, unit=metric(2.0)).adjacency == "two records at distance 1"
     for make, words in (
         (lambda: dataclasses.replace(Guarantee(0.1), status="proved"), "reason must say"),
         (lambda: Guarantee(1.0, unit=Unit("household")), "adjacency must say"),
@@ -146,18 +125,6 @@ def test_nothing_is_proved_without_a_reason(untyped):
     ):
         with pytest.raises(ValueError, match=words):
             make()
-
-
-def test_the_words_are_the_unit_s_own():
-    for unit, words in (
-        (RECORD, "any two records of one user"),
-        (NEIGHBOUR_LIST, "two neighbour lists of one user that differ in one bit"),
-        (RELATIONSHIP, "two graphs that differ in one edge"),
-        (EDGE_CENTRAL, "two graphs that differ in one edge"),
-        (metric(2.0), "two records at distance 1"),
-    ):
-        assert Guarantee(1.0, unit=unit).adjacency == words
-        assert Guarantee(1.0, unit=unit, adjacency="two things").adjacency == "two things"
 
 
 def test_local_and_central_guarantees_never_add(untyped):
@@ -193,11 +160,9 @@ def test_the_trust_is_said_in_words_and_fits_the_unit(untyped):
     assert "trusted curator" in str(proved(1.0, unit=EDGE_CENTRAL))
     assert "trusted shuffler" in str(proved(1.0, trust="shuffled"))
     assert "trusted" not in str(proved(1.0))
-    for unit in (NEIGHBOUR_LIST, RELATIONSHIP):
+    for unit, trust in itertools.product((NEIGHBOUR_LIST, RELATIONSHIP), ("central", "shuffled")):
         with pytest.raises(ValueError, match=f"trust must be 'local' per {unit}"):
-            proved(1.0, unit=unit, trust="central")
-        with pytest.raises(ValueError, match=f"trust must be 'local' per {unit}"):
-            proved(1.0, unit=unit, trust="shuffled")
+            proved(1.0, unit=unit, trust=trust)
     with pytest.raises(ValueError, match="trust must be one of local, shuffled, central; got 'global'"):
         proved(1.0, trust="global")
 
@@ -238,32 +203,19 @@ def test_numbers_are_kept_as_floats_on_the_safe_side(untyped):
     assert Guarantee(1.0) == Guarantee(np.float64(1.0)) == Guarantee(1)
 
 
-def test_guarantees_and_budgets_are_values(untyped):
-    for made in (proved(0.5), Budget(0.5, 1e-6), metric(2.0)):
-        assert pickle.loads(pickle.dumps(made)) == made
-        assert hash(made) == hash(dataclasses.replace(made))
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            made.epsilon = 0.0
-    assert Budget(1.0) != Guarantee(1.0)
-    for add in (lambda: Budget(1.0) + Guarantee(1.0), lambda: Guarantee(1.0) + Budget(1.0)):
-        with pytest.raises(TypeError):
-            add()
-
-
 def test_a_pipeline_names_each_unit_once(untyped):
-    with pytest.raises(ValueError, match="each unit once, got record 2 times"):
-        PipelineGuarantee((Guarantee(1.0), Guarantee(2.0)))
-    with pytest.raises(ValueError, match="must be Guarantees"):
-        PipelineGuarantee((1.0,))
-    for name in ("protected", "unprotected"):
-        for bad in ("edges", ["edges", ""], [3]):
-            with pytest.raises(ValueError, match=f"{name} must be a sequence of field names"):
-                PipelineGuarantee((), **{name: bad})
-            with pytest.raises(ValueError, match=f"{name} must be a sequence of field names"):
-                PipelineGuarantee.of([], **{"protected": [], "unprotected": [], name: bad})
-    with pytest.raises(ValueError, match="protected and unprotected: edges"):
-        PipelineGuarantee((), ("edges", "labels"), ("edges",))
-    spent = PipelineGuarantee.of(
-        [Guarantee(1.0), Guarantee(2.0, unit=RELATIONSHIP), Guarantee(0.5)], protected=["x"], unprotected=[]
-    )
+    for make, words in (
+        (lambda: PipelineGuarantee((Guarantee(1.0), Guarantee(2.0))), "each unit once, got record 2 times"),
+        (lambda: PipelineGuarantee((1.0,)), "must be Guarantees"),
+        (lambda: PipelineGuarantee((), ("edges", "labels"), ("edges",)), "protected and unprotected: edges"),
+        *((lambda bad=bad: PipelineGuarantee((), bad), "protected must be a sequence") for bad in ("edges", [3])),
+        (
+            lambda: PipelineGuarantee.of([], protected=[], unprotected=["edges", ""]),
+            "unprotected must be a sequence",
+        ),
+    ):
+        with pytest.raises(ValueError, match=words):
+            make()
+    parts = [Guarantee(1.0), Guarantee(2.0, unit=RELATIONSHIP), Guarantee(0.5)]
+    spent = PipelineGuarantee.of(parts, protected=["x"], unprotected=[])
     assert {unit: spent[unit].epsilon for unit in spent} == {RECORD: 1.5, RELATIONSHIP: 2.0}

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 
 from ldp_jax.accounting.gaussian import GaussianCurve
 from ldp_jax.accounting.guarantee import (
@@ -35,11 +35,9 @@ def test_ten_times_a_tenth_fits_one_and_an_eleventh_is_named():
     for step in range(10):
         ledger = ledger.spend(f"step {step}", proved(0.1))
     assert ledger.remaining(RECORD).epsilon == 0.0
-    with pytest.raises(BudgetExceededError) as caught:
+    words = r"'the straw' \(epsilon 0.1, delta 1e-09\) .*per record: epsilon 1 is spent, epsilon 0, "
+    with pytest.raises(BudgetExceededError, match=words):
         ledger.spend("the straw", proved(0.1, delta=1e-9))
-    text = str(caught.value)
-    for part in ("'the straw'", "epsilon 0.1, delta 1e-09", "epsilon 1 is spent", "epsilon 0, ", "per record"):
-        assert part in text
     with pytest.raises(ValueError, match="does not fit"):  # it is a ValueError too
         ledger.spend("little", proved(1e-8))
 
@@ -61,30 +59,25 @@ def test_the_message_says_what_is_spent_and_what_remains():
             ledger.spend("graph", whole_graph(lists, edges))
 
 
-def test_a_ledger_never_changes():
-    empty = Ledger(Budget(1.0))
+def test_a_ledger_never_changes_and_none_over_its_budget_can_be_made():
+    budgets = [Budget(1.0)]
+    empty = Ledger(budgets)
+    budgets.append(Budget(5.0, unit=RELATIONSHIP))
     spent = empty.spend("x", proved(0.5))
-    assert empty.releases == ()
-    assert len(spent.releases) == 1
-    with pytest.raises(BudgetExceededError):
-        spent.spend("y", proved(0.75))
+    assert (empty.budgets, empty.releases, len(spent.releases)) == ((Budget(1.0),), (), 1)
     assert spent == empty.spend("x", proved(0.5))
     assert hash(spent) == hash(empty.spend("x", proved(0.5)))
     with pytest.raises(dataclasses.FrozenInstanceError):
         spent.releases = ()
-    budgets = [Budget(1.0)]
-    ledger = Ledger(budgets)
-    budgets.append(Budget(5.0, unit=RELATIONSHIP))
-    assert ledger.budgets == (Budget(1.0),)
-
-
-def test_no_ledger_over_its_budget_can_be_made():
     release = Release("x", proved(0.75))
-    with pytest.raises(BudgetExceededError, match="'x'"):
-        Ledger(Budget(1.0), [release, release])
     ledger = Ledger(None, [release, release])
-    with pytest.raises(BudgetExceededError, match="'x'"):
-        dataclasses.replace(ledger, budget=Budget(1.0))
+    for make in (
+        lambda: spent.spend("'x'", proved(0.75)),
+        lambda: Ledger(Budget(1.0), [release, release]),
+        lambda: dataclasses.replace(ledger, budget=Budget(1.0)),
+    ):
+        with pytest.raises(BudgetExceededError, match="'x'"):
+            make()
 
 
 def test_units_have_their_own_budgets():
@@ -176,39 +169,30 @@ def test_a_record_only_needs_a_delta_for_a_curve():
 
 
 def test_an_exposed_field_stays_exposed():
-    ledger = (
-        Ledger()
-        .spend("edges", proved(1.0, unit=NEIGHBOUR_LIST), protects=("edges",))
-        .spend("features", proved(0.5), protects=("features",), exposes=("edges", "splits"))
-        .spend("labels", proved(0.25), protects=("labels", "features"))
-    )
-    total = ledger.total()
-    assert total.protected == ("features", "labels")
-    assert total.unprotected == ("edges", "splits")
+    ledger = Ledger().spend("edges", proved(1.0, unit=NEIGHBOUR_LIST), protects=("edges",))
+    ledger = ledger.spend("features", proved(0.5), protects=("features",), exposes=("edges", "splits"))
+    total = ledger.spend("labels", proved(0.25), protects=("labels", "features")).total()
+    assert (total.protected, total.unprotected) == (("features", "labels"), ("edges", "splits"))
     assert (total[RECORD].epsilon, total[NEIGHBOUR_LIST].epsilon) == (0.75, 1.0)
     assert list(Ledger().total()) == []
 
 
-def test_explain_is_aligned_and_rounds_against_the_claim():
+def test_explain_rounds_against_the_claim():
     ledger = Ledger([Budget(1.0, delta=1e-6), Budget(2.0, unit=NEIGHBOUR_LIST)])
     ledger = ledger.spend("features of all users", proved(0.12345649), protects=("features",), exposes=("labels",))
     ledger = ledger.spend("edges", proved(2.0, unit=NEIGHBOUR_LIST), protects=("edges",))
     ledger = ledger.spend("more", proved(0.5))
-    text = ledger.explain()
-    assert str(ledger) == text
-    lines = text.splitlines()
-    column = lines[0].index("unit")
-    assert [line[column:].split("  ")[0] for line in lines[1:4]] == ["record", "neighbour-list", "record"]
+    lines = str(ledger).splitlines()
     assert lines[1].count("epsilon 0.123457") == 2  # its cost, and the total so far: up
     assert "epsilon 0.623457" in lines[3]  # the running total, up
     assert "  of a budget of epsilon 1, delta 1e-06; epsilon 0.376543, delta 1e-06 remains" in lines  # down
     assert "neighbour-list: spent epsilon 2 (ideal arithmetic; proved)" in lines
     assert "  of a budget of epsilon 2; epsilon 0 remains" in lines
     assert lines[-1] == "protected: features, edges; NOT protected: labels"
-    assert not any(line != line.rstrip() for line in lines)
     assert Ledger(Budget(1.0)).explain().splitlines()[0] == "record: spent epsilon 0 (ideal arithmetic; proved)"
 
 
+@settings(max_examples=12)
 @given(st.floats(0.5, 5.0), st.lists(st.floats(0.0, 0.4), min_size=1, max_size=8))
 def test_what_remains_is_rounded_down(limit, epsilons):
     """And what is printed to remain is there."""
@@ -225,6 +209,7 @@ def test_what_remains_is_rounded_down(limit, epsilons):
 LISTS, EDGES = Budget(1.0, unit=NEIGHBOUR_LIST), Budget(2.0, unit=RELATIONSHIP)
 
 
+BITS, BOTH = Unit("neighbour-list of 3 bits"), Unit("record + relationship")
 UNITS = [
     RECORD,
     metric(1.0),
@@ -232,8 +217,8 @@ UNITS = [
     NEIGHBOUR_LIST,
     RELATIONSHIP,
     EDGE_CENTRAL,
-    Unit("neighbour-list of 3 bits"),
-    Unit("record + relationship"),
+    BITS,
+    BOTH,
     Unit("household"),
 ]
 
@@ -292,27 +277,23 @@ def test_a_result_is_spent_by_what_it_says_it_cost(untyped):
 
 
 def test_every_pair_of_units():
-    for kept, said in itertools.permutations(range(len(UNITS)), 2):
-        check_pair(kept, said)
-
-
-def check_pair(kept, said):
     """Where both have a budget, one goes alone only if it speaks of other data; without a budget, never."""
-    free = {kept, said} & RECORDS_ALONE and {kept, said} & EDGES_ALONE
-    both = Ledger([Budget(1.0, unit=UNITS[kept]), Budget(1.0, unit=UNITS[said])])
-    if free:
-        ledger = both.spend("x", per(UNITS[said]))
-        assert (ledger.spent(UNITS[said]).epsilon, ledger.spent(UNITS[kept]).epsilon) == (0.5, 0.0)
-    else:
-        with pytest.raises(
-            BudgetExceededError, match="does not say what it costs per .*pass one PipelineGuarantee"
-        ):
-            both.spend("x", per(UNITS[said]))
-    together = PipelineGuarantee.of([per(UNITS[said]), per(UNITS[kept])], protected=["x"], unprotected=[])
-    assert both.spend("x", together).spent(UNITS[kept]).epsilon == 0.5
-    with pytest.raises(BudgetExceededError, match="which has no budget"):
-        Ledger(Budget(1.0, unit=UNITS[kept])).spend("x", per(UNITS[said]))
-    assert Ledger().spend("x", per(UNITS[said])).spent(UNITS[kept]).epsilon == 0.0  # a record only
+    for kept, said in itertools.permutations(range(len(UNITS)), 2):
+        free = {kept, said} & RECORDS_ALONE and {kept, said} & EDGES_ALONE
+        both = Ledger([Budget(1.0, unit=UNITS[kept]), Budget(1.0, unit=UNITS[said])])
+        if free:
+            ledger = both.spend("x", per(UNITS[said]))
+            assert (ledger.spent(UNITS[said]).epsilon, ledger.spent(UNITS[kept]).epsilon) == (0.5, 0.0)
+        else:
+            with pytest.raises(
+                BudgetExceededError, match="does not say what it costs per .*pass one PipelineGuarantee"
+            ):
+                both.spend("x", per(UNITS[said]))
+        together = PipelineGuarantee.of([per(UNITS[said]), per(UNITS[kept])], protected=["x"], unprotected=[])
+        assert both.spend("x", together).spent(UNITS[kept]).epsilon == 0.5
+        with pytest.raises(BudgetExceededError, match="which has no budget"):
+            Ledger(Budget(1.0, unit=UNITS[kept])).spend("x", per(UNITS[said]))
+        assert Ledger().spend("x", per(UNITS[said])).spent(UNITS[kept]).epsilon == 0.0  # a record only
 
 
 def test_edges_that_have_a_budget_are_not_used_in_the_clear():

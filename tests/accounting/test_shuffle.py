@@ -73,7 +73,7 @@ def exact_delta(own, n, share, epsilon):
     return float(total)
 
 
-@pytest.mark.parametrize(("own", "n"), [(0.3, 1), (0.3, 40), (2.0, 60), (49.0, 3)])
+@pytest.mark.parametrize(("own", "n"), [(0.3, 1), (0.3, 40), (2.0, 30), (49.0, 3)])
 def test_the_bound_is_the_divergence_of_its_two_laws(own, n):
     """Rounded up by a hundred-thousandth at most."""
     for share in (math.exp(-own), 2 / (math.exp(own) + 1)):
@@ -89,16 +89,15 @@ def test_more_users_cost_less_and_more_epsilon_costs_more():
         return amplified(proved(own), users, delta, reports="anonymous").epsilon
 
     for values in (
-        [epsilon(own) for own in (0.0, 0.1, 1.0, 5.0, 11.0, 60.0)],
-        [epsilon(users=n) for n in (10**9, 10**5, 1000, 30, 1)],
-        [epsilon(delta=delta) for delta in (1e-3, 1e-6, 1e-12)],
+        [epsilon(own) for own in (0.0, 1.0, 11.0)],
+        [epsilon(users=n) for n in (10**9, 1000, 1)],
+        [epsilon(delta=delta) for delta in (1e-3, 1e-12)],
     ):
         assert values == sorted(values)
         assert len(set(values)) == len(values)
     # Of many users: a coin of weight tanh(1 / 2) hidden among n / e fair ones is Gaussian.
-    for n, error in ((10**5, 0.05), (10**9, 0.001)):
-        limit = GaussianCurve(2 * math.tanh(0.5) / math.sqrt(n * math.exp(-1.0)))
-        assert epsilon(users=n) == pytest.approx(limit.guarantee(1e-8).epsilon, rel=error)
+    limit = GaussianCurve(2 * math.tanh(0.5) / math.sqrt(10**9 * math.exp(-1.0)))
+    assert epsilon(users=10**9) == pytest.approx(limit.guarantee(1e-8).epsilon, rel=0.001)
 
 
 def test_what_it_says():
@@ -109,34 +108,27 @@ def test_what_it_says():
     assert amplified(Guarantee(1.0), 1000, 1e-6, reports="anonymous").status == "none"
 
 
-@pytest.mark.usefixtures("untyped")
-@pytest.mark.parametrize(
-    ("guarantee", "changes", "message"),
-    [
-        (proved(1.0), {"reports": "by user"}, "must be anonymous"),
-        (proved(1.0), {"reports": "mixed"}, "reports must be one of"),
-        (proved(1.0, unit=NEIGHBOUR_LIST), {}, "needs the unit record, got neighbour-list"),
-        (proved(1.0, unit=metric(2.0)), {}, "needs the unit record"),
-        (proved(1.0, trust="central"), {}, "got trust 'central'"),
-        (proved(1.0, delta=1e-9), {}, "without delta"),
-        (proved(math.inf), {}, "epsilon of guarantee must be finite"),
-        (proved(1.0), {"users": 0}, "users must be"),
-        (proved(1.0), {"users": 2.0}, "users must be"),
-        (proved(1.0), {"delta": 0.0}, "delta must be"),
-        (proved(1.0), {"delta": 1.0}, "delta must be"),
-        (proved(1.0), {"clones": 1.5}, "clones must be"),
-        (proved(1.0), {"clones": 0.54}, r"clones must be at most 2 / \(e\^epsilon \+ 1\) = 0.537883"),
-    ],
-)
-def test_what_is_refused(guarantee, changes, message):
-    with pytest.raises(ValueError, match=message):
-        amplified(guarantee, **{"users": 100, "delta": 1e-6, "reports": "anonymous", **changes})
+WRONG = [
+    (proved(1.0), {"reports": "by user"}, "must be anonymous"),
+    (proved(1.0), {"reports": "mixed"}, "reports must be one of"),
+    (proved(1.0, unit=NEIGHBOUR_LIST), {}, "needs the unit record, got neighbour-list"),
+    (proved(1.0, unit=metric(2.0)), {}, "needs the unit record"),
+    (proved(1.0, trust="central"), {}, "got trust 'central'"),
+    (proved(1.0, delta=1e-9), {}, "without delta"),
+    (proved(math.inf), {}, "epsilon of guarantee must be finite"),
+    *((proved(1.0), {"users": bad}, "users must be") for bad in (0, 2.0)),
+    *((proved(1.0), {"delta": bad}, "delta must be") for bad in (0.0, 1.0)),
+    (proved(1.0), {"clones": 1.5}, "clones must be"),
+    (proved(1.0), {"clones": 0.54}, r"clones must be at most 2 / \(e\^epsilon \+ 1\) = 0.537883"),
+]
+NO_LAWS = [[1.0, 2.0]], [1.0], [[1.0, -1.0], [0.0, 1.0]], [[math.nan, 1.0], [0.5, 0.5]], [[1, 9], [5, 4]]
 
 
-@pytest.mark.parametrize(
-    "masses", [[[1.0, 2.0]], [1.0], [[1.0, -1.0], [0.0, 1.0]], [[math.nan, 1.0], [0.5, 0.5]], [[1, 9], [5, 4]]]
-)
-def test_clone_share_refuses_what_is_no_law(masses):
-    with pytest.raises(ValueError, match="masses must"):
-        clone_share(masses)
+def test_what_is_refused(untyped):
+    for guarantee, changes, message in WRONG:
+        with pytest.raises(ValueError, match=message):
+            amplified(guarantee, **{"users": 100, "delta": 1e-6, "reports": "anonymous", **changes})
+    for masses in NO_LAWS:
+        with pytest.raises(ValueError, match="masses must"):
+            clone_share(masses)
     assert clone_share([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]) == 0.0

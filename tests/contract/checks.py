@@ -67,6 +67,18 @@ def equations(jaxpr: Any) -> Iterator[Any]:
                     yield from equations(inner)
 
 
+def assert_documented(m: Any) -> None:
+    for section in ("Guarantee", "Utility", "Numerics", "Reference"):
+        assert f"{section}:" in type(m).__doc__, f"{type(m).__name__} has no section {section}"
+
+
+def assert_proved(g: Any, arithmetic: str = "ideal") -> None:
+    """Of a record of one user."""
+    assert (g.status, g.arithmetic, str(g.unit)) == ("proved", arithmetic, "record")
+    assert g.reason
+    assert g.adjacency.startswith("any two")
+
+
 def assert_fits(fit: Any) -> None:
     assert fit.fits, str(fit)
 

@@ -128,14 +128,13 @@ def test_gaussian_noise_inside_a_mixture_has_no_epsilon():
         assert verification.hockey_stick(twin, epsilon) == pytest.approx(delta / 2, abs=1e-7)
 
 
-@pytest.mark.parametrize("epsilon", [17.0])
-def test_a_rare_side_that_float32_loses_is_seen_in_its_words(epsilon):
+def test_a_rare_side_that_float32_loses_is_seen_in_its_words():
     """The law keeps its claim, and draws cannot tell: 15.94 is lost at 15.54, and everything from 16.64 on."""
-    twin = broken.FloatDuchi(epsilon)
-    assert verification.privacy_loss_supremum(twin).epsilon <= epsilon * (1 + 1e-9)
+    twin = broken.FloatDuchi(17.0)
+    assert verification.privacy_loss_supremum(twin).epsilon <= 17.0 * (1 + 1e-9)
     found = verification.arithmetic(twin)
-    assert not found.keeps(epsilon)
-    assert found.epsilon == (pytest.approx(15.942, abs=1e-3) if epsilon < 16 else math.inf)
+    assert not found.keeps(17.0)
+    assert found.epsilon == math.inf
 
 
 def test_statistics_reject_the_smallest_defect_they_state():

@@ -12,6 +12,7 @@ from ldp_jax.edges.curator import BinnedPairs, EdgeRand, EdgeRR, LapGraph, promi
 from ldp_jax.verification import verdict
 from ldp_jax.verification.cases import CASES
 from tests import broken
+from tests.contract import checks
 from tests.marks import untyped
 
 CURATORS = {name: case for name, case in CASES.items() if case.central}
@@ -29,8 +30,7 @@ def test_every_curator_has_a_case():
 def test_protocol(name):
     m = CURATORS[name].make(1.0)
     assert isinstance(m, curator.CentralMechanism)
-    for section in ("Guarantee", "Utility", "Numerics", "Reference"):
-        assert f"{section}:" in type(m).__doc__, f"{type(m).__name__} has no section {section}"
+    checks.assert_documented(m)
     spent = promised(m)
     assert (spent.trust, spent.unit) == ("central", EDGE_CENTRAL)
 

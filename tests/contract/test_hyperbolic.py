@@ -35,13 +35,9 @@ def test_protocol(name):
     m = HYPERBOLIC[name].make(1.0)
     assert isinstance(m, protocol.Mechanism)
     assert isinstance(m, protocol.HasDensity)
-    for section in ("Guarantee", "Utility", "Numerics", "Reference"):
-        assert f"{section}:" in type(m).__doc__, f"{type(m).__name__} has no section {section}"
-    g = m.guarantee()
-    assert 0.999 < g.epsilon <= 1.0
-    assert (g.status, g.arithmetic, str(g.unit)) == ("proved", "ideal", "record")
-    assert g.reason
-    assert g.adjacency.startswith("any two")
+    checks.assert_documented(m)
+    assert 0.999 < m.guarantee().epsilon <= 1.0
+    checks.assert_proved(m.guarantee())
     assert m == HYPERBOLIC[name].make(1.0)
     assert m != HYPERBOLIC[name].make(2.0)
     assert type(jax.tree.map(lambda _: None, m)) is type(m)
@@ -61,10 +57,9 @@ def test_every_rung_that_applies_holds(name):
 
 @untyped
 @every_case
-def test_values_that_are_no_records_and_keys_and_bits(name):
-    m, key = HYPERBOLIC[name].make(1.0), jax.random.key(0)
+def test_keys_and_bits(name):
+    m = HYPERBOLIC[name].make(1.0)
     for fit in (
-        verification.is_total(m, key),
         verification.is_pure(m, jax.random.key(1), calls=1),
         verification.uses_the_whole_key(m, jax.random.key(2)),
         verification.record_in_bits(m, jax.random.key(3), trials=5_000),
@@ -109,9 +104,12 @@ def test_numbers_of_the_host_of_any_size_are_records(name):
             m.privatize(jax.random.key(0), np.zeros(shape, np.float32))
 
 
+@untyped
 @every_case
-def test_laws_of_records_outside_the_domain_are_those_of_the_clipped(name):
+def test_values_that_are_no_records_are_those_that_they_are_clipped_to(name):
+    """Reports and laws."""
     m = HYPERBOLIC[name].make(1.0)
+    assert verification.is_total(m, jax.random.key(0)).fits
     bad, good = m.domain().outside()
     y = checks.draw_each(m, jax.random.split(jax.random.key(1), len(bad)), good)
     outside, inside = (_programs.log_grid(m, y, x) for x in (bad, good))

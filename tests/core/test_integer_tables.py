@@ -1,6 +1,7 @@
 """Integer tables against arithmetic written twice: mpmath at 120 digits, fractions, and every boundary word."""
 
 import dataclasses
+import functools
 import itertools
 import json
 import math
@@ -83,7 +84,7 @@ def laws(inside):
     return draw()
 
 
-@hypothesis.settings(max_examples=150)
+@hypothesis.settings(max_examples=75)
 @hypothesis.given(laws(0.98))
 def test_laws_within_epsilon_are_rounded_within_their_boxes(drawn):
     check(*drawn)
@@ -98,22 +99,21 @@ def subset_law(categories, subset, epsilon):
     return weight / weight.sum(1, keepdims=True)
 
 
-@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 4.0, 20.0])
 @pytest.mark.parametrize(("categories", "subset"), [(2, 1), (7, 3), (17, 1)])
-def test_laws_at_the_edge_lose_all_of_epsilon_and_no_more(epsilon, categories, subset):
-    masses = check(subset_law(categories, subset, epsilon), epsilon)
-    loss = max(Fraction(int(a), int(b)) for a, b in zip(masses.max(0), masses.min(0), strict=True))
-    # of the box [m, floor(e^eps m)] nearly all is used: one part in m is lost
-    assert rounding.log_up(loss) >= epsilon - 200 / float(masses.min()) - 1e-12
+def test_laws_at_the_edge_lose_all_of_epsilon_and_no_more(categories, subset):
+    for epsilon in (1e-6, 0.1, 4.0, 20.0):
+        masses = check(subset_law(categories, subset, epsilon), epsilon)
+        loss = max(Fraction(int(a), int(b)) for a, b in zip(masses.max(0), masses.min(0), strict=True))
+        # of the box [m, floor(e^eps m)] nearly all is used: one part in m is lost
+        assert rounding.log_up(loss) >= epsilon - 200 / float(masses.min()) - 1e-12
 
 
-@pytest.mark.parametrize("outputs", [2, 3])
-def test_a_budget_at_the_logarithm_of_an_integer_is_never_exceeded(outputs):
+def test_a_budget_at_the_logarithm_of_an_integer_is_never_exceeded():
     """e^epsilon is within 1e-13 of the number, above or below: floor(e^epsilon m) is m * number, or one less."""
-    for number, ulps in itertools.product([2, 3, 7, 10, 1.5, 1000, 12345], [-1, 0, 1]):
+    numbers = [2, 3, 7, 10, 1.5, 1000, 12345]
+    for outputs, number, ulps in itertools.product([2, 3], numbers, [-1, 0, 1]):
         epsilon = math.log(number)
-        for _ in range(abs(ulps)):
-            epsilon = math.nextafter(epsilon, ulps * math.inf)
+        epsilon = math.nextafter(epsilon, ulps * math.inf) if ulps else epsilon
         masses = check(subset_law(outputs, 1, epsilon), epsilon)
         below, _ = power(epsilon)
         m = int(masses.min())
@@ -123,40 +123,37 @@ def test_a_budget_at_the_logarithm_of_an_integer_is_never_exceeded(outputs):
         assert int(masses.max()) <= most
 
 
-@pytest.mark.parametrize(("outputs", "epsilon"), [(2, 0.0), (7, 1e-12), (256, 20.0)])
-def test_equal_rows_say_nothing(outputs, epsilon):
+def test_equal_rows_say_nothing():
     """Nor do rows that differ by less than a word, or have an output below one."""
-    law = np.repeat(np.random.default_rng(outputs).dirichlet(np.ones(outputs))[None], 4, 0)
-    masses = integer_tables.integer_masses(law, epsilon)
-    table = Table("constant", masses, np.zeros(outputs, np.float32), "category")
-    assert (table.loss, table.epsilon) == (1, 0.0)
-    assert np.abs(masses / WORDS - law).max() <= (outputs + 1) / WORDS
-    masses = integer_tables.integer_masses(np.array(subset_law(3, 1, 1e-10)), max(epsilon, 1e-10))
+    for outputs, epsilon in ((2, 0.0), (256, 20.0)):
+        law = np.repeat(np.random.default_rng(outputs).dirichlet(np.ones(outputs))[None], 4, 0)
+        masses = integer_tables.integer_masses(law, epsilon)
+        table = Table("constant", masses, np.zeros(outputs, np.float32), "category")
+        assert (table.loss, table.epsilon) == (1, 0.0)
+        assert np.abs(masses / WORDS - law).max() <= (outputs + 1) / WORDS
+    masses = integer_tables.integer_masses(np.array(subset_law(3, 1, 1e-10)), 1e-10)
     assert (masses == masses[0]).all()
     masses = integer_tables.integer_masses(np.array([[1.0, 1e-30, 0.0]] * 2), 0.0)
     assert masses.tolist() == [[WORDS - 2, 1, 1]] * 2
 
 
-@pytest.mark.parametrize(
-    ("law", "epsilon", "words"),
-    [
-        ([[0.5, 0.50001]] * 2, 1.0, "sum to 1"),
-        ([[1.5, -0.5]] * 2, 1.0, "finite and >= 0"),
-        ([[math.nan, 1.0]] * 2, 1.0, "finite and >= 0"),
-        ([[math.inf, 0.0]] * 2, 1.0, "finite and >= 0"),
-        ([[0.75, 0.25], [0.25, 0.75]], 1.0, "loses more than epsilon"),  # it would be bent to fit
-        ([[0.75, 0.25], [0.25, 0.75]], 0.5, "no table over"),  # loses log 3: 0.25 e^0.5 twice is no row
-        ([[1.0, 0.0], [0.0, 1.0]], 20.0, "no table over"),
-        (subset_law(200, 1, 5e-8), 5e-8, "no table over"),  # the integers are too coarse
-        *(([[0.5, 0.5]] * 2, epsilon, "epsilon of a table") for epsilon in (20.000001, math.inf, math.nan, -1e-9)),
-    ],
-)
-def test_what_is_no_law_is_refused(law, epsilon, words):
-    with pytest.raises(ValueError, match=words):
-        integer_tables.integer_masses(np.array(law), epsilon)
+NO_LAWS = [
+    ([[0.5, 0.50001]] * 2, 1.0, "sum to 1"),
+    ([[1.5, -0.5]] * 2, 1.0, "finite and >= 0"),
+    ([[math.nan, 1.0]] * 2, 1.0, "finite and >= 0"),
+    ([[math.inf, 0.0]] * 2, 1.0, "finite and >= 0"),
+    ([[0.75, 0.25], [0.25, 0.75]], 1.0, "loses more than epsilon"),  # it would be bent to fit
+    ([[0.75, 0.25], [0.25, 0.75]], 0.5, "no table over"),  # loses log 3: 0.25 e^0.5 twice is no row
+    ([[1.0, 0.0], [0.0, 1.0]], 20.0, "no table over"),
+    (subset_law(200, 1, 5e-8), 5e-8, "no table over"),  # the integers are too coarse
+    *(([[0.5, 0.5]] * 2, epsilon, "epsilon of a table") for epsilon in (20.000001, math.inf, math.nan, -1e-9)),
+]
 
 
-def test_a_budget_is_one_positive_number():
+def test_what_is_no_law_and_no_budget_is_refused():
+    for law, epsilon, words in NO_LAWS:
+        with pytest.raises(ValueError, match=words):
+            integer_tables.integer_masses(np.array(law), epsilon)
     for bad in (True, "1", None, 1j, [1.0, 2.0], np.ones(3), 0, 0.0, 20.000001, math.inf, math.nan, -1e-9):
         with pytest.raises(ValueError, match="epsilon"):
             integer_tables.checked_epsilon(bad)
@@ -164,7 +161,7 @@ def test_a_budget_is_one_positive_number():
         assert type(integer_tables.checked_epsilon(one)) is float
 
 
-@hypothesis.settings(max_examples=200)
+@hypothesis.settings(max_examples=100)
 @hypothesis.given(st.integers(1, TOP_WORD), st.integers(1, TOP_WORD))
 @hypothesis.example(TOP_WORD, TOP_WORD - 1)
 @hypothesis.example(7, 7)
@@ -192,7 +189,7 @@ def random_table(inputs, outputs, *, size=None, encoding="category", seed=0):
     return Table(f"random {outputs}", np.array(masses, np.uint64).astype(np.uint32), values, encoding)
 
 
-of_words = jax.jit(lambda m, words, row: m.from_words(words, 0, row))
+of_words = jax.jit(lambda m, words, rounding, x: m.from_words(words, rounding, x))
 
 
 def count_words(table, row, device=False):
@@ -206,7 +203,7 @@ def count_words(table, row, device=False):
     words = words.astype(np.uint32)
     if device:  # the last word again: one program for tables of one shape
         words = np.append(words, np.full(3 * table.outputs - len(words), TOP_WORD, np.uint32))
-        got = np.asarray(of_words(Discrete.of(rows), words, np.float32(row)))
+        got = np.asarray(of_words(Discrete.of(rows), words, np.uint32(0), np.float32(row)))
     else:
         got = rows.report(row, words)
     assert (np.diff(got) >= 0).all()
@@ -276,7 +273,7 @@ def exact_split(x, inputs):
     return Fraction(round(Fraction(x) * 2**22) + 2**22) * (inputs - 1) / STEPS
 
 
-@pytest.mark.parametrize("inputs", [2, 11, 512])
+@pytest.mark.parametrize("inputs", [2, 512])
 def test_rounding_to_the_grid_keeps_the_mean_exactly(inputs):
     """row + part / 2^23 is the position of the record, a fraction; the words above it are counted, not sampled."""
     x = np.concatenate([extreme_numbers(), random_numbers()[::97]])
@@ -294,7 +291,7 @@ def test_rounding_to_the_grid_keeps_the_mean_exactly(inputs):
         assert integer_tables.rounds_up(at, np.uint32(p)).tolist() == [p > 0, p > 0, False, False]
 
 
-@pytest.mark.parametrize("bins", [1, 2, 7, 64, 512])
+@pytest.mark.parametrize("bins", [1, 7, 64])
 def test_bins_are_those_of_the_paper(bins):
     """Edges that float32 holds belong to the lower bin."""
     x = np.random.default_rng(bins).uniform(0, 1, 5000).astype(np.float32)
@@ -324,38 +321,37 @@ STRANGE = [
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
 def test_split_is_total_and_silent(encoding):
-    """Warnings are errors here: none depends on a record. Categories are taken as they are."""
+    """Warnings are errors here: none depends on a record. Categories are taken as they are.
+
+    Float64 records that are 0 in float32 raised under ``np.seterr``; others did not.
+    """
     for x, inputs in itertools.product(STRANGE, (2, 5, 512)):
         row, part = integer_tables.split(np, x, inputs, encoding)
         assert ((row >= 0) & (row + (part > 0) < inputs)).all()
-    x = np.array([0, 1, 4, 5, -1, 0.5, 1.5, 2.5, 0.49999, math.nan, math.inf, -math.inf, 1e300])
+    x = np.array([0, 1, 4, 5, -1, 0.5, 1.5, 2.5, 0.49999, math.nan, math.inf, -math.inf, 1e300, 5e-324, -1e-310])
     row, part = integer_tables.split(np, x, 5, "category")
-    assert row.tolist() == [0, 1, 4, 4, 0, 0, 2, 2, 0, 2, 4, 0, 4]
+    assert row.tolist() == [0, 1, 4, 4, 0, 0, 2, 2, 0, 2, 4, 0, 4, 0, 0]
     assert not part.any()
+    table = random_table(4, 3, encoding=encoding)
+    calm = table.report(x, 2**31, 2**30)
+    with np.errstate(all="raise"):
+        np.testing.assert_array_equal(table.report(x, 2**31, 2**30), calm)
 
 
 @pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("inputs", [2, 129])
-def test_numpy_and_jax_agree_on_every_record(encoding, inputs):
-    x = random_numbers()
-    for a, b in zip(
-        integer_tables.split(np, x, inputs, encoding), integer_tables.split(jnp, x, inputs, encoding), strict=True
-    ):
-        assert a.dtype == b.dtype
-        np.testing.assert_array_equal(a, b)
-
-
-@pytest.mark.parametrize("encoding", ENCODINGS)
-@pytest.mark.parametrize("outputs", [5, 257])
-def test_numpy_and_jax_agree_on_every_word(encoding, outputs):
-    table = random_table(11, outputs, encoding=encoding)
-    rng = np.random.default_rng(outputs)
-    x = random_numbers()
+def test_numpy_and_jax_agree_on_every_record_and_word(encoding):
+    """Rows and parts to the bit, on few points and on many; and reports, at every boundary word too."""
+    x, rng = random_numbers(), np.random.default_rng(5)
+    of_jax = jax.jit(functools.partial(integer_tables.split, jnp), static_argnums=(1, 2))
+    for inputs in (2, 129):
+        for a, b in zip(integer_tables.split(np, x, inputs, encoding), of_jax(x, inputs, encoding), strict=True):
+            assert a.dtype == b.dtype
+            np.testing.assert_array_equal(a, b)
+    table = random_table(11, 257, encoding=encoding)
     words = rng.integers(0, WORDS, (2, len(x)), np.uint64).astype(np.uint32)
     edges = np.concatenate([table.thresholds.ravel(), table.thresholds.ravel() - np.uint32(1)])
     words[0, ::3] = rng.choice(edges, len(words[0, ::3]))
-    expected = table.report(x, *words)
-    got = Discrete.of(table).from_words(*words, x)
+    expected, got = table.report(x, *words), of_words(Discrete.of(table), *words, x)
     assert got.dtype == expected.dtype == np.int32
     np.testing.assert_array_equal(got, expected)
 
@@ -400,16 +396,15 @@ def test_the_loss_is_the_largest_ratio_of_a_column():
     assert math.nextafter(table.epsilon, 0) <= math.log(3)
 
 
-@pytest.mark.parametrize("size", [None, 4])
-@pytest.mark.parametrize("name", ['"größer ε"\nand lines', ""])
-def test_bytes_there_and_back(size, name):
-    table = dataclasses.replace(random_table(5, 6, size=size, encoding="bins"), name=name)
-    back = Table.from_bytes(table.to_bytes())
-    assert back == table
-    assert (back.to_bytes(), hash(back)) == (table.to_bytes(), hash(table))
-    assert (back.name, back.encoding) == (name, "bins")
-    np.testing.assert_array_equal(back.masses, table.masses, strict=True)
-    np.testing.assert_array_equal(back.values, table.values, strict=True)
+def test_bytes_there_and_back():
+    for size, name in ((None, '"größer ε"\nand lines'), (4, "")):
+        table = dataclasses.replace(random_table(5, 6, size=size, encoding="bins"), name=name)
+        back = Table.from_bytes(table.to_bytes())
+        assert back == table
+        assert (back.to_bytes(), hash(back)) == (table.to_bytes(), hash(table))
+        assert (back.name, back.encoding) == (name, "bins")
+        np.testing.assert_array_equal(back.masses, table.masses, strict=True)
+        np.testing.assert_array_equal(back.values, table.values, strict=True)
 
 
 def test_any_other_field_is_another_digest():
@@ -474,16 +469,6 @@ def test_damaged_headers_are_refused_before_anything_is_computed():
         with pytest.raises(ValueError, match="not a table of this version"):
             Table.from_bytes(data)
     assert Table.from_bytes(sealed(START + _HEAD + b"\n" + _BODY)) == random_table(2, 3)
-
-
-def test_reports_say_nothing_of_a_record_in_an_error():
-    """Float64 records that are 0 in float32 raised under ``np.seterr``; others did not."""
-    x = np.array([5e-324, 1e-300, -1e-310, 1e300, -1e300, math.nan, math.inf, 0.3])
-    for encoding in ENCODINGS:
-        table = random_table(4, 3, encoding=encoding)
-        calm = table.report(x, 2**31, 2**30)
-        with np.errstate(all="raise"):
-            np.testing.assert_array_equal(table.report(x, 2**31, 2**30), calm)
 
 
 def test_nothing_of_a_table_can_be_written_to():

@@ -38,23 +38,24 @@ TWICE = {
 }
 
 
-@pytest.mark.parametrize("draw", DRAWS.values(), ids=DRAWS)
-def test_draws_are_those_of_jax(draw):
-    expected = draw(KEY())
-    for found in (draw(random.unrolled(KEY())), jax.jit(lambda key: draw(random.unrolled(key)))(KEY())):
-        np.testing.assert_array_equal(found, expected)
+NAMES = {
+    "bernoulli": (0.3, (9,)), "bits": ((9,),), "categorical": (np.log(np.arange(1.0, 9.0, dtype=np.float32)),),
+    "gumbel": ((9,),), "normal": ((9,),), "permutation": (9,), "randint": ((9,), 0, 100), "uniform": ((9,),),
+}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "given"),
-    [
-        ("bernoulli", (0.3, (9,))), ("bits", ((9,),)), ("categorical", (jnp.log(jnp.arange(1.0, 9.0)),)),
-        ("gumbel", ((9,),)), ("normal", ((9,),)), ("permutation", (9,)), ("randint", ((9,), 0, 100)),
-        ("uniform", ((9,),)),
-    ],
-)  # fmt: skip
-def test_each_name_is_that_of_jax(name, given):
-    np.testing.assert_array_equal(getattr(random, name)(KEY(), *given), getattr(jax.random, name)(KEY(), *given))
+def test_draws_and_names_are_those_of_jax():
+    """All in one program: of keys of the library's implementation, and of each function that has a name here."""
+    ours = jax.jit(lambda key: {name: draw(random.unrolled(jax.random.clone(key))) for name, draw in DRAWS.items()})
+    jaxs = jax.jit(lambda key: {name: draw(jax.random.clone(key)) for name, draw in DRAWS.items()})
+    jax.tree.map(np.testing.assert_array_equal, ours(KEY()), jaxs(KEY()))
+    np.testing.assert_array_equal(DRAWS["bits"](random.unrolled(KEY())), DRAWS["bits"](KEY()))  # eager
+
+    def named(module):
+        each = {name: getattr(module, name) for name in NAMES}
+        return jax.jit(lambda key: {name: f(jax.random.clone(key), *NAMES[name]) for name, f in each.items()})
+
+    jax.tree.map(np.testing.assert_array_equal, named(random)(KEY()), named(jax.random)(KEY()))
 
 
 def test_words_of_64_bits_are_those_of_jax():
@@ -70,13 +71,13 @@ def test_the_hash_is_that_of_jax():
     np.testing.assert_array_equal(ours, jax.extend.random.threefry_2x32(words, counters.ravel()))
 
 
-@pytest.mark.parametrize("partitionable", [True, False])
-def test_keys_that_are_split_are_jaxs_own_whatever_its_flags(partitionable):
+def test_keys_that_are_split_are_jaxs_own_whatever_its_flags():
     expected = jax.vmap(lambda i: jax.random.fold_in(KEY(), i))(jnp.arange(4))
-    with jax.threefry_partitionable(partitionable):
-        keys = random.split(KEY(), 4)
-    validate.threefry(keys, axes=1)
-    np.testing.assert_array_equal(jax.random.key_data(keys), jax.random.key_data(expected))
+    for partitionable in (True, False):
+        with jax.threefry_partitionable(partitionable):
+            keys = random.split(KEY(), 4)
+        validate.threefry(keys, axes=1)
+        np.testing.assert_array_equal(jax.random.key_data(keys), jax.random.key_data(expected))
 
 
 def test_too_many_draws_of_one_key_are_refused():
@@ -85,10 +86,10 @@ def test_too_many_draws_of_one_key_are_refused():
 
 
 @pytest.mark.parametrize("draw", TWICE.values(), ids=TWICE)
-@pytest.mark.parametrize("run", [lambda draw: draw, jax.jit], ids=["eager", "jit"])
-def test_a_key_that_is_used_twice_is_seen(draw, run):
-    with jax.debug_key_reuse(True), pytest.raises(jax.errors.KeyReuseError):
-        run(draw)(KEY())
+def test_a_key_that_is_used_twice_is_seen(draw):
+    for run in (lambda draw: draw, jax.jit):
+        with jax.debug_key_reuse(True), pytest.raises(jax.errors.KeyReuseError):
+            run(draw)(KEY())
 
 
 def uses(text):

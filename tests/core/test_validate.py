@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax import deployment, edges, features, hyperbolic, pipeline
+from ldp_jax import deployment, features, hyperbolic, pipeline
 from ldp_jax.core import mechanism, validate
 from ldp_jax.learning import label_training, models, training
 from ldp_jax.pipeline.device_classifier import device_classifier
@@ -51,22 +51,10 @@ def test_tracers_pass_in_silence():
 def test_numbers_of_every_kind_are_python_floats_and_others_are_refused():
     for value in (1, 1.0, np.float32(1), np.int64(1), np.array(1.0), Fraction(1), Decimal(1)):
         assert type(validate.number(0.0, 1.0, x=value)) is float
-    strange = (
-        None,
-        True,
-        np.True_,
-        np.array(True),
-        "1",
-        b"1",
-        1j,
-        [1.0],
-        np.ones(2),
-        math.nan,
-        math.inf,
-        -1.0,
-        10**400,
-    )
-    for value in strange:
+    for value in (
+        *(None, True, np.True_, np.array(True), "1", b"1", 1j, [1.0], np.ones(2)),
+        *(math.nan, math.inf, -1.0, 10**400),
+    ):
         with pytest.raises(ValueError, match="x must be"):
             validate.number(0.0, x=value)
     for options, value in (({"open_lower": True}, 0.0), ({"open_upper": True}, 1.0)):
@@ -82,24 +70,9 @@ def test_what_is_no_count_is_refused():
     assert type(validate.whole(1, 4, k=np.uint8(3))) is int
 
 
-INVALID = {
-    "complex": 1j,
-    "complex of NumPy": np.complex64(1),
-    "an array of it": np.array(1j),
-    "text": "1",
-    "text of NumPy": np.array("1"),
-    "bytes": b"1",
-    "beyond float64": 10**400,
-    "one of several": [1j, 1],
-    "nothing": None,
-}
+INVALID = 1j, np.complex64(1), np.array(1j), "1", np.array("1"), b"1", [1j, 1], None, 10**400
 TAKES = {
-    "Laplace": features.Laplace,
     "HDS": lambda number: features.HDS(number, dim=4, k=1),
-    "GridSquareWave": lambda number: features.GridSquareWave(epsilon=number),
-    "PrivUnit": lambda number: features.PrivUnit(number, dim=8),
-    "NeighbourCounts": lambda number: edges.NeighbourCounts(number, 3),
-    "DPRR": lambda number: edges.DPRR(number, 1.0, n=10),
     "clip": lambda number: hyperbolic.HyperbolicGaussian(1.0, 1e-5, number),
     "delta": lambda number: hyperbolic.HyperbolicGaussian(1.0, number),
     "adam": training.adam,
@@ -112,9 +85,7 @@ TAKES = {
 @pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("name", TAKES)
 def test_parameters_that_are_no_real_numbers_are_refused_in_a_sentence(name):
-    for what, number in INVALID.items():
-        if (name, what) == ("Settings", "beyond float64"):  # a batch of any size is a batch of all
-            continue
+    for number in INVALID[: -1 if name == "Settings" else None]:  # a batch of any size is a batch of all
         with pytest.raises(ValueError, match=r"\b(must be|needs a)\b") as refused:
             TAKES[name](number)
         assert len(str(refused.value)) < 300

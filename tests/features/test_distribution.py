@@ -11,7 +11,6 @@ from ldp_jax.core.mechanism import privatize
 from ldp_jax.core.spaces import Finite
 from ldp_jax.features import Duchi, Laplace, MultiBit, Piecewise, SquareWave, distribution
 from ldp_jax.features.distribution import em, histogram, transition
-from tests import stats
 
 ems = functools.partial(em, smooth=True)
 
@@ -28,7 +27,7 @@ def square_wave_matrix(m, inputs, outputs):
     return low * (np.diff(y)[:, None] + np.expm1(epsilon) * near)
 
 
-@pytest.mark.parametrize(("epsilon", "inputs", "outputs"), [(1e-3, 7, 5), (1.0, 1, 1), (8.0, 40, 64)])
+@pytest.mark.parametrize(("epsilon", "inputs", "outputs"), [(1e-3, 7, 5), (8.0, 1, 64)])
 def test_transition_of_the_square_wave_is_exact(inputs, outputs, epsilon):
     """float64, before and after normalisation; detects 1e-11 of a mass."""
     m = SquareWave(epsilon)
@@ -42,17 +41,6 @@ def test_transition_of_the_square_wave_is_exact(inputs, outputs, epsilon):
     np.testing.assert_allclose(raw.sum(0), 1.0, rtol=1e-11)
     np.testing.assert_allclose(law.edges, np.linspace(-1 - b, 1 + b, outputs + 1), rtol=1e-12)
     np.testing.assert_allclose(law.centres, (np.arange(inputs) + 0.5) * 2 / inputs - 1, atol=1e-12)
-
-
-def test_transition_fits_draws():
-    """G test, 100 000 reports of records uniform in one bin; detects a total variation of 0.013 (12 cells)."""
-    m = SquareWave(1.0)
-    law = transition(m, 8, 12)
-    x = np.random.default_rng(5).uniform(0.25, 0.5, 100_000).astype(np.float32)
-    counts = histogram(privatize(jax.random.key(5), m, x), law.edges)
-    stats.assert_g(counts, law.matrix[:, 5])
-    with pytest.raises(AssertionError):  # the next bin is another law
-        stats.assert_g(counts, law.matrix[:, 6])
 
 
 def test_transition_of_finite_reports_and_of_a_piecewise_law():
@@ -72,9 +60,9 @@ def test_transition_of_finite_reports_and_of_a_piecewise_law():
 
 def test_wide_bins_by_blocks_are_the_same(monkeypatch):
     """Records are integrated by blocks of bounded memory, the last one padded."""
-    whole = transition(SquareWave(1.0), 20, 30)
-    monkeypatch.setattr(distribution, "_EVALUATIONS", 30 * 3 * 7)
-    np.testing.assert_allclose(transition(SquareWave(1.0), 20, 30).matrix, whole.matrix, rtol=1e-6)
+    whole = transition(SquareWave(1.0), 7, 5)
+    monkeypatch.setattr(distribution, "_EVALUATIONS", 5 * 3 * 2)
+    np.testing.assert_allclose(transition(SquareWave(1.0), 7, 5).matrix, whole.matrix, rtol=1e-6)
 
 
 def test_transition_refuses_what_it_cannot_integrate(untyped):

@@ -33,7 +33,7 @@ def record(dim):
     return np.resize(np.array([0.25, -0.75, 1.0, 0.5, -0.125], np.float32), dim)
 
 
-@pytest.mark.parametrize(("dim", "epsilon"), [(1, 1.0), (4, 0.01), (5, 8.0)])
+@pytest.mark.parametrize(("dim", "epsilon"), [(1, 1.0), (4, 0.01)])
 def test_density_and_moments_are_those_of_the_enumerated_table(dim, epsilon):
     """float64; the smallest defect is 1e-9 of a probability, a mean or a variance."""
     with jax.enable_x64(True):
@@ -63,8 +63,8 @@ def test_draws_fit_the_density():
     assert _constants(dim).candidates > 1
     possible = signs(dim).sum(1) > 0
     stats.assert_g(np.bincount((y > 0) @ code, minlength=16)[possible], np.full(possible.sum(), 1 / possible.sum()))
-    for bad in ([1.0, -1.0, 0.0, 1.0], [1.0, -1.0, np.nan, 1.0], [2.0, 1.0, 1.0, 1.0]):
-        assert np.isneginf(DuchiVector(1.0, dim).log_density(np.float32(bad), x))
+    bad = np.float32([[1.0, -1.0, 0.0, 1.0], [1.0, -1.0, np.nan, 1.0], [2.0, 1.0, 1.0, 1.0]])
+    assert np.isneginf(densities(DuchiVector(1.0, dim), bad, x)).all()
 
 
 @pytest.mark.parametrize("dim", [100, 101])
@@ -93,12 +93,12 @@ def test_density_of_a_wide_record_is_exact_in_the_tails():
     y = np.where(np.arange(dim) % 2 == 0, 1.0, -1.0).astype(np.float32)
     records = np.stack([y, -y, 0.9 * y, -0.9 * y, 0.3 * y, -0.1 * y, 0 * y])
     evaluate = jax.jit(jax.vmap(lambda m, y, x: m.log_density(y, x), in_axes=(None, None, 0)))
-    far = np.float32(-0.9) * np.ones(60, np.float32)  # P(A > d/2) = 1e-41 times e^100 is not small
+    ones = np.ones(60, np.float32)
+    far = np.stack([-0.9 * ones, -ones])  # P(A > d/2) = 1e-41 times e^100 is not small
     with jax.enable_x64(True):
-        ones = np.ones(60)
-        exact = [float(DuchiVector(100.0, 60).log_density(ones, at.astype(float))) for at in (far, np.sign(far))]
+        exact = np.asarray(evaluate(DuchiVector(100.0, 60), ones.astype(float), far.astype(float)))
     assert exact[0] - exact[1] > 1.0
-    np.testing.assert_allclose(DuchiVector(100.0, 60).log_density(-np.sign(far), far), exact[0], rtol=1e-6)
+    np.testing.assert_allclose(evaluate(DuchiVector(100.0, 60), ones, far)[0], exact[0], rtol=1e-6)
     for epsilon in (1e-8, 1.0, 100.0):
         single = np.asarray(evaluate(DuchiVector(epsilon, dim), y, records), np.float64)
         with jax.enable_x64(True):

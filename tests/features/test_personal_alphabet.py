@@ -73,9 +73,9 @@ def test_many_users_report_as_each_does_alone():
     """The same bits, whatever the record: inside, outside, no class at all."""
     prior = posteriors()
     x = np.resize(np.float32([0, 1, 2, 3, 4, 5, np.nan, 99.0, -7.0, 2.4, np.inf]), len(prior))
-    y = np.asarray(USERS.privatize(jax.random.key(0), x))
-    keys = jax.random.split(jax.random.key(0), len(prior))
-    estimates, logs, classes = USERS.estimate(y), USERS.log_likelihoods(y), USERS.classes(y)
+    ask = jax.jit(lambda y: (USERS.estimate(y), USERS.log_likelihoods(y), USERS.classes(y)))
+    y, keys = np.asarray(USERS.privatize(jax.random.key(0), x)), jax.random.split(jax.random.key(0), len(prior))
+    estimates, logs, classes = ask(y)
     for i in range(0, len(prior), 6):
         alone = PersonalAlphabet(1.5, prior[i])
         drawn, estimate, densities = alone_of(alone, keys[i], x[i], y[i], np.arange(6))

@@ -9,10 +9,11 @@ import pytest
 from scipy import integrate, special
 
 from ldp_jax import verification
-from ldp_jax.core.mechanism import HasDensity, HasMoments, Mechanism, mse, privatize
+from ldp_jax.core.mechanism import mse, privatize
 from ldp_jax.core.spaces import Ball, Sphere, Turned
 from ldp_jax.features import PrivUnit, PrivUnitG, ProjUnit, choose, random_projection
 from ldp_jax.verification import cases
+from tests.contract.checks import draw_each
 from tests.marks import untyped
 
 KINDS = {"PrivUnit": PrivUnit, "PrivUnitG": PrivUnitG}
@@ -57,7 +58,7 @@ def published_error(kind, dim, epsilon, cut):
 
 
 @kinds
-@pytest.mark.parametrize(("dim", "epsilon"), [(2, 1.0), (5, 0.1), (1433, 12.0)])
+@pytest.mark.parametrize(("dim", "epsilon"), [(2, 1.0), (1433, 12.0)])
 def test_the_cap_is_the_best_one_of_the_published_form(kind, dim, epsilon):
     """Its error is that of the published form by quadrature, to 1e-6, and no cap around it has a smaller one."""
     m = KINDS[kind](epsilon, dim)
@@ -84,7 +85,7 @@ def test_a_traced_budget_has_the_caps_of_a_stack(kind):
 
 
 @kinds
-@pytest.mark.parametrize("dim", [2, 64, 1433])
+@pytest.mark.parametrize("dim", [2, 1433])
 def test_the_component_along_is_the_inverse_of_its_tail(kind, dim):
     """Of exponentials from 1e-4 to 44, as 64 bits give them: to 1e-4 of the tail, as far as float32 tells."""
     exponential = np.float32([1e-4, 0.01, 0.3, 1.0, 3.0, 10.0, 20.0, 44.0])
@@ -114,32 +115,34 @@ def test_the_verdict(kind):
 
 
 @untyped
+def test_a_projection_keeps_the_claim():
+    """Records of three numbers, reports of two; the others are asked below."""
+    m = cases.CASES["ProjUnit"].make(2.0)
+    assert verification.privacy_loss_supremum(m).epsilon <= m.guarantee().epsilon * (1 + 1e-9)
+
+
+@untyped
 @every_case
-def test_the_law_and_the_sampler(name):
-    """Of a projection: records of three numbers, reports of two."""
+def test_the_sampler_has_the_law(name):
     m = cases.CASES[name].make(2.0)
-    loss = verification.privacy_loss_supremum(m).epsilon
-    assert loss <= 2.0 + 1e-9
-    assert name == "ProjUnit" or loss == pytest.approx(2.0, rel=1e-9)
     for fit in (
-        verification.is_total(m, jax.random.key(1)),
         verification.matches_density(m, jax.random.key(2), trials=20_000),
         verification.matches_moments(m, m.domain().typical()),
     ):
         assert fit.fits, str(fit)
+    bad, good = m.domain().outside()
+    keys = jax.random.split(jax.random.key(1), len(bad))
+    np.testing.assert_array_equal(draw_each(m, keys, bad), draw_each(m, jax.random.clone(keys), good))
 
 
 @every_case
 def test_protocol(name):
     m, same, other = (cases.CASES[name].make(epsilon) for epsilon in (1.0, 1.0, 2.0))
-    assert all(isinstance(m, ability) for ability in (Mechanism, HasDensity, HasMoments))
     g = m.guarantee()
     assert (g.epsilon, g.delta, g.status, g.arithmetic) == (1.0, 0.0, "proved", "ideal")
     assert m.domain() == Ball(3, 1.0)
     assert isinstance(m.codomain(), Sphere if name == "PrivUnit" else Turned)
     assert m == same != other
-    assert hash(m) == hash(same)
-    assert len(repr(m)) < 80
     assert jax.tree.unflatten(*jax.tree.flatten(m)[::-1]) == m
 
 
@@ -166,28 +169,28 @@ def test_public_budgets_are_stacks():
     assert m.guarantee().epsilon == 2.0
     with pytest.raises(ValueError, match="holds a stack"):
         m.privatize(jax.random.key(0), np.zeros(4))
-    x = np.float32([[1, 0, 0, 0], [0, 0, 0, 0.5]])
-    keys = lambda: jax.random.split(jax.random.key(3), 2)
-    each = jax.jit(jax.vmap(lambda m, key, x: (m.privatize(key, x), m.variance(x))))
-    y, variance = each(m, keys(), x)
-    alone = [PrivUnitG(epsilon, 4) for epsilon in (0.5, 2.0)]
-    for place, one in enumerate(alone):
-        np.testing.assert_allclose(y[place], one.privatize(keys()[place], x[place]), atol=2e-5)
-        np.testing.assert_allclose(variance[place], one.variance(x[place]), rtol=1e-5)
+    x, keys = np.float32([[1, 0, 0, 0], [0, 0, 0, 0.5]]), lambda: jax.random.split(jax.random.key(3), 2)
+    ask = lambda m, key, x: (m.privatize(key, x), m.variance(x))
+    each, alone = jax.jit(jax.vmap(ask))(m, keys(), x), jax.jit(ask)
+    for place, epsilon in enumerate((0.5, 2.0)):
+        y, variance = alone(PrivUnitG(epsilon, 4), keys()[place], x[place])
+        np.testing.assert_allclose(each[0][place], y, atol=2e-5)
+        np.testing.assert_allclose(each[1][place], variance, rtol=1e-5)
 
 
 def test_projections_keep_what_they_span():
-    p = np.asarray(random_projection(jax.random.key(0), 20, 5))
+    """5 000 reports: an estimate that is off by ten standard errors is seen."""
+    p, n = np.asarray(random_projection(jax.random.key(0), 20, 5)), 5_000
     np.testing.assert_allclose(p @ p.T, 4 * np.eye(5), atol=1e-5)
     rows = p / 2  # orthonormal: nothing is shortened
     m = ProjUnit(3.0, rows, radius=2.0)
     x = 1.5 * rows[1] + 0.1 * np.ones(20, np.float32)
-    np.testing.assert_allclose(m.mean(x), rows.T @ (rows @ x), atol=1e-5)
-    y = privatize(jax.random.key(1), m, np.broadcast_to(x, (20_000, 20)))
-    values = np.asarray(jax.vmap(m.estimate)(y), np.float64)
-    assert y.shape == (20_000, 5)
-    variance = np.asarray(m.variance(x), np.float64)
-    assert (np.abs(values.mean(0) - np.asarray(m.mean(x))) < 5 * np.sqrt(variance / 20_000)).all()
+    y = privatize(jax.random.key(1), m, np.broadcast_to(x, (n, 20)))
+    assert y.shape == (n, 5)
+    ask = jax.jit(lambda m, y: (jax.vmap(m.estimate)(y), m.mean(x), m.variance(x)))
+    values, mean, variance = (np.asarray(value, np.float64) for value in ask(m, y))
+    np.testing.assert_allclose(mean, rows.T @ (rows @ x), atol=1e-5)
+    assert (np.abs(values.mean(0) - mean) < 5 * np.sqrt(variance / n)).all()
 
 
 def test_choose_takes_the_least_error():
@@ -199,20 +202,21 @@ def test_choose_takes_the_least_error():
     assert set(found.errors) == {
         *("Laplace", "Duchi", "Piecewise", "OptimalPiecewise", "Hybrid", "ThreeOutputs", "SquareWave")
     }
-    short, long = (choose("cube", bound, 50, epsilon) for bound in (1.0, None))
+    short, long, ball = (
+        choose("cube", 1.0, 50, epsilon),
+        choose("cube", None, 50, epsilon),
+        choose("ball", 3.0, 50, epsilon),
+    )
     assert short.errors["PrivUnit"] < long.errors["PrivUnit"] / 40
     assert type(short.mechanism) is PrivUnit
     assert "DuchiVector" in long.errors
-    ball = choose("ball", 3.0, 50, epsilon)
     assert ball.errors["PrivUnit"] == pytest.approx(9 * short.errors["PrivUnit"], rel=1e-6)
-    assert ball.errors["MultiBit"] > ball.error
     assert list(ball.errors.values()) == sorted(ball.errors.values())
-    few, many = choose("classes", None, 4, 3.0), choose("classes", None, 500, epsilon)
+    few, many = choose("classes", None, 4, 3.0), choose("classes", None, 1000, epsilon)
     assert repr(few.mechanism).startswith("GeneralizedRR")
     assert few.error == pytest.approx(float(np.asarray(few.mechanism.variance(0)).sum()), rel=1e-4)
     assert type(many.mechanism) is PrivUnit
-    assert many.error < many.errors["GeneralizedRR"]
-    assert "GeneralizedRR" in choose("classes", None, 1000, epsilon).refused
+    assert "GeneralizedRR" in many.refused
 
 
 @pytest.mark.usefixtures("untyped")

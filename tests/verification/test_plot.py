@@ -32,7 +32,7 @@ def test_an_error_stands_over_what_is_lost_and_not_over_what_is_claimed():
     assert whole[1] == pytest.approx(1 / np.tanh(1.0), rel=1e-5)  # of the record 0, unbiased
 
 
-@pytest.mark.parametrize("m", [features.Laplace(1.0), features.GridSquareWave(1.0), features.SquareWave(16.0)])
+@pytest.mark.parametrize("m", [features.Laplace(1.0), features.GridSquareWave(1.0)])
 def test_a_law_has_mass_one(m):
     ax = plot.density(m, ax=new())
     assert len(ax.lines) == 3
@@ -42,14 +42,14 @@ def test_a_law_has_mass_one(m):
         assert total == pytest.approx(1.0, abs=0.02)
 
 
-@pytest.mark.parametrize("call", [
-    lambda: plot.density(features.HDS(1.0, dim=4, k=2), ax=new()),
-    lambda: plot.density(features.Hybrid(1.0), ax=new()),
-    lambda: plot.variance({"rr": lambda e: features.GeneralizedRR(e, 3)}, [1.0], ax=new()),
-])  # fmt: skip
-def test_what_cannot_be_drawn_is_refused(call):
-    with pytest.raises(NotApplicable, match="must"):
-        call()
+def test_what_cannot_be_drawn_is_refused():
+    for call in (
+        lambda: plot.density(features.HDS(1.0, dim=4, k=2), ax=new()),
+        lambda: plot.density(features.Hybrid(1.0), ax=new()),
+        lambda: plot.variance({"rr": lambda e: features.GeneralizedRR(e, 3)}, [1.0], ax=new()),
+    ):
+        with pytest.raises(NotApplicable, match="must"):
+            call()
 
 
 def test_axes_are_made_where_none_are_given():

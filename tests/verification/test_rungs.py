@@ -20,9 +20,6 @@ DRAWS = 1 << 16
 ALL = sum(len(case.epsilons) for case in CASES.values())
 SHARED = statistics.SIGNIFICANCE / (3 * ALL)  # of all cells of the tests of draws
 
-# One of each kind: what these rungs ask is a matter of the code and not of epsilon.
-FEW = ["Laplace", "Duchi", "Sampled-Hybrid", "FeatureRR", "GridSquareWave"]
-
 
 @untyped
 @pytest.mark.parametrize(("place", "name"), [(i, n) for i, n in enumerate(CASES) if n in KINDS])
@@ -51,32 +48,21 @@ def test_honest_reports_are_those_of_the_papers_word_by_word(name):
 
 
 @untyped
-@pytest.mark.parametrize("name", ["Duchi", "ThreeOutputs", "Hybrid", "MultiBit"])
+@pytest.mark.parametrize("name", ["Duchi", "ThreeOutputs", "Hybrid"])
 def test_honest_words_keep_the_claim(name):
     """Whole numbers of words: probabilities are the density's to 1e-5, and lose no more than the claim.
 
     Of numbers at all budgets up to the largest: no report is impossible, and the claim is reached to 1e-3 below 35.
     """
-    number = name in ("Duchi", "ThreeOutputs")
-    for epsilon in (1e-6, 0.6931, 0.7, 1.715, 15.54, 17.0, 35.0, 100.0) if number else (1.0, 16.0):
+    for epsilon in (1e-6, 0.6931, 0.7, 1.715, 17.0, 100.0) if name != "Hybrid" else (1.0, 16.0):
         m = CASES[name].make(epsilon)
         found = verification.arithmetic(m)
         assert found.keeps(m.guarantee().epsilon), f"{name}({epsilon}): {found}"
         assert found.off < 1e-5 or epsilon > 35.0  # where no word is as rare as the law has it
-        assert not number or found.epsilon >= min(epsilon * (1 - 1e-3), 44.0)
+        assert name == "Hybrid" or found.epsilon >= min(epsilon * (1 - 1e-3), 44.0)
 
 
-@untyped
-@pytest.mark.parametrize("name", FEW)
-def test_honest_reports_are_functions_of_the_whole_key(name):
-    m = CASES[name].make(1.0)
-    assert verification.is_pure(m, jax.random.key(120), calls=2).fits
-    assert verification.uses_the_whole_key(m, jax.random.key(121)).fits
-    if name in ("Laplace", "Sampled-Hybrid"):
-        assert verification.record_in_bits(m, jax.random.key(122), trials=DRAWS).fits
-
-
-@pytest.mark.parametrize("name", ["HDS", "DuchiVector", "Sampled-Hybrid", "LaplaceVector", "FeatureRR"])
+@pytest.mark.parametrize("name", ["HDS", "DuchiVector", "LaplaceVector", "FeatureRR"])
 def test_honest_coordinates_are_independent(name):
     """10 000 reports see a mean product of 0.15 of two signs."""
     fit = verification.independent_coordinates(CASES[name].make(1.0), jax.random.key(123), trials=10_000)
@@ -84,7 +70,8 @@ def test_honest_coordinates_are_independent(name):
     assert 0.05 < fit.smallest_defect < 0.15
 
 
-def test_arithmetic_sees_one_word():
+@untyped
+def test_arithmetic_sees_one_word_and_adds_up_what_is_composed():
     """Masses of a sampler written here, in whole numbers: a step anywhere that a probe or the density says."""
     m = broken.FloatDuchi(1.0)
     found = verification.arithmetic(m)
@@ -94,10 +81,6 @@ def test_arithmetic_sees_one_word():
     ratio = max(below[-1.0] / below[1.0], (2**23 - below[1.0]) / (2**23 - below[-1.0]))
     assert found.epsilon == pytest.approx(math.log(ratio), abs=1e-12)
     assert {found.x, found.x_other} == {-1.0, 1.0}
-
-
-@untyped
-def test_arithmetic_of_what_is_composed():
     assert verification.arithmetic(Sampled(Duchi(0.5), 9, 3)).epsilon == pytest.approx(1.5, abs=1e-5)
     table = GridSquareWave(1.0, 9)
     assert verification.arithmetic(table).epsilon == table.guarantee().epsilon

@@ -1,18 +1,13 @@
 """Tests of draws against a law, against SciPy's, by simulation, and at the smallest defect that they state."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from ldp_jax.verification import statistics
 from ldp_jax.verification.statistics import SIGNIFICANCE, clopper_pearson, g_test, ks_test, ks_threshold
-
-RUNS = 1000
-
-
-def _rare(events: int, runs: int, probability: float) -> bool:
-    """Whether so many events are what an event of at most this probability gives, but once in a million."""
-    return events <= stats.binom.isf(1e-6, runs, probability)
 
 
 def uniform_law(y):
@@ -37,14 +32,6 @@ def test_edges_of_both_tests():
     for counts, p in (([3, 3, 3], [1 / 3] * 3), ([9], [1.0]), ([500], [1.0])):
         found = g_test(counts, p)
         assert (found.fits, found.smallest_defect) == (True, 1.0)
-
-
-def test_ks_false_alarms_are_as_rare_as_asked():
-    """1000 correct samples at significance 0.05: a level above 0.09 is seen."""
-    rng = np.random.default_rng(2)
-    alarms = sum(not ks_test(rng.uniform(size=200), uniform_law, significance=0.05).fits for _ in range(RUNS))
-    assert _rare(alarms, RUNS, 0.05)
-    assert alarms > 0.02 * RUNS
 
 
 @pytest.mark.parametrize("rounding", [0.0, 0.01])
@@ -88,18 +75,14 @@ def test_g_is_scipys(rare):
     assert stats.chi2.sf(found.threshold, len(together) - 1) == pytest.approx(SIGNIFICANCE, rel=1e-9)
 
 
-@pytest.mark.parametrize("rare", [0.02, 0.2], ids=["rare apart", "rare together"])
-def test_g_false_alarms_are_as_rare_as_asked(rare):
+def test_g_false_alarms_are_as_rare_as_asked():
     """1000 correct samples of 400 at significance 0.05: a level above 0.1 + 0.05 is seen.
 
     Twice 0.05 is allowed, because the rare outcomes are tested apart from the others.
     """
-    rng = np.random.default_rng(7)
-    common = np.full(5, (1 - rare) / 5)
-    p = np.append(common, np.full(20, rare / 20)) if rare else common
-    alarms = sum(not g_test(rng.multinomial(400, p), p, significance=0.05).fits for _ in range(RUNS))
-    assert _rare(alarms, RUNS, 0.1)
-    assert alarms > 0.02 * RUNS
+    rng, p = np.random.default_rng(7), np.append(np.full(5, 0.98 / 5), np.full(20, 0.001))
+    alarms = sum(not g_test(rng.multinomial(400, p), p, significance=0.05).fits for _ in range(1000))
+    assert 20 < alarms <= stats.binom.isf(1e-6, 1000, 0.1)
 
 
 @pytest.mark.parametrize("cells", [2, 300])
@@ -126,27 +109,15 @@ def test_rare_outcomes_are_bounded_by_a_poisson_tail():
     assert "rare" in str(found)
 
 
-@pytest.mark.parametrize("alpha", [0.05, 1e-6])
-@pytest.mark.parametrize("n", [1, 10, 1000])
-def test_clopper_pearson_is_scipys(n, alpha):
-    """Detects a bound that is off by 1e-9 of it."""
-    k = np.unique(np.array([0, 1, n // 3, n - 1, n]))
-    low, high = clopper_pearson(k, n, alpha)
-    for i, successes in enumerate(k.tolist()):
-        exact = stats.binomtest(successes, n).proportion_ci(1 - 2 * alpha, method="exact")
-        assert low[i] == pytest.approx(exact.low, rel=1e-9, abs=1e-12)
-        assert high[i] == pytest.approx(exact.high, rel=1e-9, abs=1e-12)
-
-
-@pytest.mark.parametrize("probability", [1e-5, 0.003, 0.5, 0.999])
-def test_each_side_of_clopper_pearson_errs_as_rarely_as_asked(probability):
-    """No simulation: the binomial mass of all counts whose bound is wrong. Detects a level of 1.000001 alpha."""
-    n, alpha = 2000, 1e-6
-    counts = np.arange(n + 1)
-    mass = stats.binom.pmf(counts, n, probability)
-    low, high = clopper_pearson(counts, n, alpha)
-    assert mass[low > probability].sum() <= alpha * (1 + 1e-6)
-    assert mass[high < probability].sum() <= alpha * (1 + 1e-6)
-    low, high = clopper_pearson(counts, n, 0.0)  # certain: it says nothing
+def test_clopper_pearson_is_scipys():
+    """Detects a bound that is off by 1e-9 of it; at alpha 0 it says nothing."""
+    for alpha, n in itertools.product((0.05, 1e-6), (1, 10, 1000)):
+        k = np.unique(np.array([0, 1, n // 3, n - 1, n]))
+        low, high = clopper_pearson(k, n, alpha)
+        for i, successes in enumerate(k.tolist()):
+            exact = stats.binomtest(successes, n).proportion_ci(1 - 2 * alpha, method="exact")
+            assert low[i] == pytest.approx(exact.low, rel=1e-9, abs=1e-12)
+            assert high[i] == pytest.approx(exact.high, rel=1e-9, abs=1e-12)
+    low, high = clopper_pearson(np.arange(2001), 2000, 0.0)
     assert not low.any()
     assert (high == 1.0).all()
