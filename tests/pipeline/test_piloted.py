@@ -185,25 +185,6 @@ def test_what_is_wrong_is_refused_before_anybody_is_asked(data):
             counted(lambda *_, answer=answer: answer, None, labels)
 
 
-@pytest.mark.parametrize(
-    ("epsilons", "everybody", "message"),
-    [
-        ((EPSILON, 0.5), False, "must be of epsilon 1 in both rounds, got one of 0.5"),
-        ((EPSILON, EPSILON), True, r"must be of who is asked: \d+ reported who are not in this round"),
-    ],
-)
-def test_another_epsilon_and_reporters_who_were_not_asked_are_refused(data, epsilons, everybody, message):
-    left = iter(epsilons)
-
-    def noisy_counts(key, question):
-        who = None if everybody else question.reporters
-        law = NeighbourCounts(next(left), question.num_groups)
-        return privatize_counts(key, data[0], law, question.groups, reporters=who)
-
-    with pytest.raises(ValueError, match=message):
-        counted(noisy_counts, None, data[3])
-
-
 SPENT = PipelineGuarantee.of([Guarantee(EPSILON, unit=NEIGHBOUR_LIST)], protected=["edges"], unprotected=[])
 
 
@@ -279,16 +260,34 @@ def test_counts_that_devices_sent(data, tmp_path):
         classify_counts(jax.random.key(0), lambda *_: (question, store.all(question)), public, EPSILON)
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    ({"digest": bytes(32)}, "and answer another"),
-    ({"user": np.uint64([1, 1])}, "several of some"),
-    ({"output": np.zeros((2, 8), int)}, r"output must be \[2, 9\]"),
-])  # fmt: skip
-def test_rows_that_no_store_has_are_refused(data, change, words):
-    def ask(number, asked):
-        question = Question(number, asked.groups, asked.num_groups, EPSILON)
-        rows = {"user": np.uint64([1, 2]), "output": np.zeros((2, 9), int), "digest": question.digest}
-        return question, SimpleNamespace(**rows | change)
+def test_answers_to_another_question_are_refused(data):
+    def ask(change):
+        def asked(number, given):
+            question = Question(number, given.groups, given.num_groups, EPSILON)
+            rows = {"user": np.uint64([1, 2]), "output": np.zeros((2, 9), int), "digest": question.digest}
+            return question, SimpleNamespace(**rows | change)
 
-    with pytest.raises(ValueError, match=words):
-        classify_counts(jax.random.key(0), ask, PublicFacts(None, data[3], CLASSES), EPSILON)
+        return asked
+
+    for change, words in (
+        ({"digest": bytes(32)}, "and answer another"),
+        ({"user": np.uint64([1, 1])}, "several of some"),
+        ({"output": np.zeros((2, 8), int)}, r"output must be \[2, 9\]"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            classify_counts(jax.random.key(0), ask(change), PublicFacts(None, data[3], CLASSES), EPSILON)
+
+    def noisy_counts(epsilons, everybody):
+        def counts(key, question):
+            law = NeighbourCounts(epsilons.pop(0), question.num_groups)
+            who = None if everybody else question.reporters
+            return privatize_counts(key, data[0], law, question.groups, reporters=who)
+
+        return counts
+
+    for epsilons, everybody, message in (
+        ([EPSILON, 0.5], False, "must be of epsilon 1 in both rounds, got one of 0.5"),
+        ([EPSILON, EPSILON], True, r"must be of who is asked: \d+ reported who are not in this round"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            counted(noisy_counts(epsilons, everybody), None, data[3])
