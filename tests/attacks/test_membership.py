@@ -20,7 +20,7 @@ from tests.stats import SIGMAS
 
 N, P, D, C, MODELS = 320, 160, 48, 4, 12
 
-SHORT = attacks.Perceptron(2, 32, epochs=10)
+SHORT = attacks.Perceptron(epochs=10)
 
 
 @cache

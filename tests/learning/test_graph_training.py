@@ -22,7 +22,8 @@ from ldp_jax.learning.graph_training import fit_graphs, predict, scores, step_de
 from ldp_jax.learning.models import Model, gin
 from ldp_jax.learning.training import Settings
 
-SMALL = gin(layers=2, hidden=6, outputs=2, dropout=0.2, mlp_layers=1)  # with batch norm, whose state is kept
+TRACES, GIN = [], gin(layers=2, hidden=6, outputs=2, dropout=0.2, mlp_layers=1)  # batch norm's state is kept
+SMALL = Model(GIN.init, lambda *args, **kwargs: (TRACES.append(1), GIN.apply(*args, **kwargs))[1])
 ADAM = step_decay_adam(0.01)
 
 
@@ -64,6 +65,7 @@ def reference():
 
 def test_an_easy_task_is_learned_by_the_best_epoch():
     fitted, (_, validation, test) = run(epochs=40), stars_and_cycles()
+    assert len(TRACES) <= 12  # training (two shapes, and jax may trace a scan's body twice), validation, test
     assert min(fitted.test) > 0.9
     assert fitted.epoch == np.argmax(fitted.validations)
     assert fitted.epochs_run == len(fitted.losses) == len(fitted.validations) == 40
@@ -86,13 +88,10 @@ def test_runs_are_their_keys_whatever_is_computed_beside():
 
 
 def test_one_trace_serves_all_epochs_and_runs_of_one_shape():
-    traces = []
-    model = Model(SMALL.init, lambda *args, **kwargs: (traces.append(1), SMALL.apply(*args, **kwargs))[1])
-    run(model=model, epochs=2)
-    once = len(traces)
-    assert once <= 12  # training (two shapes, and jax may trace a scan's body twice), validation, its shape, test
-    run(model=model, epochs=9, key=3)
-    assert len(traces) == once
+    reference()
+    once = len(TRACES)
+    run(epochs=9, key=3)
+    assert len(TRACES) == once
 
 
 ONE_NUMBER = Model(

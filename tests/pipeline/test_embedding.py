@@ -14,6 +14,7 @@ from ldp_jax.graph import graphs, propagation
 from ldp_jax.graph.propagation import operator, ppr_dense
 from ldp_jax.pipeline import PublicRecord, embedding, private_embedding, private_embeddings
 from ldp_jax.pipeline.embedding import standardize
+from tests.pipeline.planted import compiled
 
 N, D = 30, 7
 ALPHA, R = 0.15, 0.3
@@ -58,6 +59,7 @@ def sparse_data(d=D):
 def test_streaming_rows_changes_no_bit(name, monkeypatch):
     """Rows of a sparse data set a few at a time, a last block that is not full included; and all at once."""
     m, data = MECHANISMS[name], sparse_data()
+    assert (embedding._sharing(m, N) is not None) == (name == "hds")  # programs of many k, or of one
     dense = 2 * data.x.toarray() - 1
     expected = pipeline.perturb(jax.random.key(4), dense, m)
     for rows in (embedding._ROWS, 8):
@@ -65,17 +67,6 @@ def test_streaming_rows_changes_no_bit(name, monkeypatch):
         jax.tree.map(np.testing.assert_array_equal, pipeline.perturb(jax.random.key(4), data, m), expected)
     jax.tree.map(np.testing.assert_array_equal, mechanism.privatize(jax.random.key(4), m, dense), expected)
     np.testing.assert_array_equal(embed(4, data, m).z, embed(4, dense, m).z)
-
-
-def test_programs_of_one_k_and_of_many_draw_the_same(monkeypatch):
-    """A report with room for 64 coordinates, and the one that many users send: the same bits of words."""
-    m = MECHANISMS["hds"]
-    expected = pipeline.perturb(jax.random.key(5), X, m)
-    assert m.shares_programs()
-    monkeypatch.setattr(embedding, "_FEW", 0)
-    jax.tree.map(np.testing.assert_array_equal, pipeline.perturb(jax.random.key(5), X, m), expected)
-    assert not HDS(2.0, D, D).shares_programs()  # no subset
-    assert not HDS(np.ones(N), D, 3).shares_programs()  # personal budgets
 
 
 def test_many_runs_are_the_single_ones_and_a_sweep_over_epsilon_is_one_program():
@@ -100,28 +91,14 @@ def test_many_runs_over_stacked_graphs():
         np.testing.assert_allclose(z[i], single, atol=1e-4 * np.abs(single).max())
 
 
-def compiled(function):
-    """The programs that are compiled in a call, by the number of events that JAX reports."""
-    events = []
-
-    def listen(name, *_, **__):
-        if name == "/jax/core/compile/backend_compile_duration":
-            events.append(name)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        function()
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
-    return len(events)
-
-
 def test_a_graph_is_propagated_by_one_program_whatever_the_mechanism():
     """Another epsilon compiles nothing, another k no draw; another mechanism its reports, but no propagation."""
     dim, op = WIDE.shape[1], operator(GRAPH)
     release = lambda m: jax.block_until_ready(embed(x=WIDE, m=m, graph=op).z)
     release(HDS(2.0, dim, 40))
     programs = propagation._ppr_block._cache_size()
+    assert not HDS(2.0, D, D).shares_programs()  # no subset
+    assert not HDS(np.ones(N), D, 3).shares_programs()  # personal budgets
     assert compiled(lambda: release(HDS(1.0, dim, 40))) == 0
     assert compiled(lambda: release(HDS(2.0, dim, 30))) <= 1  # the cut to k
     assert compiled(lambda: release(MultiBit(2.0, dim, 2))) <= 3  # reports, the cut to k, estimates
