@@ -22,7 +22,6 @@ from ldp_jax import features, pipeline
 from ldp_jax.core import mechanism as mechanisms
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import Operator, kprop_many, operator, ppr, ppr_push
-from ldp_jax.learning import models, training
 from ldp_jax.verification import cases
 
 USERS, NODES, COLUMNS = 16, 64, 136
@@ -168,18 +167,17 @@ def rows_are_exchanged() -> None:
 
 def nodes_on_a_mesh() -> None:
     """A graph whose nodes and edges are divided; rows that the devices do not divide, too."""
-    for nodes in (NODES, 61):
+    for nodes, mesh in zip((NODES, 61), meshes().values(), strict=True):
         x, one = values(nodes, 3), pages(operator(network(nodes)), values(nodes, 3))
-        for mesh in meshes().values():
-            op = operator(network(nodes), mesh=mesh)
-            held = [part.data.size for part in op.neighbours.senders.addressable_shards]
-            assert max(held) < 1.5 * len(network(nodes).senders) / jax.device_count()
-            if nodes != NODES:
-                np.testing.assert_allclose(pages(op, x), one, rtol=0, atol=TOLERANCE)
-                continue
-            found, moved = compiled(pages, op, put(x, mesh, "devices"))
-            check_divided(found, one, "devices", atol=TOLERANCE)
-            assert moved == {"all-gather"}
+        op = operator(network(nodes), mesh=mesh)
+        held = [part.data.size for part in op.neighbours.senders.addressable_shards]
+        assert max(held) < 1.5 * len(network(nodes).senders) / jax.device_count()
+        if nodes != NODES:
+            np.testing.assert_allclose(pages(op, x), one, rtol=0, atol=TOLERANCE)
+            continue
+        found, moved = compiled(pages, op, put(x, mesh, "devices"))
+        check_divided(found, one, "devices", atol=TOLERANCE)
+        assert moved == {"all-gather"}
     empty = graphs.from_edges(np.zeros((0, 2), np.int32), 5)
     np.testing.assert_allclose(pages(operator(empty, mesh=mesh), np.ones(5)), 0.1)
     with pytest.raises(ValueError, match="places are for one device"):
@@ -238,6 +236,8 @@ def hosts() -> None:
 
 def models_by_key() -> None:
     """Runs of a trainer, and all that is stacked with their keys."""
+    from ldp_jax.learning import models, training  # which takes longer to import than what else is asked
+
     x, mesh, keys = values(columns=5), meshes()["Auto"], jax.random.split(jax.random.key(0), 8)
     settings = training.Settings(training.adam(0.05), epochs=1, batch_size=8)
     index = np.arange(8, dtype=np.int32)

@@ -23,9 +23,9 @@ def test_liars_are_of_those_who_are_asked_and_nobody_else():
 
 
 MECHANISMS = {
+    "coordinates": (MultiPiecewise(5.0, 6), (N, 6)),
     "interval": (Piecewise(1.0), (N,)),
     "table": (GridSquareWave(1.0), (N,)),
-    "coordinates": (MultiPiecewise(5.0, 6), (N, 6)),
 }
 
 

@@ -50,29 +50,21 @@ def test_what_is_believed_is_the_top_of_the_list_in_random_order(density):
     assert found.precision.mean * count == pytest.approx(found.recall.mean * truth.sum())
 
 
-def test_one_false_positive_in_a_hundred_is_allowed():
-    """True ones that only one of a hundred false ones stands above are found at 1 %, those under two are not."""
-    truth = np.ones(104, bool)
-    truth[[1, 3, *range(6, 104)]] = False
-    found = evaluate("any", -np.arange(104.0), Targets(np.arange(104)[:, None], truth))
-    assert found.tpr.mean == pytest.approx(2 / 4)
-
-
 def test_intervals_hold_what_they_say_where_pairs_share_nodes():
-    """Of 150 small samples; the bad twin takes each pair for a unit of its own.
+    """Of 100 small samples; the bad twin takes each pair for a unit of its own.
 
-    Intervals that hold the truth in 73 % of samples fail all but 3 times in a million.
+    Intervals that hold the truth in 60 % of samples fail all but 3 times in a million.
     """
     rng = np.random.default_rng(2)
     large, scores = drawn(rng, 1500)
     law = sklearn.metrics.roc_auc_score(large.truth, scores)
     hits = np.zeros(2, int)
-    for _ in range(150):
+    for _ in range(100):
         targets, scores = drawn(rng)
         for twin, units in enumerate((targets.units, np.arange(len(targets.units))[:, None])):
             auc = evaluate("any", scores, Targets(units, targets.truth)).auc
             hits[twin] += abs(auc.mean - law) <= auc.half_width
-    least = int(stats.binom.ppf(SIGNIFICANCE, 150, 0.95))
+    least = int(stats.binom.ppf(SIGNIFICANCE, 100, 0.95))
     assert hits[0] >= least > hits[1]
 
 
@@ -98,17 +90,13 @@ def test_differences_are_paired():
         one.minus(evaluate("other", scores[:-1], Targets(*(part[:-1] for part in targets))))
 
 
-def test_print_as_lines():
+def test_tables_stand_beside_what_is_public():
     targets, scores = drawn(np.random.default_rng(4), 12)
     one, two = evaluate("one", scores, targets), evaluate("two", -scores, targets)
     assert str(one).startswith(f"one: AUC {one.auc.mean:.3f} ± {one.auc.half_width:.3f}, AP 0.")
-    assert str(one).endswith(f"; {targets.truth.sum()} of 66 true")
-    assert repr(one.minus(two)).startswith("one minus two: AUC +0.")
     lines = table([one, two], beside=two).splitlines()
-    assert len(lines) == 4
     assert lines[3].endswith("| +0.000 ± 0.000 |")
     assert {line.count("|") for line in lines} == {8}
-    assert "beyond" not in table([one])
 
 
 def test_pairs_of_nodes():

@@ -35,13 +35,7 @@ GIVEN = {
 MECHANISMS = {"privatize_counts": edges.NeighbourCounts(1.0, 3), "privatize_graph": edges.NoisyDegree(1.0)}
 
 
-OTHERS = {
-    "Edges.of",
-    "to_list",
-    "stacked",
-    "operator_of",
-    "edges_of",
-}  # pairs, bits, arrays, an operator
+OTHERS = {"Edges.of", "to_list", "stacked", "operator_of", "edges_of"}  # pairs, bits, arrays, an operator
 
 
 def takers():
@@ -66,13 +60,7 @@ def takers():
 
 
 TAKERS = takers()
-
-
-def test_the_walk_finds_them():
-    assert len(TAKERS) >= 25
-    assert {"ppr", "predict_from_counts", "predict_jointly", "predict_from_reports", "privatize_graph"} <= set(
-        TAKERS
-    )
+assert {"ppr", "predict_from_counts", "predict_jointly", "predict_from_reports", "privatize_graph"} < set(TAKERS)
 
 
 @pytest.mark.parametrize("name", TAKERS)

@@ -27,11 +27,11 @@ def expected(rows, columns):
 
 def write(path, rows, columns, width, made_of="numbers"):
     """The file, and where each block began that was made."""
-    made = []
+    made, whole = [], expected(rows, columns)
 
     def block(start):
         made.append(int(start))
-        return expected(rows, columns)[:, start : start + width]
+        return whole[:, start : start + width]
 
     return write_columns(path, (rows, columns), block, width, made_of), made
 

@@ -67,15 +67,12 @@ def test_every_source_is_the_same_graph(source, nodes):
     assert names.tolist() in (NAMES, list(range(N)))
 
 
-def test_a_table_without_names_takes_them_as_they_come():
-    graph, names = interop.read(pd.DataFrame([("z", "a"), ("a", "k")]))
-    assert names.tolist() == ["z", "a", "k"]
-    assert graphs.to_edges(graph).tolist() == [[0, 1], [1, 2]]
-
-
 def test_names_are_any_hashable_objects():
     _, names = interop.read(networkx.Graph([((1, 2), "a"), ("a", 3)]))
     assert names.tolist() == [(1, 2), "a", 3]
+    graph, names = interop.read(pd.DataFrame([("z", "a"), ("a", "k")]))  # without names, as they come
+    assert names.tolist() == ["z", "a", "k"]
+    assert graphs.to_edges(graph).tolist() == [[0, 1], [1, 2]]
 
 
 UNCLEAN = {

@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import networkx as nx
 import numpy as np
 import pytest
 
@@ -98,6 +97,8 @@ def test_isolated_nodes_keep_alpha_x(layout):
     """Up to tol: zero is an eigenvalue like any other."""
     for r in (0.0, 0.5):
         np.testing.assert_allclose(ppr(OPERATORS[layout], X, 0.1, r)[58:], 0.1 * X[58:], rtol=1.2e-5)
+    alone = ppr(operator(graphs.from_edges([], 4), layout), np.ones(4), 0.2, 0.5)
+    np.testing.assert_allclose(alone, 0.2, rtol=1.2e-5)
 
 
 @every_layout
@@ -123,38 +124,24 @@ def test_an_induced_operator_is_that_of_the_edges_within_parts(layout):
         operator(GRAPH, "ell").induced(part == 0).induced(part == 1)
 
 
-@every_layout
-def test_alpha_one_is_the_identity_and_components_do_not_mix(layout):
-    np.testing.assert_allclose(ppr(OPERATORS[layout], X, 1.0, 0.3), X, rtol=1e-6)
-    one = X * (np.arange(N) < 41)[:, None]
-    assert not np.asarray(ppr(OPERATORS[layout], one, 0.1, 0.5))[41:].any()
-    np.testing.assert_allclose(
-        ppr(operator(graphs.from_edges([], 4), layout), np.ones(4), 0.2, 0.5), 0.2, rtol=1.2e-5
-    )
-
-
-@every_layout
-def test_wide_records_go_through_in_blocks(layout):
+def test_wide_records_go_through_in_blocks():
     """More columns than one block holds, and not a multiple of it; one column may be flat."""
-    x = np.random.default_rng(2).normal(size=(N, 2 * propagation.block_width() + 5)).astype(np.float32)
-    z = ppr(OPERATORS[layout], x, 0.1, 0.3)
-    assert z.shape == x.shape
+    op, x = OPERATORS["ell"], np.random.default_rng(2).normal(size=(N, 2 * propagation.block_width() + 5))
+    z = ppr(op, x.astype(np.float32), 0.1, 0.3)
     assert weighted_error(z, ppr_dense(GRAPH, x, 0.1, 0.3), 0.3).max() <= 1.1e-5
-    np.testing.assert_allclose(ppr(OPERATORS[layout], x[:, 0], 0.1, 0.3), z[:, 0], atol=1e-5)
+    np.testing.assert_allclose(ppr(op, x[:, 0].astype(np.float32), 0.1, 0.3), z[:, 0], atol=1e-5)
 
 
-@every_layout
-def test_one_trace_over_alpha_r_and_tol(layout, monkeypatch):
-    traces = []
+def test_one_trace_over_alpha_r_and_tol(monkeypatch):
+    traces, op = [], OPERATORS["ell"]
     chebyshev = propagation._chebyshev
-    monkeypatch.setattr(propagation, "_chebyshev", lambda *args: (traces.append(layout), chebyshev(*args))[1])
-    x = np.ones((N, 7 if layout == "ell" else 8), np.float32)  # a shape of its own: nothing is cached yet
+    monkeypatch.setattr(propagation, "_chebyshev", lambda *args: (traces.append(1), chebyshev(*args))[1])
+    x = np.ones((N, 7), np.float32)  # a shape of its own: nothing is cached yet
     for alpha, r, tol in [(0.1, 0.3, 1e-5), (0.5, 1.0, 1e-2), (1, 0, 1e-3), (np.float32(0.2), 0.0, 1e-1)]:
-        ppr(OPERATORS[layout], x, alpha, r, tol)
+        ppr(op, x, alpha, r, tol)
     assert len(traces) == 2  # one program, in which the map and its transpose are traced once each
     # Inside a program, swept by vmap.
-    alphas = jnp.array(ALPHAS)
-    swept = jax.jit(jax.vmap(lambda alpha: ppr(OPERATORS[layout], X, alpha, 0.3)))(alphas)
+    swept = jax.jit(jax.vmap(lambda alpha: ppr(op, X, alpha, 0.3)))(jnp.array(ALPHAS))
     for alpha, z in zip(ALPHAS, swept, strict=True):
         np.testing.assert_allclose(z, ppr_dense(GRAPH, X, alpha, 0.3), atol=2e-4)
 
@@ -186,16 +173,12 @@ def test_stacked_graphs_under_vmap():
         np.testing.assert_allclose(gradient[i], ppr_dense(graph, np.ones((10, 2)), 0.1, 0.7), atol=1e-4)
 
 
-@pytest.mark.parametrize(("layout", "r"), [("segment", 0.3), ("ell", 0.3), ("ell", 1.0)])
+@pytest.mark.parametrize(("layout", "r"), [("segment", 0.3), ("ell", 1.0)])
 def test_gradient_is_the_transpose(layout, r):
-    """Z is linear in x: <c, Z(v)> = <gradient, v>, and the gradient is the PageRank of c with 1 - r."""
-    rng = np.random.default_rng(5)
-    c, v = rng.normal(size=(2, N, COLUMNS)).astype(np.float32)
+    """Z is linear in x: the gradient of <c, Z> is the PageRank of c with 1 - r."""
+    c = np.random.default_rng(5).normal(size=(N, COLUMNS)).astype(np.float32)
     gradient = jax.grad(lambda x: (c * ppr(OPERATORS[layout], x, 0.1, r, 1e-6)).sum())(X)
     np.testing.assert_allclose(gradient, ppr_dense(GRAPH, c, 0.1, 1 - r), atol=1e-4)
-    along = float((np.asarray(gradient, float) * v).sum())
-    difference = (c * (ppr_dense(GRAPH, X + v, 0.1, r) - ppr_dense(GRAPH, X - v, 0.1, r))).sum() / 2
-    np.testing.assert_allclose(along, difference, rtol=1e-4)
 
 
 def test_derivatives_in_alpha_and_r_are_those_of_differences():
@@ -215,23 +198,9 @@ def test_derivatives_in_alpha_and_r_are_those_of_differences():
 def test_rows_are_those_of_the_matrix(r, layout):
     nodes = [0, 5, 41, 50, 58]
     rows = np.asarray(ppr_rows(OPERATORS[layout], nodes, 0.1, r, 1e-6))
-    matrix = ppr_dense(GRAPH, np.eye(N), 0.1, r)
-    np.testing.assert_allclose(rows, matrix[nodes], atol=3e-5)
-    # What a row sums to: d^r sum_u Pi_0(v, u) d_u^-r; 1 only for r = 0 and a node with edges.
-    plain = ppr_dense(GRAPH, np.eye(N), 0.1, 0.0)
-    sums = DEGREE**r * (plain @ DEGREE**-r)
-    np.testing.assert_allclose(rows.sum(1), sums[nodes], rtol=1e-4)
+    np.testing.assert_allclose(rows, ppr_dense(GRAPH, np.eye(N), 0.1, r)[nodes], atol=3e-5)
     if r == 0:
         np.testing.assert_allclose(rows.sum(1), [1, 1, 1, 1, 0.1], rtol=1e-4)
-
-
-def test_rows_are_networkx_personalised_pagerank():
-    alpha = 0.1
-    theirs = nx.Graph(map(tuple, graphs.to_edges(GRAPH).tolist()))
-    for node in (0, 43, 50):
-        expected = nx.pagerank(theirs, alpha=1 - alpha, personalization={node: 1.0}, tol=1e-12, max_iter=1000)
-        row = np.asarray(ppr_rows(OPERATORS["ell"], [node], alpha, 0.0, 1e-6))[0]
-        np.testing.assert_allclose(row[:58], [expected[v] for v in range(58)], atol=1e-5)
 
 
 FAR = GRAPH._replace(senders=np.append(GRAPH.senders, N), receivers=np.append(GRAPH.receivers, 0))

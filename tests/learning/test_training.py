@@ -41,8 +41,7 @@ def test_a_separable_toy_is_learned():
     assert fitted.losses.shape == fitted.validations.shape == (15,)
     assert fitted.losses[-1] < 0.5 * fitted.losses[0]
     assert fitted.epoch == np.argmax(fitted.validations)
-    scores, _ = model.apply(fitted.variables, z[test.index], key=None, train=False)
-    assert metrics.accuracy(scores, test.label) == 1.0
+    np.testing.assert_array_equal(training.predict(model, fitted, z)[test.index], test.label)
 
 
 ONE_NUMBER = Model(
@@ -77,14 +76,7 @@ def run_one_number(weights, validation=NUMBER, *, batch_size, epochs=1, key=0, p
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("batch_size", [3, 100])
-def test_a_batch_counts_by_its_mean_whatever_its_size(batch_size):
-    """All weights 1: each step adds exactly 1, also the last batch's, which is padded (10 = 3 * 3 + 1)."""
-    fitted = run_one_number(np.ones(10), batch_size=batch_size)
-    assert float(fitted.test) == pytest.approx(-(-10 // batch_size))
-
-
-def test_padding_weighs_nothing():
+def test_a_batch_counts_by_its_mean_and_padding_weighs_nothing():
     """Padding repeats the last example; it alone has a weight here, so a padding that counted would be seen.
 
     Five examples in batches of four: w is 1/4 where it stood in the full batch and 1 where it stood alone.
@@ -97,8 +89,7 @@ def test_padding_weighs_nothing():
 
 def test_every_epoch_visits_every_example_once():
     """Batches of one: w grows by the sum of the weights in each epoch, in whatever order."""
-    weights = 2.0 ** np.arange(6)
-    assert float(run_one_number(weights, batch_size=1, epochs=3).test) == 3 * 63
+    assert float(run_one_number(2.0 ** np.arange(6), batch_size=1, epochs=3).test) == 3 * 63
 
 
 @pytest.mark.parametrize(
@@ -173,10 +164,6 @@ def test_what_is_made_of_the_same_arguments_is_equal():
         assert make() == make()
         assert hash(make()) == hash(make())
     assert len({make() for make in EQUAL.values()}) == len(EQUAL)
-    again = lambda: fit(jax.random.key(0), linear(3), training.node_classification, *blobs(), SETTINGS)
-    first, programs = again(), training._fit._cache_size()
-    np.testing.assert_array_equal(again().losses, first.losses)
-    assert training._fit._cache_size() == programs
 
 
 def stacked_runs(runs=2):
@@ -188,7 +175,7 @@ SETTINGS = Settings(ADAM, epochs=3, batch_size=8)
 
 
 def test_many_runs_are_the_single_ones_in_one_program(tmp_path):
-    traces, model = [], linear(3)
+    traces, programs, model = [], 0, linear(3)
     counted = Model(model.init, lambda *args, **kwargs: (traces.append(1), model.apply(*args, **kwargs))[1])
     objective, inputs = training.node_classification, stacked_runs()
     many = fit_many(jax.random.split(jax.random.key(2), 2), counted, objective, *inputs, SETTINGS)
@@ -199,26 +186,25 @@ def test_many_runs_are_the_single_ones_in_one_program(tmp_path):
     assert len(traces) == once
     assert not np.array_equal(many.losses, again.losses)
     for i, key in enumerate(jax.random.split(jax.random.key(2), 2)):
-        alone = fit(key, model, objective, *jax.tree.map(lambda leaf, i=i: leaf[i], inputs), SETTINGS)
+        alone = fit(key, linear(3), objective, *jax.tree.map(lambda leaf, i=i: leaf[i], inputs), SETTINGS)
+        programs = programs or training._fit._cache_size()  # a model that is made anew is no new program
         one = jax.tree.map(lambda leaf, i=i: leaf[i], many)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), alone, one)
         scores = scored(one.variables, inputs[0][i])
         np.testing.assert_array_equal(training.predict(model, many, inputs[0])[i], scores.argmax(1))
+    assert training._fit._cache_size() == programs
     rows = np.memmap(tmp_path / "rows", np.float32, "w+", shape=inputs[0][1].shape)
     rows[:] = inputs[0][1]
     np.testing.assert_array_equal(training.predict(model, one, rows), scores.argmax(1))
-    together = fit_many(
-        jax.random.split(jax.random.key(2), 2), model, objective, *inputs, dataclasses.replace(SETTINGS, at_once=2)
-    )
-    np.testing.assert_allclose(together.losses, many.losses, rtol=1e-4)
 
 
-def test_who_watches_changes_nothing(monkeypatch):
+def test_who_watches_changes_nothing_nor_do_runs_side_by_side(monkeypatch):
     """A second passes at each look, so that a block is an epoch; a training within a compiled function has none."""
     monkeypatch.setattr(training.shown, "AFTER", 0.0)
     monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=itertools.count().__next__))
     told, weights = [], jnp.arange(5.0)
     settings = Settings(SGD, epochs=3, batch_size=2)
+    together = dataclasses.replace(settings, at_once=2)  # runs side by side, where there are several
     watched = dataclasses.replace(settings, patience=9, progress=lambda *now: told.append(now))
     for call, key, parts in (
         (fit, jax.random.key(2), (weights, NUMBER, NUMBER)),
@@ -226,7 +212,7 @@ def test_who_watches_changes_nothing(monkeypatch):
     ):
         run = partial(call, model=ONE_NUMBER, objective=FALLING, context=None)
         given = dict(zip(("train", "validation", "test"), parts, strict=True))
-        whole = jax.jit(lambda key, given, run=run: run(key, **given, settings=settings))(
+        whole = jax.jit(lambda key, given, run=run: run(key, **given, settings=together))(
             jax.random.clone(key), given
         )
         assert not told
@@ -247,41 +233,32 @@ def test_bad_settings_are_refused():
             dataclasses.replace(SETTINGS, **{name: value})
 
 
-@pytest.mark.parametrize(
-    ("part", "field", "value", "message"),
-    [
+def test_examples_outside_the_model_are_refused():
+    """Such labels made every loss NaN and gave a score all the same; such rows were taken from the other end."""
+    for part, field, value, message in (
         (0, "label", 3, r"label of train must be in \[0, 3\), one of the model's outputs.* from 0 to 3"),
         (1, "label", -1, r"label of validation must be in \[0, 3\).* from -1 to 2"),
         (2, "index", 90, r"index of test must be in \[0, 90\), one of the rows of the context.* to 90"),
-    ],
-)
-def test_examples_outside_the_model_are_refused(part, field, value, message):
-    """Such labels made every loss NaN and gave a score all the same; such rows were taken from the other end."""
-    z, *parts = blobs()
-    wrong = np.array(getattr(parts[part], field))
-    wrong[4] = value
-    parts[part] = parts[part]._replace(**{field: wrong})
-    runs = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), (z, *parts))
-    for call, key, given in (
-        (fit, jax.random.key(0), (z, *parts)),
-        (fit_many, jax.random.split(jax.random.key(0)), runs),
     ):
-        with pytest.raises(ValueError, match=message):
-            call(key, linear(3), training.node_classification, *given, SETTINGS)
-
-
-def test_predictions_need_an_output_a_class():
-    z, *parts = blobs()
-    fitted = fit(jax.random.key(0), linear(3), training.node_classification, z, *parts, SETTINGS)
-    model = linear(3)._replace(apply=lambda *_, **__: (jnp.zeros((90, 1)), {}))
-    with pytest.raises(ValueError, match="outputs .n, classes., of at least two"):
-        training.predict(model, fitted, z)
+        z, *parts = blobs()
+        wrong = np.array(getattr(parts[part], field))
+        wrong[4] = value
+        parts[part] = parts[part]._replace(**{field: wrong})
+        runs = jax.tree.map(lambda leaf: np.stack([leaf, leaf]), (z, *parts))
+        for call, key, given in (
+            (fit, jax.random.key(0), (z, *parts)),
+            (fit_many, jax.random.split(jax.random.key(0)), runs),
+        ):
+            with pytest.raises(ValueError, match=message):
+                call(key, linear(3), training.node_classification, *given, SETTINGS)
 
 
 def test_other_bad_input_is_refused():
     z, train, *others = blobs()
     pairs = Pairs(np.int32([[0, 1]]), np.int32([[2, 90]]))
     one = jax.random.key(0)
+    fitted = fit(jax.random.key(0), linear(3), training.node_classification, z, train, *others, SETTINGS)
+    one_output = linear(3)._replace(apply=lambda *_, **__: (jnp.zeros((90, 1)), {}))
     classify = lambda key, train: fit(key, linear(3), training.node_classification, z, train, *others, SETTINGS)
     for call, message in (
         (lambda: classify(one, train._replace(label=np.float32(train.label))), "label of train must be integers"),
@@ -292,6 +269,8 @@ def test_other_bad_input_is_refused():
             r"non_edge of train must be in \[0, 90\)",
         ),
         (lambda: training.adam(0.0), "learning_rate must be finite and > 0, got 0"),
+        (lambda: metrics.mean_interval([]), "values must not be empty"),
+        (lambda: training.predict(one_output, fitted, z), "outputs .n, classes., of at least two"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
@@ -348,47 +327,50 @@ def test_pairwise_loss_and_score_by_hand():
     pairs = Pairs(None, None)  # already in the scores
     sigmoid = lambda v: 1 / (1 + np.exp(-v))
     expected = [(1 - (sigmoid(2) - sigmoid(-1))) ** 2, (1 - (sigmoid(0) - sigmoid(0.5))) ** 2]
-    np.testing.assert_allclose(training.link_prediction.loss(scores, pairs), expected, rtol=1e-6)
+    np.testing.assert_allclose(jax.jit(training.link_prediction.loss)(scores, pairs), expected, rtol=1e-6)
     assert training.link_prediction.score(scores, pairs) == 0.75
 
 
-@pytest.mark.parametrize(("seed", "classes"), [(0, 5), (2, 5)])
-def test_accuracy_and_f1_are_scikit_learns(seed, classes):
+def test_accuracy_and_f1_are_scikit_learns():
     """Also where a class is neither there nor predicted: the macro mean leaves it out."""
-    rng = np.random.default_rng(seed)
-    scores = rng.normal(size=(40, classes + 1)).astype(np.float32)
-    scores[:, classes] = -9.0
-    labels = rng.integers(0, classes, 40)
-    labels[labels == 1] = 0 if seed == 2 else 1  # predicted, never true
-    predicted, scores = scores.argmax(1), jnp.asarray(scores)
-    for mask in (np.ones(40, bool), rng.uniform(size=40) < 0.5):
-        theirs = sklearn.metrics.accuracy_score(labels[mask], predicted[mask])
-        assert float(metrics.accuracy(scores, labels, mask)) == pytest.approx(theirs)
-    for average in ("micro", "macro", "weighted"):
-        theirs = sklearn.metrics.f1_score(labels, predicted, average=average, zero_division=0)
-        assert float(metrics.f1(scores, labels, average)) == pytest.approx(theirs, rel=1e-5)
+    rng, classes = np.random.default_rng(0), 5
+    accuracy, f1 = jax.jit(metrics.accuracy), jax.jit(metrics.f1, static_argnums=2)
+    for predicted_never_true in (False, True):
+        scores = rng.normal(size=(40, classes + 1)).astype(np.float32)
+        scores[:, classes] = -9.0
+        labels = rng.integers(0, classes, 40)
+        labels[labels == 1] = 0 if predicted_never_true else 1
+        predicted = scores.argmax(1)
+        for mask in (np.ones(40, bool), rng.uniform(size=40) < 0.5):
+            theirs = sklearn.metrics.accuracy_score(labels[mask], predicted[mask])
+            assert float(accuracy(scores, labels, mask)) == pytest.approx(theirs)
+        for average in ("micro", "macro", "weighted"):
+            theirs = sklearn.metrics.f1_score(labels, predicted, average=average, zero_division=0)
+            assert float(f1(scores, labels, average)) == pytest.approx(theirs, rel=1e-5)
+    assert accuracy(scores, labels, np.zeros(40, bool)) == 0.0
+    with pytest.raises(ValueError, match="average must be one of .* got 'binary'"):
+        metrics.f1(jnp.eye(2), np.arange(2), "binary")
 
 
 def test_other_metrics():
-    with pytest.raises(ValueError, match="average must be one of .* got 'binary'"):
-        metrics.f1(jnp.eye(2), np.arange(2), "binary")
-    assert metrics.accuracy(jnp.eye(2), np.arange(2), np.zeros(2, bool)) == 0.0
-    assert np.isnan(metrics.auc(jnp.array([1.0, jnp.nan]), jnp.array([0.0])))
-    reference = jnp.ones((3, 4))
-    assert float(metrics.embedding_error(1.1 * reference, reference)) == pytest.approx(0.1, rel=1e-5)
+    reference, micro_f1 = np.ones((60, 5), np.float32), jax.jit(metrics.micro_f1)
+    error = jax.jit(metrics.embedding_error)(np.float32(1.1) * reference, reference)
+    assert float(error) == pytest.approx(0.1, rel=1e-5)
     rng = np.random.default_rng(0)
     scores, labels = rng.integers(-3, 4, (60, 5)).astype(np.float32), (rng.random((60, 5)) < 0.3).astype(np.int8)
     wanted = sklearn.metrics.f1_score(labels, scores > 0, average="micro")
-    assert float(metrics.micro_f1(jnp.asarray(scores), labels)) == pytest.approx(wanted, abs=1e-6)
-    assert float(metrics.micro_f1(jnp.full((3, 2), -1.0), np.zeros((3, 2)))) == 0.0
+    assert float(micro_f1(scores, labels)) == pytest.approx(wanted, abs=1e-6)
+    assert float(micro_f1(-reference, 0 * labels)) == 0.0
 
 
-@pytest.mark.parametrize("levels", [2, 10_000], ids=["many-ties", "few-ties"])
-def test_auc_is_scikit_learns_with_ties(levels):
-    rng = np.random.default_rng(levels)
-    positive, negative = rng.integers(levels // 3, levels, 50), rng.integers(0, levels, 70)
-    theirs = sklearn.metrics.roc_auc_score(np.repeat([1, 0], [50, 70]), np.concatenate([positive, negative]))
-    assert float(metrics.auc(jnp.float32(positive), jnp.float32(negative))) == pytest.approx(theirs, rel=1e-6)
+def test_auc_is_scikit_learns_with_ties():
+    auc = jax.jit(metrics.auc)
+    for levels in (2, 10_000):
+        rng = np.random.default_rng(levels)
+        positive, negative = rng.integers(levels // 3, levels, 50), rng.integers(0, levels, 70)
+        theirs = sklearn.metrics.roc_auc_score(np.repeat([1, 0], [50, 70]), np.concatenate([positive, negative]))
+        assert float(auc(np.float32(positive), np.float32(negative))) == pytest.approx(theirs, rel=1e-6)
+    assert np.isnan(auc(np.full(50, np.nan, np.float32), np.float32(negative)))
 
 
 def test_mean_interval_is_scipys():
@@ -399,5 +381,3 @@ def test_mean_interval_is_scipys():
     single = metrics.mean_interval([2.0])
     assert (interval.n, str(single), np.isnan(single.half_width)) == (10, "2.0", True)
     assert str(metrics.mean_interval([1.0, 2.0, 3.0])) == "2.0 ± 2.5"
-    with pytest.raises(ValueError, match="values must not be empty"):
-        metrics.mean_interval([])

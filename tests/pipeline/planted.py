@@ -36,3 +36,19 @@ def words():
     return datasets.synthetic(
         jax.random.key(5), num_nodes=120, num_classes=3, num_features=40, mean_degree=8, homophily=0.8
     )
+
+
+def compiled(function):
+    """The programs that are compiled in a call, by the number of events that JAX reports."""
+    events = []
+
+    def listen(name, *_, **__):
+        if name == "/jax/core/compile/backend_compile_duration":
+            events.append(name)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        function()
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+    return len(events)

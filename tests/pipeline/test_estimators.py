@@ -11,14 +11,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils import estimator_checks
 
 from ldp_jax import features
+from ldp_jax.core import random
 from ldp_jax.pipeline import predict_from_counts, predict_from_reports, private_embedding
 from ldp_jax.pipeline.estimators import CountClassifier, PrivateEmbedding, ReportClassifier
-from tests.pipeline.planted import words
+from tests.pipeline.planted import compiled, words
 
 KEY = jax.random.key(0)
 CLASSES = np.array(["red", "green", "blue"])
-CALLS = ((0, 4.0, 0.3, "list"), (1, 6.0, 0.5, "relationship"))
-"""Seed, epsilon, share of labels and unit."""
+TRAIN, TEST = np.arange(0, 120, 2), np.arange(1, 120, 2)
 
 
 @pytest.fixture(scope="module")
@@ -26,66 +26,66 @@ def data():
     return words()
 
 
-@pytest.fixture(scope="module")
-def embedding(data):
-    return PrivateEmbedding(
-        features.HDS(16.0, dim=40, k=7), graph=data.graph, records=data, alpha=0.3, r=0.1, key=KEY
-    )
+def some(data):
+    """Labels of three in ten: who has one, and all, -1 for the others."""
+    known = np.random.default_rng(0).random(120) < 0.3
+    return np.flatnonzero(known), np.where(known, data.y, -1)
 
 
-def embedded(data, seed, epsilon, share, unit):
-    mechanism = features.HDS(epsilon, dim=data.num_features, k=7)
-    return private_embedding(jax.random.key(seed), data.graph, data, mechanism, alpha=0.1, r=0.1).z
+JOBS = {
+    "counts": lambda key, data: predict_from_counts(key, data.graph, data.x, some(data)[1], 6.0),
+    "embedding": lambda key, data: private_embedding(
+        key, data.graph, data, features.HDS(6.0, dim=40, k=7), alpha=0.1, r=0.1
+    ),
+    "reports": lambda key, data: predict_from_reports(
+        key, data.graph, data.x, some(data)[0], data.y[some(data)[0]], 6.0
+    ),
+}
 
 
-def counted(data, seed, epsilon, share, unit):
-    labels = np.where(np.random.default_rng(0).random(120) < share, data.y, -1)
-    found = predict_from_counts(jax.random.key(seed), data.graph, data.x, labels, epsilon, unit=unit)
-    assert found.strength > 0  # else the phases that learn from reports are left out
-    return found.log_posterior
+def estimators(data):
+    """The same jobs with another key, epsilon, share of labels, unit and alpha."""
+    return {
+        "counts": CountClassifier(4.0, graph=data.graph, features=data.x, unit="relationship", key=KEY),
+        "embedding": PrivateEmbedding(
+            features.HDS(16.0, dim=40, k=7), graph=data.graph, records=data, alpha=0.3, r=0.1, key=KEY
+        ),
+        "reports": ReportClassifier(4.0, graph=data.graph, records=data.x, key=KEY),
+    }
 
 
-def reported(data, seed, epsilon, share, unit):
-    panel = np.flatnonzero(np.random.default_rng(0).random(120) < share)
-    found = predict_from_reports(jax.random.key(seed), data.graph, data.x, panel, data.y[panel], epsilon)
-    assert found.strength > 0
-    return found.log_posterior
-
-
-@pytest.mark.parametrize(("job", "most"), [(counted, 17), (embedded, 10), (reported, 21)])
-def test_a_job_is_few_programs_and_other_arguments_compile_none(data, job, most):
-    """The same for every key, epsilon, share of labels and unit; the estimators below meet the programs again."""
-    programs = []
-
-    def listen(event, *_, **__):
-        if event == "/jax/core/compile/backend_compile_duration":
-            programs.append(event)
-
+@pytest.mark.parametrize(("name", "most"), [("counts", 17), ("embedding", 10), ("reports", 21)])
+def test_a_job_is_few_programs_and_other_arguments_compile_none(data, name, most):
+    """The same for the function and the estimator, which names classes as they were given."""
+    model, found = clone(estimators(data)[name]), []
+    job = lambda: JOBS[name](random.fold_in(KEY, np.uint32(1)), data)  # a key as the estimators make theirs
     jax.clear_caches()
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        jax.block_until_ready(job(data, *CALLS[0]))
-        first = len(programs)
-        jax.block_until_ready(job(data, *CALLS[1]))
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
-    assert 0 < first <= most
-    assert len(programs) == first
-
-
-TRAIN, TEST = np.arange(0, 120, 2), np.arange(1, 120, 2)
-
-
-def test_an_embedding_is_a_step_of_a_pipeline(data, embedding):
-    model = make_pipeline(clone(embedding), LogisticRegression()).fit(TRAIN, CLASSES[data.y[TRAIN]])
+    assert 0 < compiled(lambda: found.append(job())) <= most
+    assert compiled(lambda: model.fit(TRAIN, CLASSES[data.y[TRAIN]])) == 0
+    if name == "embedding":
+        return
+    assert found[0].strength > 0  # else the phases that learn from reports are left out
+    assert model.result_.strength > 0
+    assert model.classes_.tolist() == ["blue", "green", "red"]
     assert model.score(TEST, CLASSES[data.y[TEST]]) > 0.5
-    assert "epsilon 16 per record" in str(model[0].guarantee_)
-    assert model[0].transform(TEST[:, None]).shape == (60, 40)
-    search = GridSearchCV(model, {"privateembedding__alpha": [0.3, 0.5]}, cv=2).fit(TRAIN, data.y[TRAIN])
+    np.testing.assert_allclose(model.predict_proba(TEST).sum(1), 1.0)
+    assert model.guarantee_ == model.result_.guarantee
+
+
+def test_an_embedding_is_a_step_of_a_pipeline(data):
+    embedding = estimators(data)["embedding"]
+    model = make_pipeline(embedding, LogisticRegression())
+    search = GridSearchCV(model, {"privateembedding__alpha": [0.3, 0.5]}, cv=2)
+    search.fit(TRAIN, CLASSES[data.y[TRAIN]])
     assert set(search.cv_results_["param_privateembedding__alpha"]) == {0.3, 0.5}
+    assert search.score(TEST, CLASSES[data.y[TEST]]) > 0.5
+    found = search.best_estimator_[0]
+    assert "epsilon 16 per record" in str(found.guarantee_)
+    assert found.transform(TEST[:, None]).shape == (60, 40)
 
 
-def test_the_same_parameters_give_the_same_reports_and_another_epsilon_new_noise(data, embedding):
+def test_the_same_parameters_give_the_same_reports_and_another_epsilon_new_noise(data):
+    embedding = estimators(data)["embedding"]
     first, second = (clone(embedding).fit(TRAIN).embedding_ for _ in range(2))
     np.testing.assert_array_equal(first, second)
     for epsilon in (16.00001, np.full(120, 16.0), np.full(120, 15.9)):  # 0.9998 under one key
@@ -93,19 +93,6 @@ def test_the_same_parameters_give_the_same_reports_and_another_epsilon_new_noise
         other = clone(embedding).set_params(mechanism=mechanism).fit(TRAIN).embedding_
         assert np.corrcoef(first.ravel(), other.ravel())[0, 1] < 0.5
         first = other
-
-
-@pytest.mark.parametrize("kind", ["reports", "counts"])
-def test_classifiers_name_classes_as_they_were_given(data, kind):
-    made = {
-        "reports": ReportClassifier(4.0, graph=data.graph, records=data.x, key=KEY),
-        "counts": CountClassifier(4.0, graph=data.graph, features=data.x, unit="relationship", key=KEY),
-    }[kind]
-    model = clone(made).fit(TRAIN, CLASSES[data.y[TRAIN]])
-    assert model.classes_.tolist() == ["blue", "green", "red"]
-    assert model.score(TEST, CLASSES[data.y[TEST]]) > 0.5
-    np.testing.assert_allclose(model.predict_proba(TEST).sum(1), 1.0)
-    assert model.guarantee_ == model.result_.guarantee
 
 
 @pytest.mark.parametrize("kind", [PrivateEmbedding, ReportClassifier, CountClassifier])
@@ -119,14 +106,14 @@ def test_checks_of_scikit_learn_that_apply(kind):
         (kind().transform if kind is PrivateEmbedding else kind().predict)(TEST)
 
 
-def test_what_does_not_fit_is_refused(data, embedding):
+def test_what_does_not_fit_is_refused(data):
     for made, message in (
         (PrivateEmbedding(), "mechanism and records"),
-        (clone(embedding).set_params(key=None), "key must be"),
+        (clone(estimators(data)["embedding"]).set_params(key=None), "key must be"),
     ):
         with pytest.raises(ValueError, match=message):
             made.fit(TRAIN)
-    classifier = ReportClassifier(graph=data.graph, records=data.x, key=KEY)
+    classifier = estimators(data)["reports"]
     for users, y, fault in (
         ([120], [0], "X must"), ([0.5], [0], "X must"), ([1, 1], [0, 1], "X must"), ([1, 2], [0], "X must"),
         ([1, 2], ["red", None], "y must be classes of one type"),

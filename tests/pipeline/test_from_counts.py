@@ -113,15 +113,10 @@ def test_held_out_labels_choose_how_features_are_scaled(data, best):
         assert right(given.found.log_q, y, labels) < right(found.found.log_q, y, labels) - 0.2
 
 
-def test_features_of_any_kind_or_none(data):
-    graph, y, x, labels = data
-    dense, sparse = (
-        predict_from_counts(jax.random.key(2), graph, given, labels, 2.0, num_folds=FOLDS)
-        for given in (x, scipy.sparse.csr_array(x))
-    )
-    np.testing.assert_array_equal(dense.log_posterior, sparse.log_posterior)
-    alone = predict_from_counts(jax.random.key(3), graph, None, labels, 2.0, num_folds=FOLDS)
-    assert right(alone.log_posterior, y, labels) > 0.6
+def test_sparse_features_are_the_dense_ones(data):
+    graph, _, x, labels = data
+    found = lambda given: predict_from_counts(jax.random.key(2), graph, given, labels, 2.0, num_folds=FOLDS)
+    np.testing.assert_array_equal(found(x).log_posterior, found(scipy.sparse.csr_array(x)).log_posterior)
 
 
 @pytest.mark.usefixtures("untyped")

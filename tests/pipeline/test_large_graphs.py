@@ -25,7 +25,7 @@ def data():
     return graph, operator(graph), np.append(y, [0, 1, 2, 0])
 
 
-@pytest.mark.parametrize("kind", [1, 2, 0.1])
+@pytest.mark.parametrize("kind", [2, 0.1])
 def test_sums_leave_out_a_member_s_fold(data, kind):
     """70 columns, which are worked on some at a time."""
     _, op, y = data

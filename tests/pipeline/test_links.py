@@ -28,14 +28,14 @@ def by_hand(reports, groups, pairs, epsilon):
     return np.array(found)
 
 
-@pytest.mark.parametrize("epsilon", [0.3, 2.0, 40.0])
-def test_it_is_the_formula(epsilon):
+def test_it_is_the_formula():
     rng = np.random.default_rng(0)
     groups = rng.integers(-1, 3, 50)
     reports = rng.poisson(6, (50, 3)) + rng.integers(-3, 4, (50, 3))
     pairs = rng.integers(0, 50, (200, 2))
-    found = link_scores(reports, groups, pairs, epsilon)
-    np.testing.assert_allclose(found, by_hand(reports, groups, pairs, epsilon), atol=2e-5)
+    for epsilon in (0.3, 2.0, 40.0):
+        found = link_scores(reports, groups, pairs, epsilon)
+        np.testing.assert_allclose(found, by_hand(reports, groups, pairs, epsilon), atol=2e-5)
     np.testing.assert_allclose(link_scores(reports, groups, pairs[:, ::-1], epsilon), found, atol=1e-6)
 
 

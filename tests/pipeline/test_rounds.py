@@ -35,6 +35,8 @@ def test_a_permanent_answer_is_the_first_record_s_and_no_later_one_shows():
     key = jax.random.split(jax.random.key(0), N)[7]
     alone = [answer(key, MECHANISM, records[: t + 1, 7], t, answers="permanent") for t in range(ROUNDS)]
     np.testing.assert_array_equal(np.asarray(alone), kept[:, 7])
+    far = np.where(records == K - 1, 2**33, records)  # the nearest record; one that wrapped would be 0
+    np.testing.assert_array_equal(kept, collected(far, "permanent"))
 
 
 def test_fresh_answers_follow_their_own_record_with_noise_of_their_own():
@@ -93,10 +95,3 @@ def test_what_is_wrong_is_refused(monkeypatch):
     for round in (-1, 2):  # JAX would answer from the last record
         with pytest.raises(ValueError, match=r"round must be in \[0.0, 1.0\]"):
             answer(jax.random.key(0), MECHANISM, records[:, 0], round, answers="fresh")
-
-
-def test_a_record_beyond_32_bits_is_the_nearest_one():
-    """A twin that let it wrap would take 2^33 for 0."""
-    first, second = (collected(np.full((1, 64), far), "permanent") for far in (2**33, K - 1))
-    np.testing.assert_array_equal(first, second)
-    assert (first != collected(np.zeros((1, 64), int), "permanent")).any()
