@@ -31,17 +31,16 @@ def only(monkeypatch, **subjects):
     monkeypatch.setattr(audit, "CENTRAL", {})
 
 
-def test_every_exported_mechanism_is_audited():
-    named = {subject.public for subject in audit.SUBJECTS.values() if subject.sound}
+def test_every_exported_mechanism_and_curator_is_audited():
+    named, central = (
+        {subject.public for subject in subjects.values() if subject.sound}
+        for subjects in (audit.SUBJECTS, audit.CENTRAL)
+    )
     of_points = {name for name in hyperbolic.__all__ if hasattr(getattr(hyperbolic, name), "privatize")}
     of_lists = (set(edges.__all__) - NOT_LIST_MECHANISMS) | {"NeighbourCounts"}
     of_features = set(features.__all__) - NOT_MECHANISMS
     assert named == of_features | of_lists | (of_points - {"PaperHyperbolicGaussian"})  # whose claim is none
-
-
-def test_every_curator_is_audited():
-    named = {subject.public for subject in audit.CENTRAL.values() if subject.sound}
-    assert named == set(edges.curator.__all__) - {
+    assert central == set(edges.curator.__all__) - {
         "CentralMechanism", "DendrogramLaw", "EdgeSplit", "HasDendrogram", "HasStationaryLaw", "connections",
         "hrg", "promised", "release", "split_edges",
     }  # fmt: skip
@@ -50,7 +49,7 @@ def test_every_curator_is_audited():
 def test_curators_are_enumerated_and_published_forms_are_seen(tmp_path, monkeypatch, capsys, undrawn):
     """Enumeration alone, at epsilon 1: draws are asked in the contract suite. A claim that is too small fails."""
     monkeypatch.setattr(audit._central_audit, "DRAWN", ())
-    monkeypatch.setattr(audit, "SUBJECTS", {})
+    monkeypatch.setattr(audit, "SUBJECTS", {"Duchi": audit.SUBJECTS["Duchi"]})
     audit.main(audit.Config(quick=True, out=tmp_path))
     text = (tmp_path / "audit_quick.md").read_text()
     assert "| all trust a curator | EdgeRand | proved | pairs |  | 1 |  |" in text
@@ -96,6 +95,7 @@ def test_words_are_asked_where_draws_cannot_tell(tmp_path, monkeypatch, capsys, 
 
     A claim that fails ends the audit with 1.
     """
+    assert audit.examine(audit.SUBJECTS["LP-optimal"], 16.0, jax.random.key(0), CONFIG, CONFIDENCE) == {}  # refused
     only(monkeypatch, **{"float32": audit.Subject("Duchi", broken.FloatDuchi)})
     monkeypatch.setattr(audit, "QUICK", (1.0, *audit.ABOVE))
     with pytest.raises(SystemExit) as stopped:
@@ -110,7 +110,6 @@ def test_words_are_asked_where_draws_cannot_tell(tmp_path, monkeypatch, capsys, 
     assert kept["arithmetic"] <= 17.0
     assert refused["refused"] == 1.0
     assert "arithmetic" not in refused
-    assert audit.examine(audit.SUBJECTS["LP-optimal"], 16.0, jax.random.key(0), CONFIG, CONFIDENCE) == {}
 
 
 def test_an_edge_is_enumerated():

@@ -21,7 +21,7 @@ from ldp_jax.learning.models import NodeInputs
 from tests.experiments import contract
 
 FEW = ("published:vanpd", "hyperbolic", PUBLIC)
-REAL = cells.fit
+REAL, DRAWN = cells.fit, noise.NODES
 QUICK = ("LiRA online", "RMIA offline")
 
 
@@ -239,6 +239,7 @@ def test_the_committed_rows_are_those_of_the_committed_runs(part, monkeypatch):
     )  # fmt: skip
     monkeypatch.setattr(cells, "load", some_data)
     monkeypatch.setattr(releases, "guarantee", cache(releases.guarantee))  # of all seeds
+    monkeypatch.setattr(noise, "NODES", DRAWN)
     monkeypatch.setattr(accuracy, "fingerprint", lambda data: known[data.name])
     tables = {"table1", "table2", "figure3"}
     asked = [
