@@ -1,6 +1,9 @@
 """What holds of every experiment: tidy rows, runs that go on, and a report of the rows."""
 
+import functools
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,8 +31,16 @@ def as_first_drawn(key, model, objective, context, train, validation, test, sett
 def first(key, model, given):
     """A network's first variables by their shapes: no program is compiled."""
     drawn = np.random.default_rng(np.asarray(jax.random.key_data(jax.random.clone(key))))
-    draw = lambda leaf: drawn.normal(0.0, 0.1, leaf.shape).astype(leaf.dtype)
-    return jax.tree.map(draw, jax.eval_shape(model.init, jax.random.clone(key), given))
+    leaves, tree = jax.tree.flatten(given)
+    shapes = _shapes(model, tree, tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
+    return jax.tree.map(lambda leaf: drawn.normal(0.0, 0.1, leaf.shape).astype(leaf.dtype), shapes)
+
+
+@functools.cache
+def _shapes(model, tree, leaves):
+    """Of a network's variables; traced once for all rows that it serves."""
+    given = tree.unflatten([jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
+    return jax.eval_shape(model.init, jax.random.key(0), given)
 
 
 def check(module, config, results):

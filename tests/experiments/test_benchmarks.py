@@ -10,7 +10,8 @@ import scipy.sparse
 from experiments import _gin_benchmark, _references, _scaling_benchmark, _sides, benchmarks, repeat
 from ldp_jax import features
 from ldp_jax.graph import graphs, packing, propagation
-from ldp_jax.learning import models
+from ldp_jax.learning import models, training
+from tests.experiments import contract
 
 
 def test_benchmarks_give_every_repetition_a_number_of_its_own():
@@ -105,7 +106,8 @@ def test_the_side_with_flax_batch_norm_is_the_same_network():
     )  # fmt: skip
 
 
-def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, capsys):
+def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, capsys, monkeypatch):
+    monkeypatch.setattr(training, "fit", contract.as_first_drawn)  # rows are compared, not judged
     repeat.child(str(graph_file), [0, 1], epochs=3)
     rows = json.loads(capsys.readouterr().out)
     assert [(row["mechanism"], row["seed"]) for row in rows[::2][:4]] == [

@@ -41,74 +41,74 @@ def refused(capsys, *words):
     return lines[0]
 
 
+PANELS, LABELS = (
+    "--panels must be shares of each class, as 0.05, or ",
+    "--labels must be half, or a number of users",
+)
 MISTAKES = {
-    "unknown name": ("privge --datasets corra", "--datasets corra: ", "debian"),
-    "k above the dimension": ("privge --datasets debian --ks 1000", "debian, hds, epsilon 0.01, k 1000: k must be"),
-    "epsilon above its mechanism's": (
-        "frontier --datasets debian --epsilons 41", "debian half piloted eps 41 ", "[0.001, 40]",
-    ),
-    "beyond, epsilon": ("frontier --parts beyond --epsilons 41", "debian half counts eps 41 ", "must be"),
-    "a panel of everybody": (
-        "frontier --parts features --panels 100000", "--panels 100000 of debian: must be below 1222",
-    ),
-    "labels of everybody": ("frontier --labels 100000", "--labels 100000 of debian: must be below 1222"),
-    "no row": ("poindp --parts table1 --mechanisms nothing --datasets FILE", "these words name no rows: 0 of 0"),
-    "unknown mechanism": ("privge --mechanisms gauss", "invalid choice 'gauss' for argument '--mechanisms'"),
-    "unknown command": ("prvge", "prvge: commands are list, show"),
-    "no command": ("", "no command: commands are list, show"),
-    "unknown option": ("privge --nope 3", "Unrecognized options: --nope"),
-    "no number": ("frontier --epsilons x", "Error parsing --epsilons", "['x']", "frontier --help"),
-    "empty out": ("frontier --out=", "--out must name a folder"),
-    "missing path": ("privge --datasets absent.npz", "--datasets absent.npz: "),
-    "epsilon 0": ("privge --epsilons 1 0", "--epsilons must be above 0"),
-    "epsilon nan": ("privge --epsilons nan", "--epsilons must be above 0"),
-    "no seed": ("privge --seeds 0", "--seeds must be above 0"),
-    "no epoch": ("privge --epochs -1", "--epochs must be above 0"),
-    "k 0": ("privge --ks 0", "--ks must be above 0"),
-    "ks of nothing": ("privge --ks 2 --mechanisms laplace", "--ks are of HDS"),
-    "bounds the wrong way": ("privge --datasets debian --bounds 1 0", "--bounds must be"),
-    "bounds of nothing": ("privge --bounds 0 1", "--bounds are of files"),
-    "one graph": ("dprr --datasets debian", "--datasets debian: "),
-    "dprr, unknown name": ("dprr --datasets corra", "--datasets corra: "),
-    "dprr, epsilon 0": ("dprr --epsilons 0", "--epsilons must be above 0"),
-    "dprr, epsilon too small": (
-        "dprr --datasets communities --epsilons 0.01 --mechanisms dprr", "--epsilons 0.01: ", "larger epsilon",
-    ),
-    "dprr, no seed": ("dprr --seeds 0", "--seeds must be above 0"),
-    "dprr, share": ("dprr --public-shares 1.5", "--public-shares must be shares"),
-    "dprr, too few graphs": ("dprr --datasets communities --graphs 5", "--graphs 5: 5 graphs"),
-    "dprr, graphs too small": ("dprr --datasets communities --rr-nodes 1", "--rr-nodes 1: 0 graphs"),
-    "dprr, negative": ("dprr --rr-nodes -1", "--rr-nodes must be at least 0"),
-    "dprr, dense": ("dprr --mechanisms rr", "--mechanisms rr reports dense graphs: give --rr-nodes"),
-    "dprr, no degrees": (
-        "dprr --datasets communities --parts degrees --mechanisms sizes", "--mechanisms: degrees are compared of",
-    ),
-    "heterorr, missing path": ("heterorr --datasets absent.npz", "--datasets absent.npz: "),
-    "heterorr, epsilon 0": ("heterorr --epsilons 0", "--epsilons must be above 0"),
-    "heterorr, no seed": ("heterorr --seeds 0", "--seeds must be above 0"),
-    "heterorr, share": ("heterorr --private-shares 1", "--private-shares must be shares above 0 and below 1"),
-    "heterorr, mechanism": ("heterorr --mechanisms hrg", "--mechanisms: no hrg; there are featurerr"),
-    "heterorr, few nodes": ("heterorr --attacked-nodes 3", "--attacked-nodes must be at least 10"),
-    "poindp, missing path": ("poindp --datasets absent.npz", "--datasets absent.npz: "),
-    "poindp, attacked": ("poindp --parts membership --datasets absent.npz", "--datasets absent.npz: "),
-    "poindp, epsilon 0": ("poindp --epsilons 0", "--epsilons must be above 0"),
-    "poindp, few models": ("poindp --models 2", "--models must be at least 3"),
-    "repeat, missing path": ("repeat --datasets absent.npz", "--datasets absent.npz: "),
-    "repeat, no seed": ("repeat --seeds 0", "--seeds must be above 0"),
-    "variance, no point": ("variance --points 0", "--points must be above 0"),
-    "benchmarks, no run": ("benchmarks --repeats 0", "--repeats must be above 0"),
-    "show, unknown": ("show nothing", "NAME nothing: ", "privge, dprr"),
-    "reproduce, unknown": ("reproduce nothing", "NAME nothing: "),
-    "nothing to report": ("report", "--out results: no rows there yet"),
+    "": ("no command: commands are list, show",),
+    "prvge": ("prvge: commands are list, show",),
+    "privge --nope 3": ("Unrecognized options: --nope",),
+    "privge --datasets corra": ("--datasets corra: ", "debian"),
+    "privge --datasets debian --ks 1000": ("debian, hds, epsilon 0.01, k 1000: k must be",),
+    "privge --mechanisms gauss": ("invalid choice 'gauss' for argument '--mechanisms'",),
+    "privge --epsilons nan": ("--epsilons must be above 0",),
+    "privge --ks 2 --mechanisms laplace": ("--ks are of HDS",),
+    "privge --datasets debian --bounds 1 0": ("--bounds must be",),
+    "privge --bounds 0 1": ("--bounds are of files",),
+    "dprr --datasets debian": ("--datasets debian: ",),
+    "dprr --datasets corra": ("--datasets corra: ",),
+    "dprr --datasets communities --epsilons 0.01 --mechanisms dprr": ("--epsilons 0.01: ", "larger epsilon"),
+    "dprr --public-shares 1.5": ("--public-shares must be shares",),
+    "dprr --datasets communities --graphs 5": ("--graphs 5: 5 graphs",),
+    "dprr --datasets communities --rr-nodes 1": ("--rr-nodes 1: 0 graphs",),
+    "dprr --rr-nodes -1": ("--rr-nodes must be at least 0",),
+    "dprr --mechanisms rr": ("--mechanisms rr reports dense graphs: give --rr-nodes",),
+    "dprr --datasets communities --parts degrees --mechanisms sizes": ("--mechanisms: degrees are compared of",),
+    "dprr --datasets communities --parts scaling --mechanisms sizes": ("--mechanisms: time and memory",),
+    "heterorr --private-shares 1": ("--private-shares must be shares above 0 and below 1",),
+    "heterorr --mechanisms hrg": ("--mechanisms: no hrg; there are featurerr",),
+    "heterorr --attacked-nodes 3": ("--attacked-nodes must be at least 10",),
+    "poindp --parts table1 --mechanisms nothing --datasets FILE": ("these words name no rows: 0 of 0",),
+    "poindp --models 2": ("--models must be at least 3",),
+    "frontier --datasets debian --epsilons 41": ("debian half piloted eps 41 ", "[0.001, 40]"),
+    "frontier --parts beyond --epsilons 41": ("debian half counts eps 41 ", "must be"),
+    "frontier --parts features --epsilons 1 21": ("--epsilons must be at most 20",),
+    "frontier --epsilons x": ("Error parsing --epsilons", "['x']", "frontier --help"),
+    "frontier --out=": ("--out must name a folder",),
+    "frontier --datasets": ("--datasets needs at least one word",),
+    "frontier --labels 100000": ("--labels 100000 of debian: must be below 1222",),
+    "frontier --parts features --panels 100000": ("--panels 100000 of debian: must be below 1222",),
+    "frontier --parts features --panels": ("--panels needs at least one word",),
+    **{f"frontier --labels {given}": (LABELS,) for given in ("most", "0")},
+    **{f"frontier --panels {given}": (PANELS,) for given in ("half", "1.5", "0")},
+    "frontier --mechanisms magic": ("--mechanisms: no magic; there are piloted",),
+    "frontier --parts features --mechanisms piloted": ("--mechanisms: no piloted; there are structure",),
+    "frontier --parts beyond --mechanisms counts": ("--mechanisms: part beyond has all of its rows",),
+    "show nothing": ("NAME nothing: ", "privge, dprr"),
+    "reproduce nothing": ("NAME nothing: ",),
+    "report": ("--out results: no rows there yet",),
+}
+ABOVE_0 = {
+    "privge": "--epsilons --seeds --epochs --ks", "dprr": "--epsilons --seeds", "heterorr": "--epsilons --seeds",
+    "poindp": "--epsilons", "frontier": "--epsilons --seeds", "repeat": "--seeds", "variance": "--points",
+    "benchmarks": "--repeats",
+}  # fmt: skip
+for command, options in ABOVE_0.items():
+    MISTAKES |= {f"{command} {option} 0": (f"{option} must be above 0",) for option in options.split()}
+MISTAKES |= {
+    f"{words} --datasets absent.npz": ("--datasets absent.npz: ",)
+    for words in ("privge", "heterorr", "poindp", "poindp --parts membership", "repeat", "frontier",
+                  "frontier --parts features", "frontier --parts beyond")
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_one_line_that_names_the_option(name, capsys, monkeypatch, graph_file):
+@pytest.mark.parametrize("words", MISTAKES)
+def test_a_mistake_is_one_line_that_names_the_option(words, capsys, monkeypatch, graph_file):
     """Before the first row is computed."""
     monkeypatch.setattr(Results, "append", lambda *_, **__: pytest.fail("computed something first"))
-    words, *expected = MISTAKES[name]
     line = refused(capsys, *(str(graph_file) if word == "FILE" else word for word in words.split()))
+    expected = MISTAKES[words]
     assert line.startswith(f"error: {expected[0]}")
     assert all(part in line for part in expected)
 
@@ -145,22 +145,7 @@ def test_an_out_that_cannot_be_written_to_is_found_out_first(tmp_path, monkeypat
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def on_another_process(*words, **environment):
-    done = subprocess.run(
-        [sys.executable, "-m", "experiments", *words], capture_output=True, text=True, check=False, timeout=300,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-    )  # fmt: skip
-    return done.returncode, done.stdout, done.stderr.strip().splitlines()
-
-
-def test_a_device_that_is_not_there_is_one_line():
-    code, _, lines = on_another_process("weigh", JAX_PLATFORMS="tpu")
-    assert code == 2
-    assert [line for line in lines if "Traceback" in line] == []
-    assert lines[-1].startswith("error: JAX_PLATFORMS=tpu: no such device here")
-
-
-def test_help_and_list_import_no_experiment():
+def test_help_and_list_import_no_experiment_and_a_device_that_is_not_there_is_one_line():
     code = """
 import contextlib, sys
 from experiments import __main__
@@ -169,12 +154,17 @@ for word in ("--help", "list"):
         __main__.main([word])
 heavy = {"jax", "ldp_jax", "matplotlib", *(f"experiments.{name}" for name in __main__.EXPERIMENTS)}
 print(sorted(heavy & {*sys.modules}))
+__main__.main(["weigh"])
 """
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
-    *lines, imported = out.splitlines()
+    environ = {**os.environ, "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "tpu"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=environ)
+    *lines, imported = done.stdout.splitlines()
     assert imported == "[]"
     for name, command in command_line.COMMANDS.items():
         assert any(line.split() == [name, *command.about.split()] for line in lines)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: JAX_PLATFORMS=tpu: no such device here")
 
 
 @pytest.mark.parametrize("name", command_line.COMMANDS)
@@ -201,24 +191,21 @@ def test_a_full_disk_is_one_line(capsys, monkeypatch):
 
 
 def test_ctrl_c_ends_with_130_and_says_how_to_go_on(capsys, monkeypatch):
-    def interrupted(cell, say):
+    def interrupted(*_):
         raise KeyboardInterrupt
 
     def run(config):
         plan = [dataclasses.replace(PLAIN, seed=seed) for seed in range(3)]
         _runner.run(plan, interrupted, Results(config.out, "toy", Plain), settings=lambda cell: {})
 
-    monkeypatch.setattr(demo, "main", run)
-    with pytest.raises(SystemExit) as stopped:
-        command_line.main(["demo"])
-    assert stopped.value.code == 130
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert line.startswith("interrupted: 0 of 3 cells are kept in results/toy.csv; the same command goes on")
-    monkeypatch.setattr(demo, "main", lambda _: interrupted(0, 0))
-    with pytest.raises(SystemExit) as stopped:
-        command_line.main(["demo"])
-    assert stopped.value.code == 130
-    assert "starts over" in capsys.readouterr().err
+    kept = "interrupted: 0 of 3 cells are kept in results/toy.csv; the same command goes on"
+    for main, said in ((run, kept), (interrupted, "starts over")):
+        monkeypatch.setattr(demo, "main", main)
+        with pytest.raises(SystemExit) as stopped:
+            command_line.main(["demo"])
+        assert stopped.value.code == 130
+        (line,) = capsys.readouterr().err.strip().splitlines()
+        assert said in line
 
 
 # --- What there is -----------------------------------------------------------------------------------------------
@@ -323,13 +310,10 @@ def test_reproduce_computes_the_committed_rows_anew_and_compares(toy, capsys, mo
     assert (toy / "toy.csv").read_bytes() == before
 
 
-def test_reproduce_can_compare_alone(toy, capsys, monkeypatch):
+def test_reproduce_can_compare_alone_and_does_not_write_over_what_it_compares_with(toy, capsys, monkeypatch):
     monkeypatch.setattr(Toy, "main", lambda _: pytest.fail("computed"))
     command_line.main(["reproduce", "toy", "--compare-only"])
     assert "There are no rows here: what follows is committed." in capsys.readouterr().out
-
-
-def test_reproduce_does_not_write_over_what_it_compares_with(toy, capsys):
     assert "these are the committed rows themselves" in refused(capsys, "reproduce", "toy", "--out", toy)
 
 

@@ -1,6 +1,7 @@
 """The graph experiment: every cell, rows that say what is spent, and a second run that computes nothing."""
 
 import dataclasses
+from functools import cache
 from typing import NamedTuple
 
 import jax
@@ -19,19 +20,18 @@ from ldp_jax.graph.packing import GraphSet
 from tests.experiments import contract
 
 
+def graph_set(made):
+    """Of networkx's graphs, whose classes alternate."""
+    sizes = np.array([len(graph) for graph in made])
+    starts = np.cumsum(sizes) - sizes
+    pairs = np.concatenate([np.array(graph.edges()) + start for graph, start in zip(made, starts, strict=True)])
+    both = np.concatenate([pairs, pairs[:, ::-1]]).T
+    return GraphSet.from_edges(*both, np.repeat(np.arange(len(made)), sizes), np.arange(len(made)) % 2)
+
+
 def small_set(count=40):
     """Stars against cycles, of eight to fifteen nodes."""
-    senders, receivers, node_graph, start = [], [], [], 0
-    for graph in range(count):
-        made = nx.star_graph(7 + graph % 8) if graph % 2 else nx.cycle_graph(8 + graph % 8)
-        pairs = np.array(made.edges()) + start
-        senders += [pairs[:, 0], pairs[:, 1]]
-        receivers += [pairs[:, 1], pairs[:, 0]]
-        node_graph += [graph] * len(made)
-        start += len(made)
-    return GraphSet.from_edges(
-        np.concatenate(senders), np.concatenate(receivers), np.array(node_graph), np.arange(count) % 2
-    )
+    return graph_set([nx.star_graph(7 + i % 8) if i % 2 else nx.cycle_graph(8 + i % 8) for i in range(count)])
 
 
 @pytest.fixture
@@ -53,6 +53,7 @@ class Scores(NamedTuple):
 def test_rows_say_what_is_released_to_whom_and_how_it_is_trained(config, monkeypatch):
     """Every cell of the plan; its training is the next test's."""
     monkeypatch.setattr(dprr_cells, "run", lambda *_: Scores())
+    monkeypatch.setattr(accuracy.jax, "clear_caches", lambda: None)  # nothing was compiled
     dprr.main(config)
     rows = pd.read_csv(config.out / "dprr.csv")
     assert tuple(rows.columns) == (*_runner.COLUMNS, "public", "classifier")
@@ -195,6 +196,7 @@ def test_the_committed_rows_are_those_of_the_committed_runs(monkeypatch, tmp_pat
     """Cell by cell, but for the published split, whose true epsilon depends on the largest graph."""
     star = GraphSet.from_edges([1, 0], [0, 1], np.zeros(1000, int), [0])  # budgets are split by the largest graph
     monkeypatch.setattr(dprr_cells, "load", lambda *_: star)
+    monkeypatch.setattr(dprr_cells, "ledger", cache(dprr_cells.ledger))  # of all seeds
     planned = [
         accuracy.plan(config) for config in runs("dprr", "committed", tmp_path) if config.parts == ("accuracy",)
     ]

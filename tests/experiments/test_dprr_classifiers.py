@@ -1,18 +1,18 @@
 """Statistics of releases against another count of the same, and the rule by which training stops."""
 
-import dataclasses
-
 import jax
 import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 import pytest
 import sklearn.metrics
+from sklearn.ensemble import RandomForestClassifier
 
 from experiments.dprr import classifiers
 from ldp_jax import datasets
 from ldp_jax.graph.packing import GraphSet
 from ldp_jax.learning import training
+from tests.experiments import contract
 
 
 def directed_set(densities, seed=0):
@@ -58,12 +58,8 @@ def test_statistics_of_lists_are_those_of_networkx():
             degree = np.array([d for _, d in plain.degree()])
             triples = (degree * (degree - 1)).sum() / 2
             chance = (2 * triples) ** 3 / 6 / max(degree.sum(), 1) ** 3
-            wanted = [
-                np.log1p(found),
-                np.log1p(triples),
-                nx.transitivity(plain),
-                np.log1p(found) - np.log1p(chance),
-            ]
+            closed = nx.transitivity(plain)
+            wanted = [np.log1p(found), np.log1p(triples), closed, np.log1p(found) - np.log1p(chance)]
             np.testing.assert_allclose(row[place : place + 4], wanted, atol=1e-9)
 
 
@@ -86,16 +82,14 @@ def parts_of(count, seed=0):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_a_forest_is_scored_by_its_shares_on_the_test_graphs(classes):
+def test_a_forest_is_scored_by_its_shares_on_the_test_graphs(classes, monkeypatch):
+    monkeypatch.setitem(classifiers.FOREST, "trees", 30)
     rng = np.random.default_rng(0)
     labels = np.arange(120) % classes
     rows = labels[:, None] + rng.normal(size=(120, 3))
     parts = parts_of(120)
     found = classifiers.forest(rows, labels, parts, jax.random.key(0))
-    assert found == classifiers.forest(rows, labels, parts, jax.random.key(0))
-    from sklearn.ensemble import RandomForestClassifier
-
-    made = RandomForestClassifier(300, min_samples_leaf=2, random_state=int(jax.random.bits(jax.random.key(0))))
+    made = RandomForestClassifier(30, min_samples_leaf=2, random_state=int(jax.random.bits(jax.random.key(0))))
     share = made.fit(rows[parts[0]], labels[parts[0]]).predict_proba(rows[parts[2]])
     wanted = sklearn.metrics.roc_auc_score(
         labels[parts[2]], share if classes > 2 else share[:, 1], multi_class="ovr"
@@ -106,38 +100,33 @@ def test_a_forest_is_scored_by_its_shares_on_the_test_graphs(classes):
 
 def test_patience_ends_a_perceptrons_training_where_it_ends_the_networks(monkeypatch):
     """A score that falls at first and is best in the last epoch: patience never sees that epoch."""
-    rng = np.random.default_rng(0)
-    labels = np.arange(80) % 2
-    rows = (labels[:, None] + 2 * rng.normal(size=(80, 4))).astype(np.float64)
-    asked, plain = [], training.fit
+    rows, labels, asked = np.random.default_rng(0).normal(size=(80, 4)), np.arange(80) % 2, []
 
     def late(*arguments, settings):
         asked.append(settings.epochs)
-        fitted = plain(*arguments, dataclasses.replace(settings, epochs=6))  # one program for all
-        if asked[-1] == 12:
-            validations = jnp.array([0.5, 0.6, *[0.55] * 9, 0.9])
-            return fitted._replace(validations=validations, epoch=jnp.int32(11))
-        return fitted
+        validations = jnp.array([0.5, 0.6, *[0.55] * 9, 0.9])
+        fitted = contract.as_first_drawn(*arguments, settings)
+        return fitted._replace(validations=validations, epoch=jnp.int32(11))
 
     monkeypatch.setattr(training, "fit", late)
     settings = {"hidden": 4, "epochs": 12, "batch_size": 16}
-    classifiers.perceptron(rows, labels, parts_of(80), jax.random.key(0), patience=4, **settings)
-    assert asked == [12, 6]  # epochs 0 and 1, and four without a better score
-    asked.clear()
-    classifiers.perceptron(rows, labels, parts_of(80), jax.random.key(0), patience=None, **settings)
-    assert asked == [12]
+    for patience, wanted in ((4, [12, 6]), (None, [12])):  # epochs 0 and 1, and four without a better score
+        asked.clear()
+        classifiers.perceptron(rows, labels, parts_of(80), jax.random.key(0), patience=patience, **settings)
+        assert asked == wanted
 
 
 def test_an_epoch_without_a_score_is_no_better_one():
-    assert classifiers.epochs_run(np.array([np.nan, np.nan, np.nan]), 2) == 3
+    assert classifiers.epochs_run(np.full(3, np.nan), 2) == 3
     assert classifiers.epochs_run(np.array([0.5, np.nan, 0.4, 0.6]), 2) == 3
 
 
-def test_the_generated_classes_need_edges():
+def test_the_generated_classes_need_edges(monkeypatch):
     """Statistics of the true lists tell the classes apart; those of the true degrees do not.
 
     Twenty-five test graphs of each class: an area of 1/2 has standard error 0.083, and 0.9 is 4.9 of them above.
     """
+    monkeypatch.setitem(classifiers.FOREST, "trees", 60)
     whole = GraphSet.from_dataset(datasets.synthetic_graphs(jax.random.key(0), num_graphs=200))
     degree = np.bincount(whole.receivers, minlength=len(whole.node_graph))
     alone = classifiers.of_numbers(degree, whole.node_graph, whole.nodes_per_graph)

@@ -10,18 +10,9 @@ import pytest
 
 import ldp_jax
 from experiments import frontier
-from experiments._runner import UsageError
-from experiments.frontier import friendships, methods, report
+from experiments.frontier import features, friendships, methods, report
 from experiments.frontier.config import Config
-from experiments.frontier.methods import (
-    CEILING,
-    FEATURES,
-    METHODS,
-    PILOTED,
-    PLAIN,
-    PUBLISHED_METHODS,
-    WITHOUT_EPSILON,
-)
+from experiments.frontier.methods import CEILING, FEATURES, METHODS, PILOTED, PLAIN, PUBLISHED_METHODS
 from experiments.frontier.rehearsals import REHEARSAL
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from tests.experiments import contract
@@ -44,7 +35,7 @@ def ran(graph_file, tmp_path_factory):
 def test_each_row_is_there_once_under_what_it_costs(ran):
     rows = friendships.results_in(ran.out).read()
     assert len(rows) == len(FEW) + 1  # piloted counts per list and per relationship
-    private = rows[~rows.mechanism.isin(WITHOUT_EPSILON)]
+    private = rows[~rows.mechanism.isin(methods.WITHOUT_EPSILON)]
     assert set(private.epsilon) == {2.0}
     assert set(private.unit[private.mechanism == PILOTED]) == {LIST, PAIR}
     assert set(rows.epsilon[rows.mechanism == CEILING]) == {math.inf}
@@ -99,7 +90,7 @@ def test_the_ceiling_is_the_same_classifier_on_counts_without_noise(monkeypatch)
     with pytest.raises(StopIteration):
         METHODS[CEILING](jax.random.key(0), asked, math.inf, "list")
     np.testing.assert_array_equal(seen[0], [[0, 1], [1, 1], [1, 1], [0, 1]])
-    assert CEILING in WITHOUT_EPSILON
+    assert CEILING in methods.WITHOUT_EPSILON
     assert list(METHODS)[-2:] == [CEILING, REHEARSAL]  # a place is a part of the keys of rows
 
 
@@ -116,44 +107,15 @@ def test_the_best_published_is_chosen_over_the_draws_that_all_have():
     assert at[PILOTED].to_dict() == {0: 5, 1: 3}
 
 
-def test_labels_are_of_every_class_and_no_more_than_asked():
+def test_labels_and_panels_are_of_every_class_and_no_more_than_asked():
     y = np.repeat(np.arange(3), (40, 9, 2))
-    half = friendships.public_labels(jax.random.key(0), y, "half")
-    np.testing.assert_array_equal(np.bincount(half[half >= 0]), [20, 5, 1])
-    few = friendships.public_labels(jax.random.key(0), y, "5")
-    np.testing.assert_array_equal(np.bincount(few[few >= 0]), [5, 5, 1])
-    assert (few[few >= 0] == y[few >= 0]).all()
-
-
-REFUSED = {
-    "epsilon": ({"epsilons": (0.0,)}, "--epsilons"),
-    "epsilon of records": ({"parts": ("features",), "epsilons": (1.0, 21.0)}, "--epsilons"),
-    "draws": ({"seeds": 0}, "--seeds"),
-    "labels": ({"labels": ("most",)}, "--labels"),
-    "no label": ({"labels": ("0",)}, "--labels"),
-    "panels": ({"panels": ("half",)}, "--panels"),
-    "share": ({"panels": ("1.5",)}, "--panels"),
-    "no member": ({"panels": ("0",)}, "--panels"),
-    "no panel": ({"parts": ("features",), "panels": ()}, "--panels"),
-    "method": ({"mechanisms": ("magic",)}, "--mechanisms"),
-    "method of another part": ({"parts": ("features",), "mechanisms": (PILOTED,)}, "--mechanisms"),
-    "method of all rows": (
-        {"parts": ("beyond",), "mechanisms": ("counts",)},
-        "--mechanisms: part beyond has all of its rows",
-    ),
-    "no data set": ({"datasets": ()}, "--datasets"),
-    **{
-        part: ({"parts": (part,), "datasets": ("nowhere",)}, "--datasets nowhere")
-        for part in ("edges", "features", "beyond")
-    },
-}
-
-
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_run_is_one_line(tmp_path, name):
-    changes, option = REFUSED[name]
-    with pytest.raises(UsageError, match=option):
-        frontier.main(Config(out=tmp_path, **changes))
+    for drawn, setting, sizes in (
+        (friendships.public_labels, "half", [20, 5, 1]), (friendships.public_labels, "5", [5, 5, 1]),
+        (features.panel_labels, "0.1", [4, 1, 1]), (features.panel_labels, "5", [5, 5, 1]),
+    ):  # fmt: skip
+        known = drawn(jax.random.key(0), y, setting)
+        np.testing.assert_array_equal(np.bincount(known[known >= 0]), sizes)
+        assert (known[known >= 0] == y[known >= 0]).all()
 
 
 @pytest.mark.parametrize(("name", "guarded"), [(PILOTED, True), ("piloted, no guard", False)])

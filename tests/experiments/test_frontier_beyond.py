@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from experiments import frontier
+from experiments.dprr import classifiers
 from experiments.frontier import beyond
 from experiments.frontier.beyond import COUNTS, DEGREES, GRAPH, LINK, METHODS
 from experiments.frontier.config import Config
@@ -20,7 +21,7 @@ from tests.experiments import contract
 def ran(graph_file, tmp_path_factory):
     out = tmp_path_factory.mktemp("beyond")
     config = Config(
-        parts=("beyond",), datasets=(str(graph_file),), labels=("half",), epsilons=(1.0, 20.0), seeds=2, out=out
+        parts=("beyond",), datasets=(str(graph_file),), labels=("half",), epsilons=(1.0, 20.0), seeds=1, out=out
     )
     contract.run(frontier, config)
     return config
@@ -29,17 +30,16 @@ def ran(graph_file, tmp_path_factory):
 def test_each_row_is_there_once_under_what_it_costs(ran):
     rows = beyond.results_in(ran.out).read()
     private = [name for name in METHODS[LINK] if name.startswith((DEGREES, COUNTS))]
-    assert len(rows) == 2 * (len(METHODS[LINK]) + len(private))
+    assert len(rows) == len(METHODS[LINK]) + len(private)
     assert set(rows.metric) == {"auc"}
     assert rows.value.between(0, 1).all()
     assert not rows.duplicated(["mechanism", "epsilon", "seed"]).any()
     manifest = beyond.results_in(ran.out).describe()
     assert "epsilon 1 per neighbour-list" in manifest["guarantees"][f"{LINK}: {COUNTS}, epsilon 1"]
     # Of noise that is nothing, counts say what true counts do.
-    at = rows.set_index(["mechanism", "epsilon", "seed"]).value
-    for seed in (0, 1):
-        assert at[COUNTS, 20.0, seed] == pytest.approx(at["non-private counts", math.inf, seed], abs=0.02)
-        assert at[COUNTS, 20.0, seed] > at[DEGREES, 20.0, seed]  # friends are alike here
+    at = rows.set_index(["mechanism", "epsilon"]).value
+    assert at[COUNTS, 20.0] == pytest.approx(at["non-private counts", math.inf], abs=0.02)
+    assert at[COUNTS, 20.0] > at[DEGREES, 20.0]  # friends are alike here
     contract.check(frontier, ran, [beyond.results_in(ran.out)])
 
 
@@ -80,6 +80,7 @@ def twins(count=120, n=30):
 
 
 def test_who_befriends_hubs_tells_graphs_apart_that_have_the_same_degrees(monkeypatch):
+    monkeypatch.setitem(classifiers.FOREST, "trees", 60)
     whole, by = twins(), METHODS[GRAPH]
     degree = np.sort(np.bincount(whole.receivers).reshape(-1, 30), 1)
     assert (degree == degree[0]).all()

@@ -10,35 +10,11 @@ import pandas as pd
 import pytest
 
 from experiments import frontier
-from experiments.frontier import (
-    features,
-    features_methods,
-    features_report,
-    joint,
-    joint_methods,
-    joint_report,
-    messages,
-    rehearsal_report,
-)
+from experiments.frontier import features, features_report, joint, joint_methods, joint_report, messages
+from experiments.frontier import features_methods as methods
+from experiments.frontier import rehearsal_report as rehearsed
 from experiments.frontier.config import Config
-from experiments.frontier.features_methods import (
-    CHOSEN,
-    CORRELATION,
-    FIDELITY,
-    LOCAL,
-    METHODS,
-    PLACEBO,
-    PLAIN,
-    PRIVGE,
-    RECORD_ITSELF,
-    SAMPLED,
-    SCORES,
-    STRUCTURE,
-    STRUCTURE_CORRELATION,
-    UNGUARDED,
-    UNGUARDED_PLACEBO,
-    WITHOUT_EPSILON,
-)
+from experiments.frontier.features_methods import CHOSEN, FIDELITY, LOCAL, METHODS, PLACEBO, SAMPLED, STRUCTURE
 from experiments.frontier.joint_methods import JOINT, NOTHING, RECORDS
 from experiments.frontier.rehearsals import CHANCE, FORETOLD, HIGH, LOW, REHEARSAL
 from ldp_jax.accounting.guarantee import RECORD
@@ -55,14 +31,9 @@ FEW = (f"{STRUCTURE}, stack", f"{STRUCTURE}, field", f"{STRUCTURE}, records of t
 def ran(graph_file, tmp_path_factory):
     out = tmp_path_factory.mktemp("frontier")
     config = Config(
-        parts=("features",),
-        datasets=(str(graph_file),),
-        panels=("0.3",),
-        epsilons=(2.0,),
-        seeds=1,
-        mechanisms=FEW,
+        parts=("features",), datasets=(str(graph_file),), panels=("0.3",), epsilons=(2.0,), seeds=1, mechanisms=FEW,
         out=out,
-    )
+    )  # fmt: skip
     contract.run(frontier, config)
     return config
 
@@ -70,7 +41,7 @@ def ran(graph_file, tmp_path_factory):
 def test_each_row_is_there_once_under_what_it_costs(ran):
     rows = features.results_in(ran.out).read()
     assert len(rows) == 2 * (len(FEW) + 1)  # accuracy and log-loss, and what the panel chose
-    assert set(rows.epsilon[~rows.mechanism.isin(WITHOUT_EPSILON)]) == {2.0}
+    assert set(rows.epsilon[~rows.mechanism.isin(methods.WITHOUT_EPSILON)]) == {2.0}
     assert set(rows.epsilon[rows.mechanism == TRUE]) == {math.inf}
     assert set(rows.epsilon[rows.mechanism.str.startswith(STRUCTURE)]) == {0.0}
     assert rows.value[rows.metric == "accuracy"].between(0, 1).all()
@@ -80,13 +51,9 @@ def test_each_row_is_there_once_under_what_it_costs(ran):
     assert (rows.members == rows.members.iloc[0]).all()
     promises = features.results_in(ran.out).describe()["guarantees"]
     assert "NOT protected: edges, the panel's records" in promises[f"{LOCAL}, epsilon 2"]
-
-
-def test_what_the_panel_chose_is_one_of_the_rows(ran):
-    """The stack that is computed anew for private users is the library's own."""
-    rows = features.results_in(ran.out).read()
-    rows = rows[rows.metric == "accuracy"].set_index("mechanism")
-    assert rows.value[f"{STRUCTURE}, {rows.used[CHOSEN]}"] == rows.value[CHOSEN]
+    # What the panel chose is one of the rows: the stack that is computed anew for private users is the library's.
+    right = rows[rows.metric == "accuracy"].set_index("mechanism")
+    assert right.value[f"{STRUCTURE}, {right.used[CHOSEN]}"] == right.value[CHOSEN]
 
 
 def test_it_keeps_the_contract(ran):
@@ -153,7 +120,7 @@ def test_the_summary_says_from_which_budget_reports_help():
 
 
 def test_messages_are_compared_with_a_class_draw_by_draw():
-    found = features_report.points(of_panel([*ROWS, (SCORES, 2.0, {0: 99, 1: 68, 2: 83})]))
+    found = features_report.points(of_panel([*ROWS, (methods.SCORES, 2.0, {0: 99, 1: 68, 2: 83})]))
     (line,) = features_report.messages(found).splitlines()[2:]
     assert "| **-2.0 ± 0.0** |" in line  # of draws 1 and 2, which both have
     assert features_report.messages(features_report.points(of_panel(ROWS))) == ""
@@ -162,37 +129,35 @@ def test_messages_are_compared_with_a_class_draw_by_draw():
 def test_rows_that_say_no_classes_say_what_their_metrics_are(monkeypatch):
     """What was foretold, and how much PrivGE's embedding shows; each ends with what completes its cell."""
     told = Rehearsal((1.0,), np.array([[2.0], [3.0], [4.0]]), np.full(3, 50.0), "records", 100, 60)
-    monkeypatch.setattr(features_methods, "rehearse", lambda key, facts, epsilons: told)
+    monkeypatch.setattr(methods, "rehearse", lambda key, facts, epsilons: told)
     private, true = np.random.default_rng(0).normal(size=(2, 40, 3)).astype(np.float32)
     made = {"hds": jnp.asarray(private), None: jnp.asarray(true), "public": jnp.ones((40, 3))}
-    bench = features_methods.cells.Bench(*[None] * 8, jax.random.key(1), None, None)
-    monkeypatch.setattr(
-        features_methods, "_bench", lambda *_: (bench, features_methods.cells.make_mechanism("hds", 1.0, 3, 2))
-    )
+    bench = methods.cells.Bench(*[None] * 8, jax.random.key(1), None, None)
+    monkeypatch.setattr(methods, "_bench", lambda *_: (bench, methods.cells.make_mechanism("hds", 1.0, 3, 2)))
 
     def embed(bench, mechanism, structure_only=False):
         return made["public" if structure_only else mechanism and mechanism.name]
 
-    monkeypatch.setattr(features_methods.cells, "embed", embed)
+    monkeypatch.setattr(methods.cells, "embed", embed)
     asked = type("Draw", (), {"facts": None})
     found = {name: METHODS[name].run(jax.random.key(0), asked, 1.0) for name in (REHEARSAL, FIDELITY)}
     values = {name: features.scored(answer, asked) for name, answer in found.items()}
     for name, of_row in values.items():
-        assert list(of_row)[-1] == features_methods.LAST[name]
+        assert list(of_row)[-1] == methods.LAST[name]
     assert values[REHEARSAL][FORETOLD] == 3.0
     assert 0.9 < values[REHEARSAL][CHANCE] < 1.0
     assert values[REHEARSAL][LOW] < 0.0 < values[REHEARSAL][HIGH]
     assert found[REHEARSAL].guarantee[RECORD].epsilon == 0.0
     wanted = np.corrcoef((private - private.mean(0)).ravel(), (true - true.mean(0)).ravel())[0, 1]
-    assert values[FIDELITY][CORRELATION] == pytest.approx(wanted, abs=1e-5)
+    assert values[FIDELITY][methods.CORRELATION] == pytest.approx(wanted, abs=1e-5)
     assert values[FIDELITY]["relative error"] == pytest.approx(math.sqrt(1 - wanted**2), abs=1e-5)
-    assert values[FIDELITY][STRUCTURE_CORRELATION] == 0.0
+    assert values[FIDELITY][methods.STRUCTURE_CORRELATION] == 0.0
     assert found[FIDELITY].guarantee[RECORD].epsilon == pytest.approx(1.0)
 
 
 def test_fidelity_stands_beside_the_row_whose_embedding_it_is_of():
-    shown = [(CORRELATION, 0.25), (STRUCTURE_CORRELATION, 0.125)]
-    base = of_panel([*ROWS, (PRIVGE, 2.0, {0: 50, 1: 50, 2: 50})])
+    shown = [(methods.CORRELATION, 0.25), (methods.STRUCTURE_CORRELATION, 0.125)]
+    base = of_panel([*ROWS, (methods.PRIVGE, 2.0, {0: 50, 1: 50, 2: 50})])
     more = [base, *(of_panel([(FIDELITY, 2.0, {0: 100 * value})]).assign(metric=name) for name, value in shown)]
     found = features_report.points(pd.concat(more))
     (line,) = [line for line in features_report.table(found).splitlines() if line.startswith("| privge")]
@@ -212,20 +177,15 @@ def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_ga
         )
     ]  # fmt: skip
     measured = [of_panel([(LOCAL, e, {seed: 100 * v for seed, v in enumerate(each)})]) for e, each in gains.items()]
-    found = rehearsal_report.outcomes(pd.concat(told), pd.concat(measured))
-    assert [(one.gain.n, one.rehearsed, one.inside) for one in found] == [
-        (2, 2, 1),
-        (2, 2, 1),
-        (2, 2, 2),
-        (2, 2, 2),
-    ]
+    found = rehearsed.outcomes(pd.concat(told), pd.concat(measured))
+    assert [(one.gain.n, one.rehearsed, one.inside) for one in found] == [(2, 2, n) for n in (1, 1, 2, 2)]
     assert [one.collect for one in found] == [False, True, True, False]
     assert [one.miss for one in found] == ["passed over", "", "collected in vain", ""]
-    assert "wrong in 2 of 4" in rehearsal_report.words(found, "the panel", "structure")
-    (axis,) = rehearsal_report.figure(found, "structure").axes
+    assert "wrong in 2 of 4" in rehearsed.words(found, "the panel", "structure")
+    (axis,) = rehearsed.figure(found, "structure").axes
     (ringed,) = [line for line in axis.lines if line.get_label() == "the verdict was wrong"]
     assert list(ringed.get_xdata()) == [0.5, 2.0]
-    assert rehearsal_report.outcomes(of_panel(ROWS), pd.concat(measured)) == []
+    assert rehearsed.outcomes(of_panel(ROWS), pd.concat(measured)) == []
 
 
 def test_records_are_not_made_dense_where_there_are_many(graph_file, monkeypatch, capsys):
@@ -248,19 +208,10 @@ def test_three_panels_of_a_graph_are_a_figure():
     assert sorted(names) == ["g, 20 a class", "g, 5 a class", "g, 50 a class"]  # all of them
 
 
-def test_a_panel_is_of_every_class_and_leaves_somebody():
-    y = np.repeat(np.arange(3), (40, 9, 2))
-    share = features.panel_labels(jax.random.key(0), y, "0.1")
-    np.testing.assert_array_equal(np.bincount(share[share >= 0]), [4, 1, 1])
-    few = features.panel_labels(jax.random.key(0), y, "5")
-    np.testing.assert_array_equal(np.bincount(few[few >= 0]), [5, 5, 1])
-    assert (few[few >= 0] == y[few >= 0]).all()
-
-
 def test_a_placebo_deals_out_the_records_of_private_users_alone():
     x = np.diag(np.arange(1.0, 9.0)) + np.eye(8, k=-1)
     rows, private = feature_rows(x), np.array([1, 2, 4, 5, 7])
-    dealt, own = features_methods.shuffled(jax.random.key(3), rows, private).dense(), rows.dense()
+    dealt, own = methods.shuffled(jax.random.key(3), rows, private).dense(), rows.dense()
     others = np.setdiff1d(np.arange(8), private)
     np.testing.assert_array_equal(dealt[others], own[others])
     assert (dealt[private] != own[private]).any()
@@ -277,8 +228,8 @@ def test_padding_is_no_record():
 
 def test_rows_that_are_compared_differ_in_what_their_names_say(monkeypatch):
     """One noise for all of true records, and one for all placebos; a plain alphabet holds all classes."""
-    told = (SCORES, RECORD_ITSELF, SAMPLED)
-    names = (LOCAL, UNGUARDED, PLAIN, PLACEBO, UNGUARDED_PLACEBO, *told)
+    told = (methods.SCORES, methods.RECORD_ITSELF, SAMPLED)
+    names = (LOCAL, methods.UNGUARDED, methods.PLAIN, PLACEBO, methods.UNGUARDED_PLACEBO, *told)
     assert [getattr(METHODS[name].run, "keywords", {}) for name in names] == [
         {},
         {"guarded": False},
@@ -292,5 +243,6 @@ def test_rows_that_are_compared_differ_in_what_their_names_say(monkeypatch):
     monkeypatch.setattr(messages, "class_reports", lambda alphabets, rows: alphabets)
     facts = type("Facts", (), {"num_classes": 3, "labels": np.array([0, -1, -1, -1])})
     assert messages.any_class(1.0, facts, feature_rows(np.eye(4))).collect.sizes.tolist() == [3, 3, 3, 3]
-    assert {METHODS[name].noise for name in (LOCAL, UNGUARDED, PLAIN, *told)} == {METHODS[LOCAL].noise}
-    assert METHODS[PLACEBO].noise == METHODS[UNGUARDED_PLACEBO].noise != METHODS[LOCAL].noise
+    true = (LOCAL, methods.UNGUARDED, methods.PLAIN, *told)
+    assert {METHODS[name].noise for name in true} == {METHODS[LOCAL].noise}
+    assert METHODS[PLACEBO].noise == METHODS[methods.UNGUARDED_PLACEBO].noise != METHODS[LOCAL].noise

@@ -7,25 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from experiments.frontier import joint_methods
+from experiments.frontier import joint_methods as joint
 from experiments.frontier.features_methods import Asked
-from experiments.frontier.joint_methods import (
-    CHECK,
-    CHECKED,
-    CHECKED_PLACEBO,
-    HALVES,
-    JOINT,
-    LABELS_TOO,
-    LISTS,
-    METHODS,
-    NOTHING,
-    ONE,
-    ONE_CHECKED,
-    ONE_CHECKED_PLACEBO,
-    ONE_PLACEBO,
-    PLACEBO,
-    RECORDS,
-)
 from ldp_jax.graph import graphs
 from ldp_jax.pipeline import JointPrivacy, Rehearsal
 from ldp_jax.pipeline.rows import feature_rows
@@ -33,36 +16,34 @@ from ldp_jax.pipeline.rows import feature_rows
 
 def test_rows_differ_in_what_their_names_say(monkeypatch):
     asked = []
-    monkeypatch.setattr(joint_methods, "predict_jointly", lambda *given, **more: asked.append(given[5]))
+    monkeypatch.setattr(joint, "predict_jointly", lambda *given, **more: asked.append(given[5]))
     worlds = np.array([[0.0, 3.0], [0.0, 5.0]])
     told = Rehearsal((4.0,), worlds[:, 1:], worlds[:, 0], "both", 1, 4, splits=(JointPrivacy(3.0, 1.0),))
-    monkeypatch.setattr(joint_methods, "rehearsed", lambda *_: told)
+    monkeypatch.setattr(joint, "rehearsed", lambda *_: told)
     nothing = type("Nothing", (), {"graph": None, "num_classes": 3})
     draw = Asked("g", nothing, None, np.array([0, 1, 2, -1, 0]), nothing)
-    for name in (JOINT, RECORDS, LISTS, HALVES, LABELS_TOO):
+    plain = (joint.JOINT, joint.RECORDS, joint.LISTS, joint.HALVES, joint.LABELS_TOO)
+    checked = (joint.CHECKED, joint.ONE, joint.ONE_CHECKED)
+    for name in plain + checked:
         with pytest.raises(AttributeError):  # nothing was found
-            METHODS[name].run(jax.random.key(0), draw, 4.0)
-    assert [one.record for one in asked] == [3.0, 4.0, 0.0, 2.0, 3.0]
-    assert [one.labels for one in asked] == [None] * 4 + [2.0]
-    assert {one.record + one.list for one in asked} == {4.0}
-    assert {METHODS[name].noise for name in (JOINT, RECORDS, LISTS, HALVES, LABELS_TOO)} == {METHODS[JOINT].noise}
-    for name in (CHECKED, ONE, ONE_CHECKED):
-        with pytest.raises(AttributeError):
-            METHODS[name].run(jax.random.key(0), draw, 4.0)
-    assert [one.check for one in asked] == [0.0] * 5 + [CHECK, 0.0, CHECK]
-    assert asked[-1] == JointPrivacy(both=4.0, check=CHECK)
-    assert {METHODS[name].noise for name in (CHECKED, ONE, ONE_CHECKED)} == {METHODS[JOINT].noise}
-    placebos = (CHECKED_PLACEBO, ONE_PLACEBO, ONE_CHECKED_PLACEBO)
-    assert {METHODS[name].noise for name in placebos} == {METHODS[PLACEBO].noise}
-    shares = np.exp(METHODS[NOTHING].run(jax.random.key(0), draw, 0.0).scores)
+            joint.METHODS[name].run(jax.random.key(0), draw, 4.0)
+    assert [one.record for one in asked[:5]] == [3.0, 4.0, 0.0, 2.0, 3.0]
+    assert [one.labels for one in asked[:5]] == [None] * 4 + [2.0]
+    assert {one.record + one.list for one in asked[:5]} == {4.0}
+    assert [one.check for one in asked] == [0.0] * 5 + [joint.CHECK, 0.0, joint.CHECK]
+    assert asked[-1] == JointPrivacy(both=4.0, check=joint.CHECK)
+    placebos = (joint.PLACEBO, joint.CHECKED_PLACEBO, joint.ONE_PLACEBO, joint.ONE_CHECKED_PLACEBO)
+    for names in (plain + checked, placebos):
+        assert {joint.METHODS[name].noise for name in names} == {joint.METHODS[names[0]].noise}
+    shares = np.exp(joint.METHODS[joint.NOTHING].run(jax.random.key(0), draw, 0.0).scores)
     np.testing.assert_allclose(shares, np.tile((0.5, 0.25, 0.25), (5, 1)))
 
 
 def test_a_placebo_deals_out_records_and_lists_among_private_users(monkeypatch):
     asked = []
-    monkeypatch.setattr(joint_methods, "predict_jointly", lambda *given, **more: asked.append(given))
+    monkeypatch.setattr(joint, "predict_jointly", lambda *given, **more: asked.append(given))
     told = Rehearsal((4.0,), np.ones((2, 1)), np.ones(2), "both", 1, 4, splits=(JointPrivacy(3.0, 1.0),))
-    monkeypatch.setattr(joint_methods, "rehearsed", lambda *_: told)
+    monkeypatch.setattr(joint, "rehearsed", lambda *_: told)
     graph = graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4], [4, 5]], 6)
     rows = feature_rows(np.eye(6, dtype=np.float32))
     known = np.array([0, 1, -1, -1, -1, -1])
@@ -70,7 +51,7 @@ def test_a_placebo_deals_out_records_and_lists_among_private_users(monkeypatch):
     seen = set()
     for seed in range(8):
         with pytest.raises(AttributeError):  # nothing was found
-            METHODS[PLACEBO].run(jax.random.key(seed), draw, 4.0)
+            joint.METHODS[joint.PLACEBO].run(jax.random.key(seed), draw, 4.0)
         _, lists, records, *_ = asked[-1]
         degree = np.bincount(np.asarray(lists.senders), minlength=6)
         assert sorted(degree) == [1, 1, 2, 2, 2, 2]

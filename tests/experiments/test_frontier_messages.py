@@ -36,7 +36,7 @@ def test_the_steps_with_a_class_are_the_one_call(data):
     assert (str(whole.guarantee), whole.also) == (str(steps.guarantee), steps.also)
 
 
-@pytest.mark.parametrize("name", ["any_class", "class_scores", "projected_record", "sampled_numbers"])
+@pytest.mark.parametrize("name", ["projected_record", "any_class", "class_scores", "sampled_numbers"])
 def test_a_message_says_something_and_is_not_believed_of_somebody_else(data, name):
     y, x, facts = data
     order = np.arange(N)

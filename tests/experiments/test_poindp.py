@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from functools import partial
+from functools import cache, partial
 from types import SimpleNamespace
 
 import jax
@@ -12,33 +12,16 @@ import pytest
 from experiments import poindp
 from experiments._registry import runs
 from experiments._runner import REFERENCE
-from experiments.poindp import (
-    accuracy,
-    cells,
-    gaps,
-    membership,
-    networks,
-    noise,
-    releases,
-)
+from experiments.poindp import accuracy, cells, gaps, membership, networks, noise, releases, settings
 from experiments.poindp.config import Config
-from experiments.poindp.settings import (
-    ABLATED,
-    AS_PUBLISHED,
-    FEATURES,
-    NON_PRIVATE,
-    PUBLIC,
-    SHARES,
-    SOUND,
-    STRUCTURE,
-)
+from experiments.poindp.settings import ABLATED, AS_PUBLISHED, FEATURES, NON_PRIVATE, PUBLIC, SOUND, STRUCTURE
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.attacks import Shadows
 from ldp_jax.learning.models import NodeInputs
 from tests.experiments import contract
 
 FEW = ("published:vanpd", "hyperbolic", PUBLIC)
-REAL = cells.fit
+REAL, DRAWN = cells.fit, noise.NODES
 QUICK = ("LiRA online", "RMIA offline")
 
 
@@ -62,6 +45,7 @@ def quick():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(cells, "fit", as_first_drawn)
         patch.setattr(membership, "shadows", as_if_asked)
+        patch.setattr(noise, "NODES", 20)
         yield
 
 
@@ -115,7 +99,7 @@ def test_every_row_of_the_tables_is_planned_once_with_what_holds_of_it(ran):
         assert 0.999 < first[name].epsilon_proved <= 1.0
         assert first[name].delta == (0.0 if name == "laplace" else 1e-5)
     ablated = {cell.mechanism for cell in planned if cell.epsilon == 0.01 and cell.split == "random"}
-    assert {"printed:poindp without allocation", *SHARES} <= ablated
+    assert {"printed:poindp without allocation", *settings.SHARES} <= ablated
     assert {cell.split for cell in planned} == {"random", "inner", "outer"}  # the file has no public split
 
 
@@ -254,6 +238,8 @@ def test_the_committed_rows_are_those_of_the_committed_runs(part, monkeypatch):
         extras={"split": None} if name in PLANETOID else {},
     )  # fmt: skip
     monkeypatch.setattr(cells, "load", some_data)
+    monkeypatch.setattr(releases, "guarantee", cache(releases.guarantee))  # of all seeds
+    monkeypatch.setattr(noise, "NODES", DRAWN)
     monkeypatch.setattr(accuracy, "fingerprint", lambda data: known[data.name])
     tables = {"table1", "table2", "figure3"}
     asked = [

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import itertools
 import shutil
 
 import jax
@@ -15,7 +16,7 @@ from experiments import _report, _runner, demo, privge, report
 from experiments._common import FOUND
 from experiments.privge import accuracy, cells, summary
 from experiments.privge.config import plan, settings
-from experiments.privge.settings import COMMITTED
+from experiments.privge.settings import COMMITTED, MECHANISMS
 from ldp_jax import datasets, features, pipeline
 from ldp_jax.datasets._registry import REGISTRY
 from ldp_jax.graph import propagation
@@ -32,8 +33,9 @@ def ran(graph_file, tmp_path_factory):
     config = privge.Config(datasets=(str(graph_file),), preset="smoke", epsilons=(0.5, 1.0), out=out)
     jax.clear_caches()  # what another file has compiled would not be counted
     before = training._fit._cache_size()
-    privge.main(dataclasses.replace(config, parts=("node",)))
-    config = dataclasses.replace(config, parts=("link",), mechanisms=("hds",))  # each is a program in each task
+    # Each mechanism is a program in each task, and its embedding is asked in tests/pipeline.
+    privge.main(dataclasses.replace(config, parts=("node",), mechanisms=("laplace", "hds")))
+    config = dataclasses.replace(config, parts=("link",), mechanisms=("hds",))
     privge.main(config)
     return config, pd.read_csv(out / "privge.csv"), training._fit._cache_size() - before
 
@@ -41,7 +43,7 @@ def ran(graph_file, tmp_path_factory):
 def test_rows_are_tidy_and_say_what_is_proved(ran):
     config, rows, _ = ran
     assert tuple(rows.columns) == (*_runner.COLUMNS, "k", "preprocessing", *FOUND)
-    names = {"laplace", "piecewise", "multibit", "hds"}
+    names = {"laplace", "hds"}
     assert set(rows.mechanism) == {*names, *(f"structure-only:{name}" for name in names), "non-private", *ALONE}
     private, alone = rows[rows.mechanism.isin(names)], rows.mechanism.isin(ALONE)
     assert (abs(private.epsilon_proved - private.epsilon) < 1e-12).all()
@@ -59,6 +61,14 @@ def test_rows_are_tidy_and_say_what_is_proved(ran):
     manifest = accuracy.results_in(config.out).describe()
     assert {_runner.config_hash(made_with) for made_with in manifest["configs"].values()} == set(rows.config)
     assert any("epsilon 1 per record" in text for text in manifest["guarantees"].values())
+
+
+def test_all_mechanisms_are_planned_under_what_they_cost(ran, graph_file):
+    config = dataclasses.replace(ran[0], mechanisms=MECHANISMS)
+    planned = accuracy.plan_task(config, "node", str(graph_file), plan(config, "node", str(graph_file)))
+    proved = {cell.mechanism: cell.epsilon_proved for cell in planned if cell.epsilon == 0.5}
+    assert set(proved) == {prefix + name for prefix in ("", "structure-only:") for name in MECHANISMS}
+    assert all(proved[name] == pytest.approx(0.5, abs=1e-12) for name in MECHANISMS)
 
 
 def test_one_training_program_serves_seeds_epsilons_and_mechanisms(ran):
@@ -151,9 +161,8 @@ def test_a_release_that_repeats_counts_once_and_a_table_is_one_trial():
             rows.append((name, epsilon, 1, {seed: value + gain for seed, value in twin.items()}))
             rows.append((f"structure-only:{name}", epsilon, 1, twin))
     (one,) = summary.summarise(tidy(rows))
-    assert [(x.mechanism, x.epsilon) for x in one.counted()] == [
-        ("laplace", 1.0), ("hds", 1.0), ("hds", 2.0), ("hds", 3.0),
-    ]  # fmt: skip
+    counted = [("laplace", 1.0), ("hds", 1.0), ("hds", 2.0), ("hds", 3.0)]
+    assert [(x.mechanism, x.epsilon) for x in one.counted()] == counted
     assert summary.tally(one.counted()) == (4, 0, 4)
     assert one.mean_gain is not None
     assert one.mean_gain.n == 3  # a seed is a trial, not a row
@@ -191,10 +200,9 @@ def test_one_embedding_is_chosen_for_all_seeds_by_their_mean_validation_score(ra
     assert (found, kept.value.tolist()) == (which, values)
 
 
-def test_a_row_of_a_run_under_way_or_without_an_embedding_is_shown_as_it_is():
+def test_a_row_without_an_embedding_or_a_seed_of_both_is_shown_as_it_is():
     rows = variants([(0.5, 0.6)], [(0.4, 0.5), (0.4, 0.5)])
-    rows = rows[(rows.seed == 0) == (rows.preprocessing == "raw")]  # no seed has both
-    kept, which = summary.chosen(rows)
+    kept, which = summary.chosen(rows[(rows.seed == 0) == (rows.preprocessing == "raw")])  # of a run under way
     assert (which, len(kept)) == ("raw*", 1)
     assert summary.chosen(rows.assign(preprocessing=cells.NO_EMBEDDING))[1] == ""
 
@@ -214,10 +222,8 @@ def test_demo_runs_small(graph_file, tmp_path, monkeypatch, capsys):
     accuracy = frame[frame.metric == "accuracy"].set_index(["mechanism", "epsilon"]).value
     (gain,) = demo.gains(frame, demo.COUNTS, demo.ALONE).values()
     assert gain.mean == pytest.approx(100 * (accuracy[demo.COUNTS, 2.0] - accuracy[demo.ALONE, 0.0]))
-    assert (
-        f"| {demo.COUNTS} | 2 | {100 * accuracy[demo.COUNTS, 2.0]:.1f} | {gain.mean:+.1f} |"
-        in (tmp_path / "demo.md").read_text()
-    )
+    line = f"| {demo.COUNTS} | 2 | {100 * accuracy[demo.COUNTS, 2.0]:.1f} | {gain.mean:+.1f} |"
+    assert line in (tmp_path / "demo.md").read_text()
 
 
 # --- What validation chooses, and what a row may depend on -----------------------------------------------------
@@ -276,16 +282,12 @@ def test_standardised_columns_are_those_of_float64_whatever_the_threads():
 
 def test_label_propagation_takes_its_best_alpha_and_r_in_validation(bench):
     row = cells.label_propagation(bench)
-    chosen_from = bench.settings
     known = np.zeros((bench.data.num_nodes, bench.data.num_classes), np.float32)
     known[bench.train.index, bench.train.label] = 1.0
-    found = {}
-    for alpha in chosen_from.label_alphas:
-        for r in chosen_from.label_rs:
-            scores = jnp.asarray(propagation.ppr_dense(bench.data.graph, known, alpha, r), jnp.float32)
-            found[alpha, r] = [
-                float(metrics.accuracy(scores[part.index], part.label)) for part in (bench.validation, bench.test)
-            ]
+    found, parts = {}, (bench.validation, bench.test)
+    for alpha, r in itertools.product(bench.settings.label_alphas, bench.settings.label_rs):
+        scores = propagation.ppr_dense(bench.data.graph, known, alpha, r).astype(np.float32)
+        found[alpha, r] = [(scores[part.index].argmax(1) == part.label).mean() for part in parts]
     best = max(validation for validation, _ in found.values())
     assert row.also["validation"] == pytest.approx(best, abs=1e-6)
     chosen = next(pair for pair, (validation, _) in found.items() if validation == best)
@@ -302,13 +304,10 @@ def test_link_indices_are_those_of_the_definition_and_validation_chooses(link_be
         "resource allocation": lambda u, v: sum(1 / len(near[w]) for w in near[u] & near[v]),
         "preferential attachment": lambda u, v: len(near[u]) * len(near[v]),
     }
+    scores = lambda rule, pairs: jnp.array([rule(*map(int, pair)) for pair in pairs], jnp.float32)
+    parts = (link_bench.validation, link_bench.test)
     found = {
-        name: [
-            float(
-                metrics.auc(*(jnp.array([rule(*map(int, pair)) for pair in pairs], jnp.float32) for pairs in part))
-            )
-            for part in (link_bench.validation, link_bench.test)
-        ]
+        name: [float(metrics.auc(*(scores(rule, pairs) for pairs in part))) for part in parts]
         for name, rule in rules.items()
     }
     best = max(found, key=lambda name: found[name][0])
@@ -345,14 +344,13 @@ def test_a_structure_only_twin_draws_noise_of_its_own(bench):
 def test_more_seeds_take_the_same_programs(ran, tmp_path):
     """What is computed beside a row is no part of its program: so it cannot change its bits."""
     config, rows, _ = ran
-    one = dataclasses.replace(config, out=tmp_path, parts=("node", "link"), seeds=1, epsilons=(1.0,))
+    one = dataclasses.replace(config, out=tmp_path, parts=("node",), seeds=1, epsilons=(1.0,))
     privge.main(one)
     programs = [training._fit._cache_size(), pipeline.embedding._private_embeddings._cache_size()]
-    privge.main(dataclasses.replace(one, seeds=3))
+    privge.main(dataclasses.replace(one, seeds=2))
     assert [training._fit._cache_size(), pipeline.embedding._private_embeddings._cache_size()] == programs
-    keys = KEY
-    both = pd.read_csv(tmp_path / "privge.csv").merge(rows, on=keys, suffixes=("", "_before"))
-    assert len(both) == 28  # two seeds, both embeddings: three rows a task, and the graph alone
+    both = pd.read_csv(tmp_path / "privge.csv").merge(rows, on=KEY, suffixes=("", "_before"))
+    assert len(both) == 14  # two seeds, both embeddings: three rows, and the graph alone
     for column in ("value", *FOUND):
         assert both[column].equals(both[f"{column}_before"].rename(column))
 
@@ -364,8 +362,8 @@ def test_the_table_is_rendered_between_its_markers(ran, tmp_path):
     report.main(report.Config(out=config.out, readme=readme))
     assert readme.read_text().startswith("mine\n<!-- findings -->\n| private data")
     assert readme.read_text().endswith("\n<!-- /findings -->\nmore\n")
-    assert "| its structure-only twin | 10 |" in readme.read_text()  # at 2 budgets: 4 mechanisms, in links 1
-    assert "| mine, node | 8 | " in pages.read_text()
+    assert "| its structure-only twin | 6 |" in readme.read_text()  # at 2 budgets: 2 mechanisms, in links 1
+    assert "| mine, node | 4 | " in pages.read_text()
     text = (config.out / "REPORT.md").read_text()
     assert all(name in text for name in ("over best", "non-private", "label prop.", "What the private features"))
     for picture in ("figure1.png", "figure2_node.png", "table3_link.png"):

@@ -28,26 +28,21 @@ def noise(key):
     return jax.random.key_data(key).tobytes()
 
 
-def test_reports_are_paid_for_once_and_the_best_is_of_validation(asked, graph_file, tmp_path, capsys):
-    tune.main(config(graph_file, tmp_path))
+def test_reports_are_paid_for_once_up_to_a_total_and_the_best_is_of_validation(asked, graph_file, tmp_path, capsys):
+    tune.main(config(graph_file, tmp_path, total=2.0))
     rows, printed = pd.read_csv(tmp_path / "tune.csv"), capsys.readouterr().out
-    ks = {k for k, _ in asked}
-    assert 1 < len(ks) < len(asked) == 6
+    ended, ks = rows[rows.state == "complete"], {k for k, _ in asked}
+    assert len(ks) == 2 < len(asked) == len(ended) < len(rows) == 6
     assert len({noise(key) for _, key in asked}) == len({(k, noise(key)) for k, key in asked}) == len(ks)
-    assert list(rows.epsilon_total)[-1] == (rows.reports == "new").sum() == len(ks)
-    assert f"spent epsilon {len(ks)} " in printed
-    assert f"trial {rows.alpha.idxmin()}, in test 0.25" in printed
+    assert list(rows.epsilon_total)[-1] == rows.epsilon_total.max() == (rows.reports == "new").sum() == 2
+    assert set(rows[rows.state == "pruned"].reports) == {"none"}  # a third k would cost more
+    assert "spent epsilon 2 " in printed
+    assert f"trial {ended.alpha.idxmin()}, in test 0.25" in printed
     assert "NOT protected: edges, labels" in printed
     assert "test" not in rows.columns  # nothing to choose by
 
 
-def test_fresh_reports_add_up(asked, graph_file, tmp_path):
-    tune.main(config(graph_file, tmp_path, fresh=True))
-    assert list(pd.read_csv(tmp_path / "tune.csv").epsilon_total) == [1, 2, 3, 4, 5, 6]
-    assert len({noise(key) for _, key in asked}) == 6
-
-
-def test_a_killed_study_goes_on_and_what_it_asked_counts(asked, graph_file, tmp_path, monkeypatch):
+def test_a_killed_study_goes_on_and_fresh_reports_add_up_with_its_own(asked, graph_file, tmp_path, monkeypatch):
     def killed(*_):
         raise KeyboardInterrupt
 
@@ -61,14 +56,6 @@ def test_a_killed_study_goes_on_and_what_it_asked_counts(asked, graph_file, tmp_
     assert list(rows.state) == ["fail", "complete", "complete"]
     assert list(rows.epsilon_total) == [1, 2, 3]
     tune.main(here)
-    assert len(asked) == 3  # nothing is left to do
+    assert len(asked) == len({noise(key) for _, key in asked}) == 3  # nothing is left to do
     with pytest.raises(UsageError, match="--total 2: the reports of this study cost more"):
         tune.main(config(graph_file, tmp_path, fresh=True, trials=2, total=2.0))
-
-
-def test_no_report_is_asked_beyond_the_total(asked, graph_file, tmp_path):
-    tune.main(config(graph_file, tmp_path, total=1.0))
-    rows = pd.read_csv(tmp_path / "tune.csv")
-    assert len({k for k, _ in asked}) == 1
-    assert set(rows[rows.state == "pruned"].reports) == {"none"}
-    assert rows.epsilon_total.max() == 1.0
