@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments._report import markdown, prose
+from experiments._report import markdown, prose, ranked
 from ldp_jax import verification
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.edges import curator
@@ -44,8 +44,7 @@ def by_budget(frame: pd.DataFrame, subjects: Mapping[str, Any], metrics: Sequenc
     frame = frame[frame.mechanism.isin(list(subjects))]
     wide = frame.pivot_table(index=["mechanism", "epsilon"], columns="metric", values="value", aggfunc="max")
     wide = wide.reset_index().reindex(columns=["mechanism", "epsilon", *metrics])
-    order = {label: place for place, label in enumerate(subjects)}
-    return wide.sort_values(["mechanism", "epsilon"], key=lambda c: c.map(order) if c.name == "mechanism" else c)
+    return ranked(wide, subjects, ["mechanism", "epsilon"])
 
 
 def table(frame: pd.DataFrame, subjects: Mapping[str, Any]) -> pd.DataFrame:
@@ -124,5 +123,4 @@ def _loss(row: Any, sound: bool) -> str:
 
 
 def as_markdown(wide: pd.DataFrame, subjects: Mapping[str, Any], epsilons: tuple[float, ...]) -> str:
-    """The second table of the audit."""
     return f"{markdown(header(epsilons), lines(wide, subjects, epsilons))}\n\n{prose('audit').curators}"

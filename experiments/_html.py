@@ -53,9 +53,6 @@ def _write(path: Path, title: str, *parts: str) -> Path:
     return path
 
 
-# --- Rows --------------------------------------------------------------------------------------------------------
-
-
 def _means(results: Results) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Over seeds, by what identifies a row but its settings: values in per cent, what is proved, minutes."""
     frame, found = results.read(), {}
@@ -113,9 +110,6 @@ def _made_with(results: Sequence[Results]) -> str:
         for environment in one.describe().get("environments", ())
     ]
     return markdown(["file", "rows", "device", "versions"], dict.fromkeys(rows))
-
-
-# --- Pages -------------------------------------------------------------------------------------------------------
 
 
 def page(name: str, out: Path, said: str, items: Sequence[papers.Item], beside: Sequence[str]) -> Path:

@@ -63,6 +63,12 @@ def by_seed(frame: pd.DataFrame, key: Sequence[str], scale: float = 100) -> dict
 # --- Tables ------------------------------------------------------------------------------------------------------
 
 
+def ranked(frame: pd.DataFrame, names: Iterable[str], by: Sequence[str]) -> pd.DataFrame:
+    """The rows in the order of some columns; mechanisms are in that of their ``names``."""
+    order = {name: place for place, name in enumerate(names)}
+    return frame.sort_values(list(by), key=lambda each: each.map(order) if each.name == "mechanism" else each)
+
+
 def signed(interval: ConfidenceInterval | None, digits: int = 1) -> str:
     """A difference for a table; bold where its interval leaves 0 out."""
     text = "" if interval is None else f"{interval.mean:+.{digits}f}"

@@ -118,12 +118,10 @@ class Cell(_runner.Cell):
 
     @property
     def last_metric(self) -> str:
-        """How long it took."""
         return "seconds"
 
 
 def results_in(out: Path, name: str = NAME) -> Results:
-    """The rows of a folder."""
     return Results(out, name, Cell)
 
 
@@ -231,7 +229,6 @@ def _rows_of(
 
 
 def _proved(subject: Subject, measured: Mapping[str, float]) -> float:
-    """What was found of the law, or of the words that are drawn; nothing of a form that is not sound."""
     if not subject.sound:
         return math.inf
     return measured.get("supremum", measured.get("arithmetic", math.nan))
@@ -499,7 +496,6 @@ def _loss(row: Any, sound: bool) -> str:
 
 
 def as_markdown(wide: pd.DataFrame) -> str:
-    """The committed table."""
     return f"{markdown(HEADER, _lines(wide))}\n\n{prose(NAME).mechanisms}"
 
 

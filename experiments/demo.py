@@ -75,11 +75,7 @@ def main(config: Config) -> None:
 
 
 def results_in(out: Path) -> Results:
-    """The rows of a folder."""
     return features.results_in(out, NAME)
-
-
-# --- Private friendships, on the same draws ----------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=1)
@@ -125,9 +121,6 @@ BOTH = COUNTED._replace(
 """All rows of a draw."""
 
 
-# --- Table and figure --------------------------------------------------------------------------------------------
-
-
 def accuracies(frame: pd.DataFrame) -> dict[tuple[str, float], pd.Series]:
     """In % by draw, of each method and epsilon."""
     return by_seed(frame[frame.metric == features.ACCURACY], ["mechanism", "epsilon"])
@@ -162,7 +155,6 @@ def table(frame: pd.DataFrame) -> str:
 
 
 def write_report(out: Path) -> list[Path]:
-    """The table, and the figure: three jobs on one scale, points over what is public alone."""
     frame = results_in(out).read()
     jobs = [job for job in JOBS if {job[3], job[4]} <= set(frame.mechanism)]
     if not jobs:

@@ -76,7 +76,6 @@ def of(name: str, table: str = "") -> list[Item]:
 
 
 def as_markdown() -> str:
-    """The table of all items, after the count of each status."""
     statuses = [item.status() for item in ITEMS]
     counts = ", ".join(f"{statuses.count(name)} {name}" for name in dict.fromkeys(statuses))
     rows = []
@@ -96,7 +95,6 @@ def as_markdown() -> str:
 
 
 def write_report(out: Path) -> list[Path]:
-    """papers.md, beside the committed rows that it is about; nothing for another folder."""
     if out.resolve() != REFERENCE.resolve():
         return []
     _rows.cache_clear()

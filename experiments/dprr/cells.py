@@ -159,9 +159,10 @@ def name_of(resolved: Any) -> str:
 def made_by(variant: Variant, n_max: int) -> Any:
     """The mechanism of a variant, or None."""
     epsilon = variant.epsilon
+    split = lambda: edges.DPRR.from_epsilon(epsilon, n_max)
     made = {
-        "dprr": lambda: edges.DPRR.from_epsilon(epsilon, n_max),
-        "dprr-lengths": lambda: edges.DPRR.from_epsilon(epsilon, n_max),
+        "dprr": split,
+        "dprr-lengths": split,
         "dprr-one-to-nine": lambda: edges.DPRR(0.1 * epsilon, 0.9 * epsilon),
         "dprr-as-published": lambda: edges.DPRR.as_published(epsilon, n_max),
         "local-lap": lambda: edges.LocalLap.from_epsilon(epsilon),
@@ -180,13 +181,6 @@ def ledger(variant: Variant, n_max: int) -> Ledger:
     unspent = Ledger(Budget(spent.epsilon, unit=NEIGHBOUR_LIST))
     exposes = ("labels", "number of nodes", *(("lists of public users",) if variant.public else ()))
     return unspent.spend(variant.mechanism, spent, protects=("edges",), exposes=exposes)
-
-
-def guarantee_note(row: Mapping[Any, Any], n_max: int) -> dict[str, str]:
-    """The spending of a row, for the manifest, by graphs, public users, mechanism and budget."""
-    variant = variant_of(row)
-    name = f"{row['dataset']}; {setting(variant.public)}; {variant.mechanism}, epsilon {variant.epsilon:g}"
-    return {name: str(ledger(variant, n_max).total())}
 
 
 def _keys(dataset: str, variant: Variant, seed: int) -> tuple[Any, Any, Any, Any]:

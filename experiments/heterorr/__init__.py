@@ -26,6 +26,5 @@ def main(config: Config) -> None:
 
 
 def write_report(out: Path) -> list[Path]:
-    """Tables and figures from the rows of a folder."""
     written = [path for part in (report, shares, attacks, counts, mixing) for path in write_part(part, out)]
     return [*written, *inversion.write(out)]

@@ -82,7 +82,6 @@ def variants(config: Config, level: Level, labels: bool) -> Iterator[tuple[str, 
 
 
 def plan(config: Config, level: Level) -> dict[Cell, Settings]:
-    """The cells of one level, in the order of their computation."""
     planned = {}
     for dataset in config.datasets:
         data, chosen = load(dataset), resolved(config, dataset, level)
@@ -101,7 +100,6 @@ def plan(config: Config, level: Level) -> dict[Cell, Settings]:
 
 
 def _proved(bench: cells.Bench, cell: Cell) -> float:
-    """The epsilon that a cell's guarantee states."""
     if NON_PRIVATE in cell.mechanism or cell.mechanism == RECORDS:
         return math.inf
     promised = cells.guarantee(bench, cell)
@@ -118,7 +116,6 @@ def _notes(cell: Cell, chosen: Settings) -> dict[str, dict[str, Any]]:
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:
-    """The rows of a cell."""
     return cells.compute(cells.prepare(chosen, cell.seed), cell)
 
 

@@ -55,7 +55,6 @@ results_in = partial(Results, name=NAME, cell=Cell)
 
 
 def plan(config: Config) -> dict[Cell, Settings]:
-    """The cells: first the attackers of public knowledge, then LinkTeller on every release."""
     planned = {}
     for dataset in config.datasets:
         data, chosen = accuracy.load(dataset), accuracy.resolved(config, dataset, "edges")
@@ -90,7 +89,6 @@ def _asked(bench: cells.Bench, rho: float, attacked: int) -> tuple[Any, attacks.
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:
-    """The metrics of an attacker."""
     bench = cells.prepare(chosen, cell.seed)
     public, every, balanced = _asked(bench, cell.rho, cell.attacked)
     n = bench.data.num_nodes
@@ -113,11 +111,7 @@ def compute(cell: Cell, chosen: Settings) -> Found:
     return Found({name: round(float(value), 6) for name, value in zip(METRICS, values, strict=True)})
 
 
-# --- Report ----------------------------------------------------------------------------------------------------
-
-
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
-    """The table and its figure."""
     tables = [_table(part, str(dataset)) for dataset, part in frame.groupby("dataset", sort=False)]
     text = "\n\n".join(["# Attacks on private edges", _TEXT.preface, *tables])
     return {NAME: text}, {NAME: draw(frame)}

@@ -53,7 +53,6 @@ class Cell(_runner.Cell):
 
     @property
     def last_metric(self) -> str:
-        """The test score."""
         return "micro-F1" if self.task == "labels" else "accuracy"
 
     @property
@@ -105,9 +104,6 @@ def prepare(settings: Settings, seed: int) -> Bench:
         count = round(settings.public_share * data.num_nodes)
         public[np.asarray(jax.random.permutation(public_key, split.train))[:count]] = True
     return Bench(settings, data, parts, public, *keys)
-
-
-# --- What is released ------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=16)
@@ -196,9 +192,6 @@ def guarantee(bench: Bench, cell: Cell) -> PipelineGuarantee | None:
     return PipelineGuarantee.of(spent, protected=tuple(fields), unprotected=(*labels, *known))
 
 
-# --- Training --------------------------------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=1)
 def _operator(dataset: str) -> propagation.Operator:
     return propagation.operator(load(dataset).graph)
@@ -279,7 +272,6 @@ def _noisy(mechanism: Any, key: Any, part: training.Examples, public: np.ndarray
 
 
 def compute(bench: Bench, cell: Cell) -> Found:
-    """The rows of a cell."""
     if cell.mechanism == LABEL_PROPAGATION:  # of the public edges alone where some are private
         seen = edges(bench, PUBLIC_EDGES if cell.rho else NON_PRIVATE, 0.0, cell.rho)
         op, classes = propagation.operator(seen.graph), bench.data.num_classes

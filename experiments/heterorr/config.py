@@ -50,7 +50,6 @@ class Config:
     """where results go, and are looked for"""
 
     def check(self) -> None:
-        """Raise a UsageError for the first invalid option."""
         check_words(
             self,
             positive=("epsilons", "seeds"),
@@ -63,7 +62,6 @@ class Config:
 
     @property
     def smoke(self) -> bool:
-        """Whether this run only tests the machinery."""
         return self.preset == "smoke"
 
 

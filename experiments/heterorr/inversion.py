@@ -138,7 +138,6 @@ results_in = partial(Results, name=NAME, cell=Cell, also=ALSO)
 
 
 def plan(config: Config) -> dict[Cell, Settings]:
-    """The committed rows, or few of them."""
     if config.smoke:
         return cells(1, (1.0,), ("pca-16",), QUICK)
     return cells(config.seeds, EPSILONS, EMBEDDINGS, DEFAULT)
@@ -170,11 +169,7 @@ def cells(
 
 
 def notes(cell: Cell, settings: Settings) -> dict[str, Any]:
-    """For the manifest: the origin of the data."""
     return {"data": {"digits": {"source": "scikit-learn's load_digits: 1 797 images of UCI's handwritten digits"}}}
-
-
-# --- Releases -----------------------------------------------------------------------------------------------------
 
 
 def _key(seed: int, purpose: str) -> Any:
@@ -291,9 +286,6 @@ def release(name: Name, epsilon: float, embedding: Embedding, seed: int, setting
     return Release(found[: len(private)], found[len(private) :].reshape(copies.shape))
 
 
-# --- Attacks ------------------------------------------------------------------------------------------------------
-
-
 def attack(name: Name, epsilon: float, embedding: str, seed: int, settings: Settings) -> tuple[Reconstruction, str]:
     """The private images of a seed as the attacker of a row reconstructs them, and the attacker's name.
 
@@ -327,7 +319,6 @@ def attack(name: Name, epsilon: float, embedding: str, seed: int, settings: Sett
 
 
 def compute(cell: Cell, settings: Settings) -> Found:
-    """The attacker's errors, and the share of digits that a classifier tells by the same release."""
     _, digit, public = load(cell.seed, settings)
     name: Any = cell.mechanism
     found, who = attack(name, cell.epsilon, cell.embedding, cell.seed, settings)
@@ -346,9 +337,6 @@ def compute(cell: Cell, settings: Settings) -> Found:
     assert found.ssim is not None
     values = {"mse": found.mse.mean, "ssim": found.ssim.mean, "accuracy": (guess == digit[public:]).mean()}
     return Found({metric: round(float(value), 6) for metric, value in values.items()}, also)
-
-
-# --- Tables -------------------------------------------------------------------------------------------------------
 
 
 class Line(NamedTuple):
@@ -396,7 +384,6 @@ def _lines(rows: pd.DataFrame) -> dict[str, dict[Line, pd.Series]]:
 
 
 def as_markdown(rows: pd.DataFrame) -> str:
-    """From which budget on the attack works, all lines, and what theta changes."""
     lines = _lines(rows)
     heads = [words for words, _ in METRICS.values()]
     table, gains = [], []
@@ -433,9 +420,6 @@ def _start(lines: dict[str, dict[Line, pd.Series]], embedding: str, name: str) -
     said = [str(interval(lines["accuracy"][line])) for line in mine]
     there = [f"{mine[first].epsilon:g}", said[first]] if first < len(mine) else ["none", ""]
     return [*there, said[first - 1] if first else ""]
-
-
-# --- Figure -------------------------------------------------------------------------------------------------------
 
 
 def plot(rows: pd.DataFrame, settings: Settings) -> Any:

@@ -54,7 +54,6 @@ class Cell(_runner.Cell):
 
     @property
     def last_metric(self) -> str:
-        """The log-likelihood at the end."""
         return _named(BLOCKS, self.mechanism)
 
 
@@ -84,7 +83,6 @@ def connected(dataset: str) -> tuple[int, np.ndarray]:
 
 
 def plan(config: Config) -> dict[Cell, dict[str, int]]:
-    """Four chains of each graph, weight and kind of moves."""
     made = {name: _settings(name, config.smoke) for name in MOVES}
     cases = itertools.product(MOVES, GRAPHS, WEIGHTS, range(CHAINS))
     return {
@@ -97,7 +95,6 @@ def plan(config: Config) -> dict[Cell, dict[str, int]]:
 
 
 def compute(cell: Cell, chosen: dict[str, int]) -> Found:
-    """The log-likelihood after each block of a chain."""
     blocks, (n, pairs) = chosen["blocks"], connected(cell.dataset)
     edges = hrg.Edges.of(pairs, np.zeros((0, 2), np.int64))
     start, key = jax.random.split(jax.random.key(cell.seed))
@@ -177,7 +174,6 @@ def traces(frame: pd.DataFrame) -> dict[tuple[str, float, str], pd.DataFrame]:
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
-    """The table and its figure."""
     found = traces(frame)
     names = list(dict.fromkeys(name for name, _, _ in found))
     seconds = frame.groupby(["dataset", "weight", "mechanism"]).seconds.median()

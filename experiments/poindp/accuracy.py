@@ -61,7 +61,6 @@ def variants(config: Config, data: datasets.Dataset, *, first: bool) -> Iterator
 
 
 def plan(config: Config) -> dict[Cell, Settings]:
-    """The cells, in the order of their computation."""
     planned = {}
     for place, dataset in enumerate(config.asked("table1")[0]):
         data, chosen = load(dataset), resolved(config, dataset)
@@ -89,7 +88,6 @@ def cell_of(chosen: Settings, dataset: str, split: str, mechanism: str, epsilon:
 
 
 def notes(cell: Any, chosen: Settings) -> dict[str, dict[str, Any]]:
-    """The manifest's notes on a cell."""
     said = source(cells.load(chosen.dataset))
     promised = releases.guarantee(cell.mechanism, cell.epsilon, chosen)
     words = releases.why_none(cell.mechanism, cell.epsilon, chosen) if promised is None else str(promised)
@@ -99,5 +97,4 @@ def notes(cell: Any, chosen: Settings) -> dict[str, dict[str, Any]]:
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:
-    """The rows of a cell."""
     return cells.compute(cells.prepare(chosen, cell.split, cell.seed), cell)

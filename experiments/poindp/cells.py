@@ -135,9 +135,6 @@ def split_nodes(key: Any, here: World, split: str) -> tuple[np.ndarray, ...]:
     return train, *np.split(rest, [round(0.1 * len(rest))])
 
 
-# --- Training ----------------------------------------------------------------------------------------------------
-
-
 @partial(jax.jit, static_argnames=("model", "objective"))
 def _judged(variables: Any, context: Any, test: Any, *, model: Model, objective: training.Objective) -> Any:
     outputs, _ = model.apply(variables, objective.inputs(context, test), key=None, train=False)
@@ -254,7 +251,6 @@ def without_records(bench: Bench) -> Score:
 
 
 def compute(bench: Bench, cell: Cell) -> Found:
-    """The rows of a cell."""
     if cell.mechanism == PUBLIC:
         return without_records(bench).found()
     of_reports = cell.mechanism == PROJECTED or releases.is_sound(cell.mechanism)

@@ -80,7 +80,6 @@ def _printed() -> Iterator[tuple[int, str, str, float, str, float]]:
 
 
 def plan(config: Config) -> dict[Cell, Settings]:
-    """The cells, in the order of their computation; which ones differ is read off the committed rows."""
     asked = dict.fromkeys(
         (gap.dataset, gap.mechanism, gap.epsilon) for gap in gaps(accuracy.results_in(REFERENCE).read())
     )
@@ -147,7 +146,6 @@ def records(bench: cells.Bench, variant: str, *, lap: bool) -> Any:
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:
-    """The rows of a cell."""
     bench = cells.prepare(chosen, cell.split, cell.seed)
     settings, name = bench.world.settings, cell.mechanism
     lap = name == f"{PUBLISHED}lap"

@@ -64,7 +64,6 @@ class Cell(_runner.Cell):
 
     @property
     def last_metric(self) -> str:
-        """AUC."""
         return DELTAS[-1] if self.attack == GRAPH else METRICS[-1]
 
     def __str__(self) -> str:
@@ -162,7 +161,6 @@ def hyperbolicity(bench: cells.Bench) -> dict[str, float]:
 
 
 def plan(config: Config) -> dict[Cell, Settings]:
-    """The cells, in the order of their computation."""
     planned = {}
     datasets, epsilons = config.asked("membership")
     for dataset in datasets:
@@ -215,7 +213,6 @@ CLOSE = 2.0
 
 
 def write(out: Path) -> list[Path]:
-    """poindp_membership.md and its figure; nothing where there are no rows."""
     frame = read(out)
     if frame.empty:
         return []
@@ -230,7 +227,6 @@ def read(out: Path) -> pd.DataFrame:
 
 
 def as_markdown(frame: pd.DataFrame) -> str:
-    """The report: its tables, and a link to the figure."""
     attacked = frame[frame.attack != GRAPH]
     picture = f"![AUC of each attack]({NAME}.png)"
     parts = ["# Membership inference on graph networks (Table 3)", _TEXT.about, picture]

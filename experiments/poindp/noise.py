@@ -66,7 +66,6 @@ def _added(variables: Any, given: Any, plain: Any, *, model: Any, quiet: Any) ->
 
 
 def plan(config: Config) -> dict[Cell, Settings]:
-    """The cells, in the order of their computation."""
     datasets, epsilons = config.asked("noise")
     chosen = accuracy.resolved(config, datasets[0])
     data = cells.load(chosen.dataset)
@@ -85,7 +84,6 @@ def plan(config: Config) -> dict[Cell, Settings]:
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:
-    """Its place and the size of its noise."""
     bench = cells.prepare(chosen, "random", cell.seed)
     size = noise_of(bench, cell.mechanism, cell.epsilon)[cell.node]
     x, y = bench.world.places[cell.node]
@@ -126,7 +124,6 @@ def sections(out: Path) -> list[str]:
 
 
 def figures(out: Path) -> dict[str, Any]:
-    """The pictures by their stems; empty where there are no rows."""
     frame = results_in(out).read()
     if frame.empty:
         return {}

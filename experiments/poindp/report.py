@@ -37,7 +37,6 @@ _FIGURE_3_NAME = "poindp_figure3"
 
 
 def write(out: Path) -> list[Path]:
-    """poindp.md, poindp_membership.md and the figures."""
     levels = _levels(accuracy.results_in(out).read())
     figures = {} if levels.empty else {_FIGURE_3_NAME: _figure_3(levels)}
     text = as_markdown(out)
@@ -46,12 +45,8 @@ def write(out: Path) -> list[Path]:
 
 
 def as_markdown(out: Path) -> str:
-    """poindp.md of the rows of a folder; empty where there are none."""
     sections = [*_accuracy(accuracy.results_in(out).read()), *gaps.section(out), *noise.sections(out)]
     return "\n\n".join(["# PoinDP: hierarchy-aware noise for graph networks", *sections]) + "\n" if sections else ""
-
-
-# --- Accuracy ----------------------------------------------------------------------------------------------------
 
 
 def _values(frame: pd.DataFrame) -> dict[tuple[Any, ...], pd.Series]:
@@ -173,11 +168,7 @@ def _table_of_figure_3(frame: pd.DataFrame) -> str:
     )  # fmt: skip
 
 
-# --- Findings ----------------------------------------------------------------------------------------------------
-
-
 def digest(out: Path) -> str:
-    """What the rows of a folder say in short."""
     frame, attacked = accuracy.results_in(out).read(), membership.read(out)
     gains = list(filter(None, gains_of_sound_rows(frame)))
     up, down, _ = counted(gains)

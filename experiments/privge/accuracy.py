@@ -1,6 +1,5 @@
 """Node classification and link prediction from locally private features: the plan, and its computation."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -62,22 +61,7 @@ def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> dict[Cell
     return planned
 
 
-def compute_plan(planned: Mapping[Cell, Settings], results: Results) -> None:
-    """Compute what is missing; a killed run goes on here."""
-    benches: dict[int, cells.Bench] = {}
-
-    def compute(cell: Cell, resolved: Settings) -> Found:
-        if any(bench.settings is not resolved for bench in benches.values()):
-            benches.clear()  # one task and data set at a time
-        if cell.seed not in benches:
-            benches[cell.seed] = cells.prepare(resolved, cell.seed)
-        return cells.compute(benches[cell.seed], cell)
-
-    run_plan(planned, compute, results, "rows", _notes)
-
-
 def _notes(cell: Cell, resolved: Settings) -> dict[str, dict[str, Any]]:
-    """For the manifest: the origin of the data, and the guarantee of the mechanism."""
     data = load(resolved.dataset)
     notes = source(data)
     made = cells.made_by(cell, data.num_features)
@@ -96,4 +80,13 @@ def main(config: Config) -> None:
     for task in config.parts:
         for dataset in config.datasets or tuple(name for known, name in COMMITTED if known == task):
             planned |= plan_task(config, task, dataset, plan(config, task, dataset))
-    compute_plan(planned, results_in(config.out))
+    benches: dict[int, cells.Bench] = {}
+
+    def compute(cell: Cell, resolved: Settings) -> Found:
+        if any(bench.settings is not resolved for bench in benches.values()):
+            benches.clear()  # one task and data set at a time
+        if cell.seed not in benches:
+            benches[cell.seed] = cells.prepare(resolved, cell.seed)
+        return cells.compute(benches[cell.seed], cell)
+
+    run_plan(planned, compute, results_in(config.out), "rows", _notes)
