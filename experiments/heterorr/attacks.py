@@ -37,13 +37,7 @@ METRICS = ("average precision", "precision", "TPR at 1 % FPR", "balanced AUC", "
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """One attack on one release.
-
-    Attributes:
-      attack: which.
-      rho: the share of edges that is private: what the attack is after.
-      attacked: how many nodes it asks about, all pairs of them but the public edges.
-    """
+    """One attack on one release, of all pairs of ``attacked`` nodes but public edges; a share rho is private."""
 
     attack: str
     rho: float
@@ -105,10 +99,8 @@ def compute(cell: Cell, chosen: Settings) -> Found:
     else:
         judge = partial(attacks.degree_product, public, n)
     found, even = judge(every), judge(balanced)
-    values = (
-        found.average_precision.mean, found.precision.mean, found.tpr.mean, even.auc.mean, found.auc.mean,
-    )  # fmt: skip
-    return Found({name: round(float(value), 6) for name, value in zip(METRICS, values, strict=True)})
+    areas = found.average_precision, found.precision, found.tpr, even.auc, found.auc
+    return Found({name: round(float(area.mean), 6) for name, area in zip(METRICS, areas, strict=True)})
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:

@@ -42,13 +42,9 @@ def variants(config: Config, data: datasets.Dataset, *, first: bool) -> Iterator
             for name in rows_of.NON_PRIVATE:
                 yield split, name, math.inf
             yield split, PUBLIC, 0.0
-            for names, prefixes in (
-                (rows_of.AS_PUBLISHED, ("", STRUCTURE)),
-                (rows_of.SOUND, ("", STRUCTURE, FEATURES)),
-            ):
-                for name in names:
-                    for prefix in prefixes:
-                        yield from ((split, prefix + name, epsilon) for epsilon in config.asked("table1")[1])
+            rows = [prefix + name for name in rows_of.AS_PUBLISHED for prefix in ("", STRUCTURE)]
+            rows += [prefix + name for name in rows_of.SOUND for prefix in ("", STRUCTURE, FEATURES)]
+            yield from ((split, name, epsilon) for name in rows for epsilon in config.asked("table1")[1])
     if "table2" in config.parts:
         for epsilon in config.asked("table2")[1]:
             yield from (("random", name, epsilon) for name in rows_of.ABLATED)

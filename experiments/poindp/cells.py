@@ -81,15 +81,13 @@ def world(settings: Settings) -> World:
     x = data.x.toarray()
     x = x if data.lower == 0 else x - (data.lower + data.upper) / 2
     unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-    edges = data.edges
     found = hyperbolic.embed(
         jax.random.fold_in(jax.random.key(settings.base_seed), _EMBEDDING),
-        np.concatenate([edges, edges[:, ::-1]]), data.num_nodes,
+        np.concatenate([data.edges, data.edges[:, ::-1]]), data.num_nodes,
         epochs=settings.embedding_epochs, burn_in=settings.embedding_burn_in, batch_size=_BATCH,
     )  # fmt: skip
-    places = found.points
-    local = [hyperbolic.inter_hierarchy_of_nodes(places), hyperbolic.intra_hierarchy_of_nodes(places)]
-    known = np.concatenate([np.asarray(places), np.stack([np.asarray(part) for part in local], 1)], 1)
+    local = [of(found.points) for of in (hyperbolic.inter_hierarchy_of_nodes, hyperbolic.intra_hierarchy_of_nodes)]
+    known = np.concatenate([np.asarray(found.points), np.stack([np.asarray(part) for part in local], 1)], 1)
     return World(
         settings, data, propagation.operator(data.graph), propagation.operator(data.graph, "segment"),
         unit.astype(np.float32), known.astype(np.float32),

@@ -55,12 +55,8 @@ class Config:
     """where results go, and are looked for"""
 
     def check(self) -> None:
-        check_words(
-            self,
-            positive=("epsilons", "seeds"),
-            shares=("member_shares",),
-            filled=("parts", "splits", "protocols", "member_shares", "attacks"),
-        )
+        filled = ("parts", "splits", "protocols", "member_shares", "attacks")
+        check_words(self, positive=("epsilons", "seeds"), shares=("member_shares",), filled=filled)
         if self.models < 3:
             raise UsageError(f"--models must be at least 3, got {self.models}")
 
@@ -75,9 +71,8 @@ class Config:
 
     def asks_for(self, mechanism: str) -> bool:
         """Whether rows of a mechanism are wanted."""
-        return not self.mechanisms or any(
-            mechanism == word[1:] if word.startswith("=") else word in mechanism for word in self.mechanisms
-        )
+        meant = (mechanism == word[1:] if word.startswith("=") else word in mechanism for word in self.mechanisms)
+        return not self.mechanisms or any(meant)
 
 
 def settings(config: Config, dataset: str, data: str) -> Settings:

@@ -49,12 +49,10 @@ def noise_of(bench: cells.Bench, name: str, epsilon: float) -> np.ndarray:
         return np.abs(np.asarray(added, np.float64)).mean(1)
     score = cells.train_on_records(bench, name, epsilon)
     model, kind = networks.network(name, settings, here.data.num_classes)
-    x = here.records
     quiet: Any = poindp(here.data.num_classes, settings.hidden, settings.dropout)
-    given = networks.inputs_of(kind, here.op, x, here.known, epsilon, settings)
+    plain = given = networks.inputs_of(kind, here.op, here.records, here.known, epsilon, settings)
     if kind == "noisy":
-        quiet, _ = networks.network("gcn", settings, here.data.num_classes)
-    plain = given.inputs if kind == "noisy" else given
+        (quiet, _), plain = networks.network("gcn", settings, here.data.num_classes), given.inputs
     return np.asarray(_added(score.variables, given, plain, model=model, quiet=quiet), np.float64)
 
 
@@ -127,12 +125,9 @@ def figures(out: Path) -> dict[str, Any]:
     frame = results_in(out).read()
     if frame.empty:
         return {}
-    nodes = _nodes(frame)
-    title = f"{frame.dataset.iloc[0]}, epsilon {frame.epsilon.iloc[0]:g}"
-    return {
-        "poindp_figure4": _cumulative(nodes, title),
-        **{stem: _disks(nodes, names, title) for stem, names in DISKS.items()},
-    }
+    nodes, title = _nodes(frame), f"{frame.dataset.iloc[0]}, epsilon {frame.epsilon.iloc[0]:g}"
+    disks = {stem: _disks(nodes, names, title) for stem, names in DISKS.items()}
+    return {"poindp_figure4": _cumulative(nodes, title), **disks}
 
 
 Nodes = dict[str, pd.DataFrame]
