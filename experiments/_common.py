@@ -65,7 +65,6 @@ class Settings:
     base_seed: int
 
     def for_training(self, batch_size: int) -> training.Settings:
-        """For a network's training."""
         optimizer = training.adam(self.learning_rate, self.weight_decay)
         return training.Settings(optimizer, self.epochs, batch_size, self.patience)
 
@@ -88,7 +87,6 @@ def load(name: str, bounds: tuple[float, float] | None = None) -> datasets.Datas
 
 
 def fingerprint(data: datasets.Dataset) -> str:
-    """Short sha256 of a data set's arrays."""
     digest = hashlib.sha256()
     bounds = np.array([data.lower, data.upper], np.float64)
     for array in (bounds, data.edges, data.x.indptr, data.x.indices, data.x.data, data.y):
@@ -108,7 +106,6 @@ def row_names(paper: str) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def source(data: datasets.Dataset) -> dict[str, dict[str, Any]]:
-    """For a manifest: the origin of a data set."""
     return {"data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}}
 
 
@@ -200,7 +197,6 @@ def label_propagation(op: Any, parts: Sequence[Any], settings: Any, *, tol: floa
 def _label_propagation(
     op: Any, train: Any, validation: Any, test: Any, alphas: Any, rs: Any, tol: Any, *, classes: int
 ) -> Any:
-    """Validation and test accuracy for each alpha and r."""
     known = jnp.zeros((op.num_nodes, classes)).at[train.index, train.label].set(1.0)
 
     def one(pair: Any) -> Any:

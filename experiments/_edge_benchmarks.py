@@ -23,7 +23,6 @@ from ldp_jax.learning import models, training
 
 
 def barabasi_albert(n: int) -> Any:
-    """A Barabasi-Albert graph, m = 3, as a graph of the library."""
     return graphs.from_edges(np.array(nx.barabasi_albert_graph(n, 3, seed=0).edges()), n)
 
 
@@ -155,7 +154,6 @@ def classes_child(job: str, nodes: str) -> None:
 
 
 def draw_growth(rows: pd.DataFrame, path: Path) -> None:
-    """CPU seconds of the big jobs against nodes, beside what is linear."""
     figure, (axis,) = panels(1, width=5.0)
     found = rows.benchmark.str.extract(
         r"^(?P<job>\w+).* on one graph of (?P<nodes>[\d,]+) nodes and (?P<edges>[\d,]+) "
@@ -209,7 +207,6 @@ def _gigabytes() -> float:
 
 
 def _timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
-    """What a call gives, and its wall and CPU seconds."""
     wall, cpu = time.perf_counter(), time.process_time()
     made = jax.block_until_ready(call())
     return made, time.perf_counter() - wall, time.process_time() - cpu

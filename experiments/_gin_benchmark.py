@@ -57,7 +57,6 @@ class FlaxGIN(nn.Module):
 
     @nn.compact
     def __call__(self, batch: packing.Batch, train: bool) -> Any:
-        """Scores [graphs, 2]."""
         mask = batch.node_mask[:, None]
         h = jnp.ones((len(mask), 1), jnp.float32)
         read = lambda h: nn.Dropout(DROPOUT, deterministic=not train)(nn.Dense(2)(batch.mean_nodes(h)))
@@ -72,7 +71,6 @@ class FlaxGIN(nn.Module):
 
 
 def flax_model() -> models.Model:
-    """The model of :class:`FlaxGIN`."""
     module = FlaxGIN()
 
     def init(key: Any, batch: Any) -> Any:

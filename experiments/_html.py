@@ -98,7 +98,6 @@ def _line(row: Mapping[str, Any], number: float | None, twin: Mapping[str, Any] 
 
 
 def _made_with(results: Sequence[Results]) -> str:
-    """Versions and devices, as manifests have them."""
     rows = [
         (
             one.csv.name,

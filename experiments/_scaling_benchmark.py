@@ -118,7 +118,6 @@ def collective_bytes(text: str) -> int:
 
 
 def draw(rows: pd.DataFrame, path: Path) -> None:
-    """Wall time relative to one device, by devices."""
     kinds = ("strong", "weak")
     figure, axes = panels(2)
     for axis, kind in zip(axes, kinds, strict=True):

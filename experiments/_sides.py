@@ -26,7 +26,6 @@ def key_of(repeat: int) -> jax.Array:
 
 
 def row(benchmark: str, subject: str, repeat: int, wall: float, cpu: float, note: str) -> dict[str, Any]:
-    """One line of the CSV."""
     times = {"wall_s": round(wall, 5), "cpu_s": round(cpu, 5)}
     return {"benchmark": benchmark, "subject": subject, "repeat": repeat, **times, "note": note}
 

@@ -68,7 +68,6 @@ class Config:
 
 
 def main(config: Config) -> None:
-    """Run the benchmarks."""
     check_positive("--repeats", config.repeats)
     backend = jax.default_backend()
     name = NAME if backend == "cpu" else f"{NAME}_{backend}"
@@ -102,7 +101,6 @@ def main(config: Config) -> None:
 
 
 def summary(rows: pd.DataFrame) -> str:
-    """Medians, and ratios of the reference's to ours."""
     lines = []
     for (benchmark, subject), part in rows.groupby(["benchmark", "subject"], sort=False):
         ours = rows[(rows.benchmark == benchmark) & (rows.subject == "ldp_jax")]
@@ -120,7 +118,6 @@ def summary(rows: pd.DataFrame) -> str:
 
 
 def attention(repeats: int) -> list[dict[str, Any]]:
-    """Epochs of graph attention and of a hyperbolic GCN on amazon_computers."""
     return interleaved(*_attention_benchmark.gat_sides(), repeats) + interleaved(
         *_attention_benchmark.hyperbolic_sides(), repeats
     )
@@ -339,7 +336,6 @@ def discrete(repeats: int) -> list[dict[str, Any]]:
 
 
 def dprr(repeats: int) -> list[dict[str, Any]]:
-    """DPRR on Barabasi-Albert graphs: sparse against dense, at three sizes."""
     rows = []
     for n in (1000, 2000, 4000):
         title = f"DPRR on Barabasi-Albert, m = 3, n = {n}"

@@ -60,7 +60,6 @@ class Config:
 
 
 def main(config: Config) -> None:
-    """Run the demo."""
     results = results_in(config.out)
     planned = features.plan(PLAN) | features.plan(PLAN, COUNTED)
     features.compute(dict(sorted(planned.items(), key=lambda item: item[0].seed)), results, BOTH)

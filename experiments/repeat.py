@@ -59,7 +59,6 @@ def conditions(seeds: int) -> dict[str, list[tuple[list[int], dict[str, str], bo
 
 
 def main(config: Config) -> None:
-    """Compute the rows under all conditions and compare them."""
     check_positive("--seeds", config.seeds)
     if config.epochs is not None:
         check_positive("--epochs", config.epochs)

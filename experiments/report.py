@@ -25,7 +25,6 @@ class Config:
 
 
 def main(config: Config) -> None:
-    """Write the reports."""
     before, after = _around(config.readme) if config.readme else ("", "")
     modules = [*map(module, EXPERIMENTS), papers, findings]
     written = [path for one in modules if hasattr(one, "write_report") for path in one.write_report(config.out)]

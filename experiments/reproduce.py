@@ -41,7 +41,6 @@ class Config:
 
 
 def main(config: Config) -> None:
-    """Compute, compare and write pages."""
     if config.out.resolve() == REFERENCE.resolve():
         raise UsageError(f"--out {config.out}: these are the committed rows themselves")
     names, every, apart = [config.name], config.name == "all", []

@@ -73,7 +73,6 @@ class Config:
 
 
 def main(config: Config) -> None:
-    """Go on with a study, then show its best trial and its cost."""
     check_words(config, positive=("epsilons", "total", "trials", "epochs"))
     if importlib.util.find_spec("optuna") is None:
         raise UsageError("tune needs optuna: pip install optuna, or the extra tune of this project")
@@ -152,7 +151,6 @@ def settings(config: Config, trial: "optuna.Trial | optuna.trial.FrozenTrial") -
 
 
 def _score(trial: "optuna.Trial", config: Config, study: "optuna.Study") -> float:
-    """Validation accuracy or AUC of one trial."""
     import optuna
 
     chosen, k, preprocessing = settings(config, trial)

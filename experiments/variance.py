@@ -48,7 +48,6 @@ class Config:
 
 
 def main(config: Config) -> None:
-    """Compute, print and draw."""
     check_positive("--points", config.points)
     grid = np.unique(np.concatenate([np.geomspace(0.25, 5.0, config.points), TABLE]))
     figure, found = draw(grid)

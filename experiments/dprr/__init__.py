@@ -13,7 +13,6 @@ _PARTS = {"accuracy": accuracy, "degrees": degrees, "scaling": scaling}
 
 
 def main(config: Config) -> None:
-    """Compute what is missing of each part, then its tables and figures."""
     config.check()
     for name in config.parts:
         _PARTS[name].main(config)

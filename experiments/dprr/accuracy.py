@@ -34,7 +34,6 @@ def plan(config: Config) -> dict[Cell, tuple[Settings, int]]:
 
 
 def main(config: Config) -> None:
-    """Compute what is missing."""
     planned = plan(config)
     computed = 0
     finished: list[Path] = []  # checkpoints of cells whose rows are there: nothing is left to resume

@@ -80,7 +80,6 @@ class Cell(_runner.Cell):
 
     @property
     def variant(self) -> Variant:
-        """The release and the classifier."""
         return variant_of(vars(self))
 
     def __str__(self) -> str:
@@ -97,7 +96,6 @@ def variant_of(row: Any) -> Variant:
 
 
 def settings_of(resolved: Settings, classifier: Classifier) -> dict[str, Any]:
-    """The settings that the rows of a classifier depend on, for the manifest."""
     if classifier == "gin":
         return resolved._asdict()
     of_set = {name: getattr(resolved, name) for name in ("dataset", "graphs", "rr_nodes", "shares")}
@@ -157,7 +155,6 @@ def name_of(resolved: Any) -> str:
 
 
 def made_by(variant: Variant, n_max: int) -> Any:
-    """The mechanism of a variant, or None."""
     epsilon = variant.epsilon
     split = lambda: edges.DPRR.from_epsilon(epsilon, n_max)
     made = {
@@ -197,7 +194,6 @@ def _drawn(variant: Variant) -> Variant:
 
 
 def run(resolved: Settings, variant: Variant, seed: int, folder: Path | None, bar: Any) -> graph_training.Scores:
-    """Privatise the graphs, train, and look at the test graphs once."""
     whole = load(resolved.dataset, resolved.graphs, resolved.rr_nodes)
     split_key, _, _, fit_key = _keys(resolved.dataset, variant, seed)
     parts = splits.node_split(split_key, len(whole), resolved.shares)

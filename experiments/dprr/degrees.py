@@ -55,9 +55,7 @@ class Degrees(NamedTuple):
 class Cell(_runner.Cell):
     """One draw of all users' reports, or their true degrees."""
 
-    @property
-    def last_metric(self) -> str:
-        return "mean degree" if self.mechanism == _TRUE_NAME else _LAST
+    last_metric = property(lambda self: "mean degree" if self.mechanism == _TRUE_NAME else _LAST)
 
 
 results_in = partial(Results, name=NAME, cell=Cell)
@@ -116,7 +114,6 @@ def _cell(chosen: Graphs, variant: Variant) -> Cell:
 
 
 def degrees(whole: packing.GraphSet) -> Degrees:
-    """The true degree of every user."""
     true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
     return Degrees(true, whole.nodes_per_graph[whole.node_graph] - 1, whole.labels[whole.node_graph])
 
@@ -140,7 +137,6 @@ def bins(values: np.ndarray) -> np.ndarray:
 
 
 def bin_name(place: int) -> str:
-    """The degrees of a bin."""
     first, last = STARTS[place], STARTS[place + 1] - 1
     return f"{first}" if first == last else f"{first}-{last}"
 

@@ -40,7 +40,6 @@ class Group(NamedTuple):
 
     @property
     def variant(self) -> Variant:
-        """The compared release and classifier."""
         return cells.variant_of(self._asdict())
 
 

@@ -65,7 +65,6 @@ results_in = partial(Results, name=NAME, cell=Cell)
 
 
 def main(config: Config) -> None:
-    """Measure what is missing."""
     resolved = settings(config, config.datasets[0])
     if not set(COMPARED) & set(config.mechanisms):
         raise UsageError("--mechanisms: time and memory are compared of dprr, local-lap and rr")
@@ -96,7 +95,6 @@ _GENERATED = "Barabasi-Albert"
 
 
 def _settings(size: Size, resolved: Settings) -> dict[str, Any]:
-    """The settings that a row depends on, for the manifest."""
     model = {name: getattr(resolved, name) for name in ("layers", "hidden", "dropout", "batch_size", "shares")}
     counts = {"train": TRAIN, "test": TEST, "repeats": [REPEATS, EPOCHS]}
     return {"graphs": size.family, "size": size.name, **counts, **model}

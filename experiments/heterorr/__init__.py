@@ -13,7 +13,6 @@ _PARTS = {"scores": shares, "attacks": attacks, "counts": counts, "mixing": mixi
 
 
 def main(config: Config) -> None:
-    """Compute what is missing of each part, then the tables and figures."""
     config.check()
     if "attacks" in config.parts:
         attacks.plan(config)  # refuses what it must before the first row of any part

@@ -120,7 +120,6 @@ def compute(cell: Cell, chosen: Settings) -> Found:
 
 
 def main(config: Config) -> None:
-    """Run the levels that are asked for."""
     plans = [plan(config, cast(Level, level)) for level in LEVELS if level in config.parts]
     for planned in plans:  # all of them are made before the first row is
         run_plan(planned, compute, results_in(config.out), "rows", _notes)

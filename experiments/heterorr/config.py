@@ -51,9 +51,7 @@ class Config:
         if self.attacked_nodes < 10:
             raise UsageError(f"--attacked-nodes must be at least 10 nodes, got {self.attacked_nodes}")
 
-    @property
-    def smoke(self) -> bool:
-        return self.preset == "smoke"
+    smoke = property(lambda self: self.preset == "smoke")
 
 
 def settings(config: Config, dataset: str, data: str, level: Level, width: int) -> Settings:

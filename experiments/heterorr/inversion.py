@@ -170,7 +170,6 @@ def _key(seed: int, purpose: str) -> Any:
 
 @lru_cache(maxsize=8)
 def load(seed: int, settings: Settings) -> Images:
-    """The digits in the order of a seed."""
     given: Any = load_digits()
     order = np.asarray(jax.random.permutation(_key(seed, "split"), len(given.data)))
     x, digit = (given.data[order] / 16).astype(np.float32), given.target[order].astype(np.int32)
@@ -253,7 +252,6 @@ def _classifier(key: Any, z: np.ndarray, digit: np.ndarray, settings: Settings) 
 
 @lru_cache(maxsize=512)
 def make_mechanism(name: Name, epsilon: float, embedding: Embedding, seed: int, settings: Settings) -> Any:
-    """One of ``PROTECTED`` at the budget of a whole embedding."""
     theta = prepare(embedding, seed, settings).theta
     if name == "multibit":
         return features.MultiBit(epsilon, len(theta))

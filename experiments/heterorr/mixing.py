@@ -48,9 +48,7 @@ class Cell(_runner.Cell):
 
     weight: float
 
-    @property
-    def last_metric(self) -> str:
-        return _named(BLOCKS, self.mechanism)
+    last_metric = property(lambda self: _named(BLOCKS, self.mechanism))
 
 
 def _named(block: int, mechanism: str) -> str:

@@ -143,7 +143,6 @@ def _claims(frame: pd.DataFrame) -> str:
 
 
 def _lines(values: Values, rho: float, prefix: str = "") -> dict[str, dict[float, pd.Series]]:
-    """Every mechanism against epsilon."""
     found = {name: {} for name in COLOURS}
     for (mechanism, epsilon, of, edges), series in values.items():
         if mechanism.startswith(prefix) and (of, edges) == (rho, "") and _private(epsilon):

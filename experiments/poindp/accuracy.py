@@ -29,7 +29,6 @@ def load(name: str) -> datasets.Dataset:
 
 
 def resolved(config: Config, dataset: str) -> Settings:
-    """The settings of a data set."""
     return settings(config, dataset, fingerprint(load(dataset)))
 
 

@@ -107,7 +107,6 @@ class Bench:
 
 @lru_cache(maxsize=16)
 def prepare(settings: Settings, split: str, seed: int) -> Bench:
-    """Split and keys of a seed."""
     here = world(settings)
     keys = jax.random.split(jax.random.fold_in(jax.random.key(settings.base_seed), seed), 4)
     nodes = split_nodes(keys[0], here, split)
@@ -116,7 +115,6 @@ def prepare(settings: Settings, split: str, seed: int) -> Bench:
 
 
 def split_nodes(key: Any, here: World, split: str) -> tuple[np.ndarray, ...]:
-    """Nodes of training, validation and test."""
     n = here.data.num_nodes
     if split == "random":
         return tuple(splits.node_split(key, n, (0.1, 0.1, 0.8)))

@@ -60,9 +60,7 @@ class Config:
         if self.models < 3:
             raise UsageError(f"--models must be at least 3, got {self.models}")
 
-    @property
-    def smoke(self) -> bool:
-        return self.preset == "smoke"
+    smoke = property(lambda self: self.preset == "smoke")
 
     def asked(self, part: Part) -> tuple[tuple[str, ...], tuple[float, ...]]:
         """Data sets and budgets of a part: those of the command line's words, or the part's own."""
@@ -70,13 +68,11 @@ class Config:
         return self.datasets or known, self.epsilons or BUDGETS.get(part, (1.0,))
 
     def asks_for(self, mechanism: str) -> bool:
-        """Whether rows of a mechanism are wanted."""
         meant = (mechanism == word[1:] if word.startswith("=") else word in mechanism for word in self.mechanisms)
         return not self.mechanisms or any(meant)
 
 
 def settings(config: Config, dataset: str, data: str) -> Settings:
-    """The settings of one data set, whose fingerprint is ``data``."""
     return Settings(
         dataset=dataset, data=data, epochs=2 if config.smoke else 200, patience=2 if config.smoke else 100,
         embedding_epochs=1 if config.smoke else 50, embedding_burn_in=0 if config.smoke else 10,

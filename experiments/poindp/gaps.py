@@ -64,7 +64,6 @@ def gaps(frame: pd.DataFrame) -> list[Gap]:
 
 
 def compared(frame: pd.DataFrame) -> list[Gap]:
-    """All cells of Tables 1 and 2 that have rows."""
     at = frame[frame.split == "random"].groupby(["dataset", "mechanism", "epsilon", "metric"]).value.mean() * 100
     known = [
         (1, dataset, name, 1.0 if name in AS_PUBLISHED else np.inf, metric, value)
@@ -106,7 +105,6 @@ def varied(settings: Settings, variant: str) -> Settings:
 
 
 def altered(bench: cells.Bench, variant: str) -> cells.Bench:
-    """Splits and records of a variant."""
     here = bench.world
     if variant == ON_TEST:
         train, _, test = bench.parts
@@ -160,7 +158,6 @@ PUBLIC_SPLIT, OTHER_METRIC = "public split", "micro-F1"
 
 
 def section(out: Path) -> list[str]:
-    """The report's part on gaps; empty where there are no rows."""
     frame, tables = results_in(out).read(), accuracy.results_in(out).read()
     if frame.empty:
         return []
@@ -198,7 +195,6 @@ def section(out: Path) -> list[str]:
 
 
 def _ablations(tables: pd.DataFrame) -> list[str]:
-    """Whether the whole is above each ablation, as in the paper."""
     at = tables[(tables.split == "random") & (tables.epsilon == BUDGETS["table2"][0])]
     values, rows, gains = by_seed(at[at.metric == METRICS[0]], ["dataset", "mechanism"]), [], []
     for (dataset, whole), less in itertools.product(values, WITHOUT):

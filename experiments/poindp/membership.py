@@ -49,9 +49,7 @@ class Cell(_runner.Cell):
     delta: float
     share: float
 
-    @property
-    def last_metric(self) -> str:
-        return DELTAS[-1] if self.attack == GRAPH else METRICS[-1]
+    last_metric = property(lambda self: DELTAS[-1] if self.attack == GRAPH else METRICS[-1])
 
     def __str__(self) -> str:
         return f"{self.dataset} {self.mechanism}, {self.attack} {self.protocol} {self.share:g}, target {self.seed}"
@@ -113,7 +111,6 @@ def shadows(bench: cells.Bench, row: Row, protocol: str) -> attacks.Shadows:
 
 @lru_cache(maxsize=8)
 def attacked(bench: cells.Bench, row: Row, protocol: str, attack: str) -> attacks.Attack:
-    """One attack on all targets of a row."""
     here = bench.world
     asked = shadows(bench, row, protocol)
     labels = here.data.y.astype(np.int32)[asked.nodes]
@@ -130,7 +127,6 @@ def attacked(bench: cells.Bench, row: Row, protocol: str, attack: str) -> attack
 
 
 def judged(found: attacks.Attack, target: int) -> dict[str, float]:
-    """The metrics of one target."""
     one = slice(target, target + 1)
     own = attacks.evaluate_membership(found.name, found.scores[one], found.targets.truth[one])
     strict = math.nan if own.strict_tpr is None else own.strict_tpr.mean
@@ -177,7 +173,6 @@ def plan(config: Config) -> dict[Cell, Settings]:
 
 
 def main(config: Config) -> None:
-    """Compute what is missing."""
 
     def compute(cell: Cell, chosen: Settings) -> Found:
         bench = cells.prepare(chosen, "random", 0)

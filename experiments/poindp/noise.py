@@ -99,7 +99,6 @@ DISKS = {
 
 
 def sections(out: Path) -> list[str]:
-    """The part of the report; empty where there are no rows."""
     frame = results_in(out).read()
     if frame.empty:
         return []

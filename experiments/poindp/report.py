@@ -67,7 +67,6 @@ def _accuracy(frame: pd.DataFrame) -> list[str]:
 
 
 def _levels(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of Figure 3."""
     return frame[frame.dataset.isin(frame[frame.split == "inner"].dataset.unique())]
 
 
@@ -161,7 +160,6 @@ def digest(out: Path) -> str:
 
 
 def gains_of_sound_rows(frame: pd.DataFrame) -> Iterator[ConfidenceInterval | None]:
-    """Of every sound row over its twin."""
     for _, part in frame[frame.metric == WEIGHTED].groupby(["dataset", "split"], sort=False):
         values: show.Values = show.by_seed(part, ["mechanism", "epsilon"])
         for key in values:

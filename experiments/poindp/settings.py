@@ -68,7 +68,6 @@ COLOURS = {
 
 
 def label(name: str) -> str:
-    """A row's name in words."""
     if name == PUBLIC:
         return "graph and labels alone"
     for prefix, words in ((STRUCTURE, "structure-only "), (FEATURES, "features-only ")):

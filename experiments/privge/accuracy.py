@@ -18,7 +18,6 @@ results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
 
 
 def load(dataset: str) -> datasets.Dataset:
-    """A data set; a UsageError where there is none."""
     return usable(cells.load, dataset, "--datasets", hint="; on the command line: --bounds LOWER UPPER")
 
 
@@ -72,7 +71,6 @@ def _notes(cell: Cell, resolved: Settings) -> dict[str, dict[str, Any]]:
 
 
 def main(config: Config) -> None:
-    """Run the plan."""
     config.check()
     if config.bounds is not None:
         cells.declare_bounds(config.datasets, config.bounds)

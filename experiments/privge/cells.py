@@ -46,9 +46,7 @@ class Cell(_runner.Cell):
     k: int
     preprocessing: str
 
-    @property
-    def last_metric(self) -> str:
-        return METRIC[self.task]
+    last_metric = property(lambda self: METRIC[self.task])
 
     @property
     def structure_only(self) -> bool:
@@ -87,7 +85,6 @@ def ledger(mechanism: Mechanism, *, structure_only: bool = False, chosen: tuple[
 
 
 def published_k(dataset: str, task: str) -> int:
-    """The paper's k of HDS."""
     published = HYPERPARAMETERS.get(dataset, DEFAULT)
     return published.k if task == "node" else published.link_k
 
@@ -125,7 +122,6 @@ def declare_bounds(names: Sequence[str], bounds: tuple[float, float]) -> None:
 
 @lru_cache(maxsize=4)
 def load(name: str) -> datasets.Dataset:
-    """A data set."""
     return _common.load(name, _BOUNDS.get(name))
 
 
@@ -215,7 +211,6 @@ def train(bench: Bench, z: Any, preprocessing: str) -> Score:
 
 
 def made_by(cell: Cell, dim: int) -> Mechanism | None:
-    """The mechanism of a cell, or None."""
     if cell.mechanism in (NON_PRIVATE, *GRAPH_ALONE.values()):
         return None
     return make_mechanism(cell.mechanism.removeprefix(STRUCTURE), cell.epsilon, dim, cell.k)

@@ -74,7 +74,6 @@ def plan(config: Config, task: Task, dataset: str) -> Plan:
 
 
 def settings(config: Config, task: Task, dataset: str, todo: Plan) -> Settings:
-    """The resolved configuration of one task and data set."""
     chosen = published.HYPERPARAMETERS.get(dataset, published.DEFAULT)
     node = task == "node"
     return Settings(

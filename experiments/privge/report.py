@@ -53,7 +53,6 @@ def write(out: Path) -> list[Path]:
 
 
 def tables(out: Path) -> str:
-    """The tables of a folder."""
     return _tables(out, _of_folder(accuracy.results_in(out).read()))
 
 
@@ -123,7 +122,6 @@ def _table(one: Summary, settings: Mapping[str, Any]) -> str:
 
 
 def _verdict(summaries: Sequence[Summary]) -> str:
-    """By the numbers, where a score is the graph's."""
     rows = []
     for one in summaries:
         if not (lines := one.counted()):

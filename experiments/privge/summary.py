@@ -63,7 +63,6 @@ class Summary(NamedTuple):
         return next((x for x in self.lines if x.mechanism == mechanism and x.epsilon == epsilon), None)
 
     def epsilons(self) -> list[float]:
-        """Budgets of the mechanisms, ascending."""
         return sorted({x.epsilon for x in self.lines if x.twin is not None})
 
 
