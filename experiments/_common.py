@@ -105,8 +105,12 @@ def row_names(paper: str) -> tuple[dict[str, str], dict[str, str]]:
     return {key: one[0] for key, one in known.items()}, {key: one[1] for key, one in known.items() if one[1:]}
 
 
-def source(data: datasets.Dataset) -> dict[str, dict[str, Any]]:
-    return {"data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}}
+def said_of(data: datasets.Dataset, row: str, promised: object) -> dict[str, dict[str, Any]]:
+    """For a manifest: the origin of a data set, and what a row promises, where it does."""
+    said: dict[str, dict[str, Any]] = {
+        "data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}
+    }
+    return said | ({} if promised is None else {"guarantees": {row: str(promised)}})
 
 
 def usable(load: Callable[[str], datasets.Dataset], name: str, option: str, hint: str = "") -> datasets.Dataset:

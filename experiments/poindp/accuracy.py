@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from experiments._common import FOUND, fingerprint, source, usable
+from experiments._common import FOUND, fingerprint, said_of, usable
 from experiments._runner import Found, Results, UsageError, asked, config_hash
 from experiments.poindp import cells, releases
 from experiments.poindp import settings as rows_of
@@ -71,10 +71,8 @@ def cell_of(chosen: Settings, dataset: str, split: str, mechanism: str, epsilon:
     """A cell with the epsilon and delta of its guarantee."""
     with asked(f"{dataset}, {mechanism}, epsilon {epsilon:g}"):
         promised = releases.guarantee(mechanism, epsilon, chosen)
-    proved, delta = math.inf, 0.0
-    if mechanism.startswith(STRUCTURE):
-        proved = 0.0
-    elif promised is not None:
+    proved, delta = 0.0 if mechanism.startswith(STRUCTURE) else math.inf, 0.0
+    if promised is not None:
         proved, delta = promised[RECORD].epsilon, promised[RECORD].delta
     return Cell(
         dataset=dataset, task="node", mechanism=mechanism, epsilon=epsilon, seed=seed, epsilon_proved=proved,
@@ -83,12 +81,9 @@ def cell_of(chosen: Settings, dataset: str, split: str, mechanism: str, epsilon:
 
 
 def notes(cell: Any, chosen: Settings) -> dict[str, dict[str, Any]]:
-    said = source(cells.load(chosen.dataset))
-    promised = releases.guarantee(cell.mechanism, cell.epsilon, chosen)
-    words = releases.why_none(cell.mechanism, cell.epsilon, chosen) if promised is None else str(promised)
-    if words:
-        said["guarantees"] = {f"{cell.mechanism}, epsilon {cell.epsilon:g}": words}
-    return said
+    row = cell.mechanism, cell.epsilon, chosen
+    promised = releases.guarantee(*row) or releases.why_none(*row)
+    return said_of(cells.load(chosen.dataset), f"{cell.mechanism}, epsilon {cell.epsilon:g}", promised)
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:

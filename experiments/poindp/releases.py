@@ -101,10 +101,10 @@ def guarantee(name: str, epsilon: float, settings: Settings) -> PipelineGuarante
     return PipelineGuarantee.of([spent], protected=("features",), unprotected=UNPROTECTED)
 
 
-def why_none(name: str, epsilon: float, settings: Settings) -> str:
+def why_none(name: str, epsilon: float, settings: Settings) -> str | None:
     """In words, for the manifest: what a row of the paper's noise does not have."""
     if not name.startswith((PUBLISHED, PRINTED)):
-        return ""
+        return None
     return (
         f"none proved: noise at epsilon {epsilon:g} an application, in each of at most {settings.epochs} epochs "
         "and in every answer, with nothing composed; its scale is a function of the data, or bounds no "

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from experiments._common import FOUND, run_plan, source, usable
+from experiments._common import FOUND, run_plan, said_of, usable
 from experiments._runner import Found, Results, asked, config_hash, console
 from experiments.privge import cells
 from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE, Cell
@@ -62,12 +62,9 @@ def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> dict[Cell
 
 def _notes(cell: Cell, resolved: Settings) -> dict[str, dict[str, Any]]:
     data = load(resolved.dataset)
-    notes = source(data)
-    made = cells.made_by(cell, data.num_features)
-    if made is not None and not cell.structure_only:
-        name = f"{cell.mechanism}, epsilon {cell.epsilon:g}, k {cell.k}, d {data.num_features}"
-        notes["guarantees"] = {name: str(cells.ledger(made, chosen=data.public_choices).total())}
-    return notes
+    made = None if cell.mechanism.startswith(STRUCTURE) else cells.made_by(cell, data.num_features)
+    promised = None if made is None else cells.ledger(made, chosen=data.public_choices).total()
+    return said_of(data, f"{cell.mechanism}, epsilon {cell.epsilon:g}, k {cell.k}, d {data.num_features}", promised)
 
 
 def main(config: Config) -> None:

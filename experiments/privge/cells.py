@@ -48,11 +48,6 @@ class Cell(_runner.Cell):
 
     last_metric = property(lambda self: METRIC[self.task])
 
-    @property
-    def structure_only(self) -> bool:
-        """Whether no private feature plays a part."""
-        return self.mechanism.startswith(STRUCTURE)
-
 
 class Mechanism(NamedTuple):
     """A row's name, and how it is made for a budget and a dimension."""
