@@ -128,13 +128,9 @@ def usable(load: Callable[[str], datasets.Dataset], name: str, option: str, hint
 
 
 def check_words(
-    config: Any,
-    *,
-    positive: Sequence[str] = (),
-    filled: Sequence[str] = (),
-    shares: Sequence[str] = (),
+    config: Any, *, positive: Sequence[str] = (), filled: Sequence[str] = (), shares: Sequence[str] = (),
     known: Mapping[str, Collection[str]] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Check a configuration by tables of its fields; a UsageError for the first invalid one.
 
     Numbers, or tuples of them, are ``positive``; tuples are ``filled``, ``shares`` between 0 and 1, or of ``known``
@@ -157,12 +153,9 @@ def check_words(
 
 
 def run_plan(
-    planned: Mapping[Any, Any],
-    compute: Callable[[Any, Any], Found],
-    results: Results,
-    called: str,
+    planned: Mapping[Any, Any], compute: Callable[[Any, Any], Found], results: Results, called: str,
     notes: Callable[[Any, Any], Mapping[str, Any]] = lambda cell, chosen: {},
-) -> None:
+) -> None:  # fmt: skip
     """Compute the missing rows of a plan, a mapping from cells to settings; a killed run goes on here."""
     run(
         planned, lambda cell, say: compute(cell, planned[cell]), results, settings=planned.__getitem__,
@@ -171,7 +164,12 @@ def run_plan(
 
 
 def run_part(part: ModuleType, config: Any) -> None:
-    """Compute the missing rows of a module with ``plan``, ``compute`` and ``results_in``; it may say ``notes``."""
+    """Compute the missing rows of a module.
+
+    It has ``results_in(out)``, ``plan(config)``, a mapping from cells in the order of their computation to
+    their settings, ``compute(cell, settings)``, which finds a cell's rows, and perhaps ``notes(cell, settings)``,
+    what the manifest says of it, and ``pages(frame)``, texts and figures of rows by the stems of their files.
+    """
     more = {"notes": part.notes} if hasattr(part, "notes") else {}
     called = getattr(part, "CALLED", "rows")
     run_plan(part.plan(config), part.compute, part.results_in(config.out), called, **more)

@@ -98,16 +98,12 @@ def _line(row: Mapping[str, Any], number: float | None, twin: Mapping[str, Any] 
 
 
 def _made_with(results: Sequence[Results]) -> str:
-    rows = [
-        (
-            one.csv.name,
-            "committed" if one.csv.parent == REFERENCE else "yours",
-            environment["device"],
-            ", ".join(f"{k} {v}" for k, v in environment["versions"].items()),
-        )
-        for one in results
-        for environment in one.describe().get("environments", ())
-    ]
+    rows = []
+    for one in results:
+        whose = "committed" if one.csv.parent == REFERENCE else "yours"
+        for made in one.describe().get("environments", ()):
+            versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
+            rows.append((one.csv.name, whose, made["device"], versions))
     return markdown(["file", "rows", "device", "versions"], dict.fromkeys(rows))
 
 
@@ -118,13 +114,8 @@ def page(name: str, out: Path, said: str, items: Sequence[papers.Item], beside: 
     """
     experiment = EXPERIMENTS[name]
     wanted = [file for item in items for file in item.files] or [*experiment.tables, *_figures(name)]
-    words = [
-        f"# {name}: {experiment.about}",
-        said,
-        "## Beside the paper",
-        _TEXT.beside,
-        beside_the_paper(name, out),
-    ]
+    about = f"# {name}: {experiment.about}"
+    words = [about, said, "## Beside the paper", _TEXT.beside, beside_the_paper(name, out)]
     parts, shown = [render("\n\n".join(words), out)], ""
     for file in dict.fromkeys(file for file in wanted if file in experiment.tables):
         own = (out / file).exists()

@@ -55,9 +55,7 @@ def _duration(hours: float) -> str:
 
 def show(config: Show) -> None:
     tables = named(config.name).tables
-    with (
-        console.pager() if console.is_terminal else contextlib.nullcontext()
-    ):  # a terminal shows a screen at a time
+    with console.pager() if console.is_terminal else contextlib.nullcontext():  # a screen at a time
         for name in tables:
             console.print((REFERENCE / name).read_text(), soft_wrap=True, highlight=False, markup=False)
         console.print(f"committed files: {REFERENCE}", soft_wrap=True)

@@ -15,15 +15,7 @@ from experiments._runner import DEFAULT_OUT, REFERENCE, Results, console
 from experiments.frontier import config as frontier
 from experiments.frontier import features, friendships, joint, methods
 from experiments.frontier._points import plot_gains
-from experiments.frontier.features_methods import (
-    CHOSEN,
-    LOCAL,
-    PRIVGE,
-    TRUE,
-    Answer,
-    Asked,
-    Method,
-)
+from experiments.frontier.features_methods import CHOSEN, LOCAL, PRIVGE, TRUE, Answer, Asked, Method
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Guarantee, PipelineGuarantee
 from ldp_jax.learning.metrics import ConfidenceInterval
 from ldp_jax.pipeline.self_training import FeaturesPosterior, features_posterior, folds
@@ -144,13 +136,11 @@ def table(frame: pd.DataFrame) -> str:
     }
     return as_table(
         {
-            "method": name,
-            "epsilon": f"{epsilon:g}" if 0 < epsilon < np.inf else "",
-            "accuracy (%)": interval(values),
-            "points over what is public alone": signed(over.get((name, epsilon))),
+            "method": name, "epsilon": f"{epsilon:g}" if 0 < epsilon < np.inf else "",
+            "accuracy (%)": interval(values), "points over what is public alone": signed(over.get((name, epsilon))),
         }
         for (name, epsilon), values in accuracies(frame).items()
-    )
+    )  # fmt: skip
 
 
 def write_report(out: Path) -> list[Path]:
@@ -165,10 +155,8 @@ def write_report(out: Path) -> list[Path]:
         found = gains(frame, method, public)
         plot_gains(axis, found, f"private data: {draws} draws, 95 % intervals", colour, "o", 2.0)
         alone = "the graph alone" if public == CHOSEN else "features alone"
-        levels = [
-            (0.0, alone, "--"),
-            *((one.mean, "true data", "-") for one in gains(frame, true, public).values()),
-        ]
+        levels = [(0.0, alone, "--")]
+        levels += [(one.mean, "true data", "-") for one in gains(frame, true, public).values()]
         for height, words, style in levels:
             axis.axhline(height, color="black", linestyle=style, linewidth=1.0)
             axis.annotate(

@@ -55,12 +55,6 @@ def _dprr_less(other: Mechanism) -> Twin:
     return lambda variant: variant._replace(mechanism=other) if variant.mechanism == "dprr" else None
 
 
-def _of_claim(other: Mechanism) -> Twin:
-    """The same in the setting that the paper speaks of alone."""
-    twin = Variant(other, 0.0 if other in WITHOUT_EPSILON else EPSILON, 0.0 if other in OF_ALL else PUBLIC)
-    return lambda variant: twin if variant == Variant("dprr", EPSILON, PUBLIC) else None
-
-
 def paired(
     frame: pd.DataFrame, configs: Configs, twin: Twin = twin_of, metric: str = "auc"
 ) -> dict[Group, ConfidenceInterval]:
@@ -178,7 +172,10 @@ def claims(frame: pd.DataFrame, configs: Configs) -> str:
     """The paper's words on DPRR against other rows, beside our differences; a table."""
     rows = []
     for other, said in CLAIMS:
-        accuracy, auc = (paired(frame, configs, _of_claim(other), metric) for metric in ("accuracy", "auc"))
+        twins = {Variant("dprr", EPSILON, PUBLIC): Variant(
+            other, 0.0 if other in WITHOUT_EPSILON else EPSILON, 0.0 if other in OF_ALL else PUBLIC
+        )}  # fmt: skip
+        accuracy, auc = (paired(frame, configs, twins.get, metric) for metric in ("accuracy", "auc"))
         rows += [
             {
                 f"epsilon {EPSILON:g}, {PUBLIC:.0%} public users, GIN; in points": group.dataset,

@@ -9,18 +9,11 @@ from typing import Any, cast, get_args
 from experiments._common import FOUND, fingerprint, run_plan, said_of, usable
 from experiments._runner import Found, Results, asked, config_hash
 from experiments.heterorr import cells
+from experiments.heterorr import settings as rows_of
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, Cell
 from experiments.heterorr.config import Config, settings
 from experiments.heterorr.releases import EPSILON_0, FEATURES, PUBLIC_EDGES, STRUCTURE
-from experiments.heterorr.settings import (
-    EDGE_MECHANISMS,
-    EPSILONS,
-    FEATURE_MECHANISMS,
-    PAIRS,
-    PRIVATE_LABELS,
-    Level,
-    Settings,
-)
+from experiments.heterorr.settings import PRIVATE_LABELS, Level, Settings
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, RECORD
 
@@ -46,14 +39,14 @@ def resolved(config: Config, dataset: str, level: Level) -> Settings:
 
 def variants(config: Config, level: Level, labels: bool) -> Iterator[tuple[str, float, float, str, float]]:
     """Mechanism, epsilon, rho, mechanism and epsilon of the edges: baselines first."""
-    asked_for, budgets = set(config.mechanisms), config.epsilons or EPSILONS
+    asked_for, budgets = set(config.mechanisms), config.epsilons or rows_of.EPSILONS
     last, by_labels = config.private_shares[-1], () if labels else (LABEL_PROPAGATION,)
     if level == "features":
         for name in (NON_PRIVATE, RECORDS, FEATURES + NON_PRIVATE):
             yield name, math.inf, 0.0, "", 0.0
         for name in (PUBLIC_RECORDS, *by_labels):
             yield name, 0.0, 0.0, "", 0.0
-        known = [name for name in FEATURE_MECHANISMS if name in asked_for]
+        known = [name for name in rows_of.FEATURE_MECHANISMS if name in asked_for]
         rows = [prefix + name for name in known for prefix in ("", STRUCTURE, FEATURES)]
         if "lpgnn" in asked_for and not labels:
             rows += [PRIVATE_LABELS, STRUCTURE + PRIVATE_LABELS]
@@ -64,13 +57,13 @@ def variants(config: Config, level: Level, labels: bool) -> Iterator[tuple[str, 
                 yield name, math.inf, rho, "", 0.0
             for name in (*EPSILON_0, *by_labels):
                 yield name, 0.0, rho, "", 0.0
-            known = [name for name in EDGE_MECHANISMS if name in asked_for]
+            known = [name for name in rows_of.EDGE_MECHANISMS if name in asked_for]
             at = budgets if rho == last or len(config.epsilons) == 1 else (1.0,)
             yield from ((name, epsilon, rho, "", 0.0) for epsilon in at for name in known)
     else:
         yield NON_PRIVATE, math.inf, last, NON_PRIVATE, math.inf
         yield PUBLIC_RECORDS, 0.0, last, PUBLIC_EDGES, 0.0
-        pairs = [pair for pair in PAIRS if asked_for.issuperset(pair)]
+        pairs = [pair for pair in rows_of.PAIRS if asked_for.issuperset(pair)]
         yield from ((name, epsilon, last, other, epsilon) for epsilon in budgets for name, other in pairs)
 
 

@@ -190,7 +190,10 @@ def _disks(nodes: Nodes, names: tuple[str, ...], title: str) -> Any:
             axis.set_ylim(-most, most)
         above.set_title(f"{label(name)}: correlation with the radius {_with_radius(part):+.2f}", fontsize=8)
     figure.colorbar(dots, ax=axes, shrink=0.6, aspect=35, fraction=0.03, extend="both", pad=0.01)
-    figure.suptitle(f"{_fading(nodes, drawn)}\n{title}; above the disk, below hyperbolic distances", fontsize=9)
+    # As the paper reads its figures.
+    fading = ", ".join(label(name) for name in drawn if _with_radius(nodes[name]) < -_chance(nodes)) or "no network"
+    found = f"Mean absolute noise fades with the radius in {fading}, of {len(drawn)}"
+    figure.suptitle(f"{found}\n{title}; above the disk, below hyperbolic distances", fontsize=9)
     return figure
 
 
@@ -203,9 +206,3 @@ def _with_radius(part: pd.DataFrame) -> float:
     """Spearman's correlation of a node's noise with its distance from the centre."""
     part = part.dropna()
     return float(part.noise.rank().corr(part.distance.rank()))
-
-
-def _fading(nodes: Nodes, names: list[str]) -> str:
-    """In which networks noise fades with the radius, as the paper reads its figures."""
-    fading = [label(name) for name in names if _with_radius(nodes[name]) < -_chance(nodes)]
-    return f"Mean absolute noise fades with the radius in {', '.join(fading) or 'no network'}, of {len(names)}"
