@@ -14,8 +14,8 @@ OPENING, CLOSING = "<!-- findings -->\n", "<!-- /findings -->"
 class Config:
     """Tables and figures of the rows in a folder, written beside them: REPORT.md (privge), dprr.md and PNGs.
 
-    The committed figures stand beside yours; nothing is computed but statistics. findings.md has it in short, and
-    ``reproduce all --compare-only`` makes web pages.
+    Nothing is computed but statistics. findings.md has it in short, and ``reproduce all --compare-only`` compares
+    with the committed rows and makes web pages.
     """
 
     out: Path = DEFAULT_OUT
