@@ -1,5 +1,6 @@
 """The audit of curators: what a release tells of one private edge, enumerated and by draws."""
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -9,7 +10,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments._report import markdown, prose
+from experiments._report import markdown, prose, ranked
 from ldp_jax import verification
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.edges import curator
@@ -21,7 +22,6 @@ RELEASES = 1000
 
 
 def examine(made: Any, epsilon: float, key: Any, significance: float) -> dict[str, float]:
-    """All that is asked of one mechanism at one budget."""
     start = time.perf_counter()
     measured = {
         "claimed": curator.promised(made).epsilon,
@@ -29,11 +29,9 @@ def examine(made: Any, epsilon: float, key: Any, significance: float) -> dict[st
     }
     if epsilon in DRAWN and math.isfinite(measured["claimed"]):
         fit_key, game_key = jax.random.split(key)
-        try:
+        with contextlib.suppress(NotApplicable):
             fit = verification.matches_release(made, fit_key, trials=RELEASES // 2, significance=significance / 2)
             measured["fit"] = fit.statistic / fit.threshold if fit.fits else math.inf
-        except NotApplicable:
-            pass
         bound = verification.private_edge_lower_bound(made, game_key, RELEASES, 1 - significance / 2)
         measured |= {"lower_bound": bound.epsilon, "lower_limit": bound.limit}
     return measured | {"seconds": round(time.perf_counter() - start, 2)}
@@ -44,17 +42,14 @@ def by_budget(frame: pd.DataFrame, subjects: Mapping[str, Any], metrics: Sequenc
     frame = frame[frame.mechanism.isin(list(subjects))]
     wide = frame.pivot_table(index=["mechanism", "epsilon"], columns="metric", values="value", aggfunc="max")
     wide = wide.reset_index().reindex(columns=["mechanism", "epsilon", *metrics])
-    order = {label: place for place, label in enumerate(subjects)}
-    return wide.sort_values(["mechanism", "epsilon"], key=lambda c: c.map(order) if c.name == "mechanism" else c)
+    return ranked(wide, subjects, ["mechanism", "epsilon"])
 
 
 def table(frame: pd.DataFrame, subjects: Mapping[str, Any]) -> pd.DataFrame:
-    """One row a curator and budget, one column a figure."""
     return by_budget(frame, subjects, ("claimed", "supremum", "fit", "lower_bound"))
 
 
 def verdicts(wide: pd.DataFrame, subjects: Mapping[str, Any], slack: float) -> list[str]:
-    """What failed, in words."""
 
     def found(row: Mapping[Any, Any]) -> dict[str, bool]:
         epsilon = row["epsilon"]
@@ -70,11 +65,9 @@ def verdicts(wide: pd.DataFrame, subjects: Mapping[str, Any], slack: float) -> l
 
 
 def failures(
-    wide: pd.DataFrame,
-    subjects: Mapping[str, Any],
-    found: Callable[[Mapping[Any, Any]], dict[str, bool]],
+    wide: pd.DataFrame, subjects: Mapping[str, Any], found: Callable[[Mapping[Any, Any]], dict[str, bool]],
     unseen: Collection[float] = (),
-) -> list[str]:
+) -> list[str]:  # fmt: skip
     """Sound forms with something ``found`` broken, and others with nothing, but at budgets that are ``unseen``."""
     said = []
     for row in wide.to_dict("records"):
@@ -85,7 +78,6 @@ def failures(
 
 
 def header(epsilons: tuple[float, ...]) -> list[str]:
-    """The columns of :func:`lines`."""
     return ["who trusts whom", "mechanism", "guarantee", "law asked", *(f"{e:g}" for e in epsilons), "sampler"]
 
 
@@ -124,5 +116,4 @@ def _loss(row: Any, sound: bool) -> str:
 
 
 def as_markdown(wide: pd.DataFrame, subjects: Mapping[str, Any], epsilons: tuple[float, ...]) -> str:
-    """The second table of the audit."""
     return f"{markdown(header(epsilons), lines(wide, subjects, epsilons))}\n\n{prose('audit').curators}"

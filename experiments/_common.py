@@ -65,7 +65,6 @@ class Settings:
     base_seed: int
 
     def for_training(self, batch_size: int) -> training.Settings:
-        """For a network's training."""
         optimizer = training.adam(self.learning_rate, self.weight_decay)
         return training.Settings(optimizer, self.epochs, batch_size, self.patience)
 
@@ -88,7 +87,6 @@ def load(name: str, bounds: tuple[float, float] | None = None) -> datasets.Datas
 
 
 def fingerprint(data: datasets.Dataset) -> str:
-    """Short sha256 of a data set's arrays."""
     digest = hashlib.sha256()
     bounds = np.array([data.lower, data.upper], np.float64)
     for array in (bounds, data.edges, data.x.indptr, data.x.indices, data.x.data, data.y):
@@ -107,9 +105,12 @@ def row_names(paper: str) -> tuple[dict[str, str], dict[str, str]]:
     return {key: one[0] for key, one in known.items()}, {key: one[1] for key, one in known.items() if one[1:]}
 
 
-def source(data: datasets.Dataset) -> dict[str, dict[str, Any]]:
-    """For a manifest: the origin of a data set."""
-    return {"data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}}
+def said_of(data: datasets.Dataset, row: str, promised: object) -> dict[str, dict[str, Any]]:
+    """For a manifest: the origin of a data set, and what a row promises, where it does."""
+    said: dict[str, dict[str, Any]] = {
+        "data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}
+    }
+    return said | ({} if promised is None else {"guarantees": {row: str(promised)}})
 
 
 def usable(load: Callable[[str], datasets.Dataset], name: str, option: str, hint: str = "") -> datasets.Dataset:
@@ -127,13 +128,9 @@ def usable(load: Callable[[str], datasets.Dataset], name: str, option: str, hint
 
 
 def check_words(
-    config: Any,
-    *,
-    positive: Sequence[str] = (),
-    filled: Sequence[str] = (),
-    shares: Sequence[str] = (),
+    config: Any, *, positive: Sequence[str] = (), filled: Sequence[str] = (), shares: Sequence[str] = (),
     known: Mapping[str, Collection[str]] | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Check a configuration by tables of its fields; a UsageError for the first invalid one.
 
     Numbers, or tuples of them, are ``positive``; tuples are ``filled``, ``shares`` between 0 and 1, or of ``known``
@@ -156,12 +153,9 @@ def check_words(
 
 
 def run_plan(
-    planned: Mapping[Any, Any],
-    compute: Callable[[Any, Any], Found],
-    results: Results,
-    called: str,
+    planned: Mapping[Any, Any], compute: Callable[[Any, Any], Found], results: Results, called: str,
     notes: Callable[[Any, Any], Mapping[str, Any]] = lambda cell, chosen: {},
-) -> None:
+) -> None:  # fmt: skip
     """Compute the missing rows of a plan, a mapping from cells to settings; a killed run goes on here."""
     run(
         planned, lambda cell, say: compute(cell, planned[cell]), results, settings=planned.__getitem__,
@@ -170,7 +164,12 @@ def run_plan(
 
 
 def run_part(part: ModuleType, config: Any) -> None:
-    """Compute the missing rows of a module with ``plan``, ``compute`` and ``results_in``; it may say ``notes``."""
+    """Compute the missing rows of a module.
+
+    It has ``results_in(out)``, ``plan(config)``, a mapping from cells in the order of their computation to
+    their settings, ``compute(cell, settings)``, which finds a cell's rows, and perhaps ``notes(cell, settings)``,
+    what the manifest says of it, and ``pages(frame)``, texts and figures of rows by the stems of their files.
+    """
     more = {"notes": part.notes} if hasattr(part, "notes") else {}
     called = getattr(part, "CALLED", "rows")
     run_plan(part.plan(config), part.compute, part.results_in(config.out), called, **more)
@@ -200,7 +199,6 @@ def label_propagation(op: Any, parts: Sequence[Any], settings: Any, *, tol: floa
 def _label_propagation(
     op: Any, train: Any, validation: Any, test: Any, alphas: Any, rs: Any, tol: Any, *, classes: int
 ) -> Any:
-    """Validation and test accuracy for each alpha and r."""
     known = jnp.zeros((op.num_nodes, classes)).at[train.index, train.label].set(1.0)
 
     def one(pair: Any) -> Any:

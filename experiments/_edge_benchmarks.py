@@ -16,14 +16,13 @@ import pandas as pd
 from experiments import _references
 from experiments._report import legend_below, panels, save
 from experiments._runner import console
-from experiments._sides import Sides, in_a_process, key_of, row
+from experiments._sides import Sides, clock, in_a_process, key_of, row
 from ldp_jax import datasets, edges, features, pipeline
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import models, training
 
 
 def barabasi_albert(n: int) -> Any:
-    """A Barabasi-Albert graph, m = 3, as a graph of the library."""
     return graphs.from_edges(np.array(nx.barabasi_albert_graph(n, 3, seed=0).edges()), n)
 
 
@@ -130,9 +129,8 @@ def big_classes(job: str, sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000))
 def classes_child(job: str, nodes: str) -> None:
     """One of the jobs on a synthetic graph, compilation counted; prints what it took."""
     n, classes = int(nodes), 7
-    data = datasets.synthetic(
-        key_of(0), num_nodes=n, num_classes=classes, num_features=1000, mean_degree=15, homophily=0.7
-    )
+    sizes = {"num_nodes": n, "num_classes": classes, "num_features": 1000}
+    data = datasets.synthetic(key_of(0), **sizes, mean_degree=15, homophily=0.7)
     known, truth = np.random.default_rng(0).permutation(n)[:1000], np.asarray(data.y)
     labels = np.full(n, -1)
     labels[known] = truth[known]
@@ -155,17 +153,13 @@ def classes_child(job: str, nodes: str) -> None:
 
 
 def draw_growth(rows: pd.DataFrame, path: Path) -> None:
-    """CPU seconds of the big jobs against nodes, beside what is linear."""
     figure, (axis,) = panels(1, width=5.0)
-    found = rows.benchmark.str.extract(
-        r"^(?P<job>\w+).* on one graph of (?P<nodes>[\d,]+) nodes and (?P<edges>[\d,]+) "
-    )
-    found = found.assign(cpu=rows.cpu_s).dropna()
+    title = r"^(?P<job>\w+).* on one graph of (?P<nodes>[\d,]+) nodes and (?P<edges>[\d,]+) "
+    found = rows.benchmark.str.extract(title).assign(cpu=rows.cpu_s).dropna()
     for name in ("nodes", "edges"):
         found[name] = found[name].str.replace(",", "").astype(float)
-    for job, part in found[
-        found.job.isin(("private_embedding", "predict_from_counts", "predict_from_reports"))
-    ].groupby("job"):
+    jobs = ("private_embedding", "predict_from_counts", "predict_from_reports")
+    for job, part in found[found.job.isin(jobs)].groupby("job"):
         part = part[part.edges < 25 * part.nodes].sort_values("nodes")
         axis.loglog(part.nodes, part.cpu, "o-", label=job)
     ends = np.array([1e4, 1e6])
@@ -209,10 +203,8 @@ def _gigabytes() -> float:
 
 
 def _timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
-    """What a call gives, and its wall and CPU seconds."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    made = jax.block_until_ready(call())
-    return made, time.perf_counter() - wall, time.process_time() - cpu
+    taken = clock()
+    return jax.block_until_ready(call()), *taken()
 
 
 def _released(name: str, graph: Any, n: int, loaded: float) -> dict[str, Any]:
@@ -222,10 +214,8 @@ def _released(name: str, graph: Any, n: int, loaded: float) -> dict[str, Any]:
         noisy = edges.privatize_graph(key, graph, edges.DPRR.from_epsilon(1.0, n_max=n))
         sent = f"{len(noisy.graph.senders):,} directed edges out"
     else:
-        groups = np.random.default_rng(0).integers(0, 10, n)
-        sent = (
-            f"{edges.privatize_counts(key, graph, edges.NeighbourCounts(1.0, 10), groups).counts.size:,} counts out"
-        )
+        groups, counts = np.random.default_rng(0).integers(0, 10, n), edges.NeighbourCounts(1.0, 10)
+        sent = f"{edges.privatize_counts(key, graph, counts, groups).counts.size:,} counts out"
     took = time.perf_counter() - start
     return {"wall": loaded + took, "cpu": time.process_time(), "note": f"{sent}; reports {took:.1f} s"}
 

@@ -1,6 +1,5 @@
 """An epoch of GIN on reddit_binary: ours, with flax's masked batch norm, and in PyTorch where it is installed."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._sides import installed, row, torch_device
+from experiments._sides import clock, installed, row, torch_device
 from ldp_jax import datasets
 from ldp_jax.graph import packing
 from ldp_jax.learning import graph_training, models, training
@@ -29,21 +28,20 @@ def gin_epochs(repeats: int) -> list[dict[str, Any]]:
     if installed("gin", "torch"):
         others["torch"] = _torch_epoch(train), "CSR block-diagonal adjacency, batches made beforehand"
     rows: list[dict[str, Any]] = []
-    wall, cpu = time.perf_counter(), time.process_time()
+    taken = clock()
 
-    def keep(subject: str, repeat: int, wall: float, cpu: float, note: str) -> None:
-        if repeat >= 0:
-            wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
-            rows.append(row("GIN epoch, reddit_binary, 1500 graphs", subject, repeat, wall, cpu, note))
+    def keep(subject: str, epoch: int, note: str) -> None:
+        if epoch > 0:
+            rows.append(row("GIN epoch, reddit_binary, 1500 graphs", subject, epoch - 1, *taken(), note))
 
     def turn(epoch: int, loss: float, validation: float) -> None:
-        nonlocal wall, cpu
-        keep("ldp_jax", epoch - 1, wall, cpu, "shuffling and packing included")
+        nonlocal taken
+        keep("ldp_jax", epoch, "shuffling and packing included")
         for subject, (run, note) in others.items():
-            wall, cpu = time.perf_counter(), time.process_time()
+            taken = clock()
             run()
-            keep(subject, epoch - 1, wall, cpu, note)
-        wall, cpu = time.perf_counter(), time.process_time()
+            keep(subject, epoch, note)
+        taken = clock()
 
     graph_training.fit_graphs(
         jax.random.key(0), models.gin(LAYERS, HIDDEN, 2, DROPOUT), train, one, one,
@@ -57,7 +55,6 @@ class FlaxGIN(nn.Module):
 
     @nn.compact
     def __call__(self, batch: packing.Batch, train: bool) -> Any:
-        """Scores [graphs, 2]."""
         mask = batch.node_mask[:, None]
         h = jnp.ones((len(mask), 1), jnp.float32)
         read = lambda h: nn.Dropout(DROPOUT, deterministic=not train)(nn.Dense(2)(batch.mean_nodes(h)))
@@ -72,7 +69,6 @@ class FlaxGIN(nn.Module):
 
 
 def flax_model() -> models.Model:
-    """The model of :class:`FlaxGIN`."""
     module = FlaxGIN()
 
     def init(key: Any, batch: Any) -> Any:
@@ -132,18 +128,16 @@ def _torch_epoch(train: packing.GraphSet) -> Callable[[], Any]:
 
     def sparse(rows: np.ndarray, columns: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Any:
         index = torch.from_numpy(np.stack([rows, columns]).astype(np.int64))
-        made = torch.sparse_coo_tensor(index, torch.from_numpy(values), shape)
+        made = torch.sparse_coo_tensor(index, torch.from_numpy(values.astype(np.float32)), shape)
         return made.coalesce().to_sparse_csr().to(torch_device())
 
     batches = []
     order = np.random.default_rng(0).permutation(len(train))
     for start in range(0, len(order), BATCH):
         part = train.subset(order[start : start + BATCH])
-        n, sizes = len(part.node_graph), part.nodes_per_graph
-        ones = np.ones(len(part.senders), np.float32)
-        adjacency = sparse(part.receivers, part.senders, ones, (n, n))
-        share = (1.0 / sizes[part.node_graph]).astype(np.float32)
-        pool = sparse(part.node_graph, np.arange(n), share, (len(part), n))
+        n = len(part.node_graph)
+        adjacency = sparse(part.receivers, part.senders, np.ones(len(part.senders)), (n, n))
+        pool = sparse(part.node_graph, np.arange(n), 1.0 / part.nodes_per_graph[part.node_graph], (len(part), n))
         batches.append((adjacency, pool, torch.from_numpy(part.labels.astype(np.int64)).to(torch_device())))
     torch.manual_seed(0)
     model = GIN().to(torch_device())

@@ -53,9 +53,6 @@ def _write(path: Path, title: str, *parts: str) -> Path:
     return path
 
 
-# --- Rows --------------------------------------------------------------------------------------------------------
-
-
 def _means(results: Results) -> dict[tuple[Any, ...], dict[str, Any]]:
     """Over seeds, by what identifies a row but its settings: values in per cent, what is proved, minutes."""
     frame, found = results.read(), {}
@@ -101,21 +98,13 @@ def _line(row: Mapping[str, Any], number: float | None, twin: Mapping[str, Any] 
 
 
 def _made_with(results: Sequence[Results]) -> str:
-    """Versions and devices, as manifests have them."""
-    rows = [
-        (
-            one.csv.name,
-            "committed" if one.csv.parent == REFERENCE else "yours",
-            environment["device"],
-            ", ".join(f"{k} {v}" for k, v in environment["versions"].items()),
-        )
-        for one in results
-        for environment in one.describe().get("environments", ())
-    ]
+    rows = []
+    for one in results:
+        whose = "committed" if one.csv.parent == REFERENCE else "yours"
+        for made in one.describe().get("environments", ()):
+            versions = ", ".join(f"{name} {version}" for name, version in made["versions"].items())
+            rows.append((one.csv.name, whose, made["device"], versions))
     return markdown(["file", "rows", "device", "versions"], dict.fromkeys(rows))
-
-
-# --- Pages -------------------------------------------------------------------------------------------------------
 
 
 def page(name: str, out: Path, said: str, items: Sequence[papers.Item], beside: Sequence[str]) -> Path:
@@ -125,13 +114,8 @@ def page(name: str, out: Path, said: str, items: Sequence[papers.Item], beside: 
     """
     experiment = EXPERIMENTS[name]
     wanted = [file for item in items for file in item.files] or [*experiment.tables, *_figures(name)]
-    words = [
-        f"# {name}: {experiment.about}",
-        said,
-        "## Beside the paper",
-        _TEXT.beside,
-        beside_the_paper(name, out),
-    ]
+    about = f"# {name}: {experiment.about}"
+    words = [about, said, "## Beside the paper", _TEXT.beside, beside_the_paper(name, out)]
     parts, shown = [render("\n\n".join(words), out)], ""
     for file in dict.fromkeys(file for file in wanted if file in experiment.tables):
         own = (out / file).exists()

@@ -33,7 +33,6 @@ class Experiment(NamedTuple):
 
 
 def module(name: str) -> ModuleType:
-    """A module of this package."""
     return importlib.import_module(f"experiments.{name}")
 
 

@@ -21,9 +21,6 @@ Values = Mapping[Any, pd.Series]
 """Scores in per cent by seed, of each row by its key."""
 
 
-# --- Contrasts ---------------------------------------------------------------------------------------------------
-
-
 def interval(values: Any) -> ConfidenceInterval | None:
     """The interval of the values that are there; None without any."""
     if isinstance(values, ConfidenceInterval):
@@ -60,7 +57,10 @@ def by_seed(frame: pd.DataFrame, key: Sequence[str], scale: float = 100) -> dict
     return dict(iter(values.groupby([frame[column].to_numpy() for column in key], sort=False)))
 
 
-# --- Tables ------------------------------------------------------------------------------------------------------
+def ranked(frame: pd.DataFrame, names: Iterable[str], by: Sequence[str]) -> pd.DataFrame:
+    """The rows in the order of some columns; mechanisms are in that of their ``names``."""
+    order = {name: place for place, name in enumerate(names)}
+    return frame.sort_values(list(by), key=lambda each: each.map(order) if each.name == "mechanism" else each)
 
 
 def signed(interval: ConfidenceInterval | None, digits: int = 1) -> str:
@@ -127,9 +127,6 @@ def redraw(results: Results, stem: str, content: Any, draw: Callable[[], Any]) -
     return path
 
 
-# --- Figures -----------------------------------------------------------------------------------------------------
-
-
 def pyplot() -> Any:
     """Matplotlib without a display, in the house style."""
     mpl.use("Agg")
@@ -170,14 +167,9 @@ def errorbars(axis: Any, shown: Mapping[Any, ConfidenceInterval], **style: Any) 
 
 
 def curves(
-    axis: Any,
-    lines: Mapping[Any, Mapping[Any, Any]],
-    labels: Mapping[str, str],
-    colours: Mapping[str, str],
-    *,
-    apart: float = 0.0,
-    **style: Any,
-) -> None:
+    axis: Any, lines: Mapping[Any, Mapping[Any, Any]], labels: Mapping[str, str], colours: Mapping[str, str], *,
+    apart: float = 0.0, **style: Any,
+) -> None:  # fmt: skip
     """Means and intervals of the values of each line by x; lines stand ``apart``, by a factor on a log scale."""
     for place, (name, points) in enumerate(lines.items()):
         turn = place - (len(lines) - 1) / 2

@@ -388,12 +388,9 @@ def write_atomically(path: Path, text: str) -> None:
 def write_tables(out: Path, name: str, frame: pd.DataFrame, text: str) -> None:
     """Rows that are no cells, their report in Markdown, and the environment."""
     environment = json.dumps(describe_environment(), indent=1, sort_keys=True)
-    for kind, content in (
-        ("csv", frame.to_csv(index=False)),
-        ("md", text + "\n"),
-        ("manifest.json", environment + "\n"),
-    ):
-        write_atomically(out / f"{name}.{kind}", content)
+    write_atomically(out / f"{name}.csv", frame.to_csv(index=False))
+    write_atomically(out / f"{name}.md", text + "\n")
+    write_atomically(out / f"{name}.manifest.json", environment + "\n")
 
 
 def _version() -> str:

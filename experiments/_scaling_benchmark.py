@@ -7,7 +7,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from experiments._report import legend_below, log_ticks, panels, save
-from experiments._sides import in_a_process, row
+from experiments._sides import clock, in_a_process, row
 from ldp_jax.core.progress import phase, watched
 from ldp_jax.graph import graphs, propagation
 
@@ -99,15 +98,14 @@ def _timed(op: propagation.Operator, nodes: int, columns: int, spec: P) -> tuple
     pages = lambda op, x: propagation.ppr(op, x, ALPHA, R, TOL)
     whole = collective_bytes(str(jax.jit(pages).lower(op, x).compile().as_text()))
     moved = whole * (1 - 1 / jax.device_count())  # the device's own part does not move
-    walls, cpus = [], []
-    for repeat in range(4):
-        wall, cpu = time.perf_counter(), time.process_time()
+    times = []
+    for _ in range(4):
+        taken = clock()
         jax.block_until_ready(pages(op, x))
-        if repeat:
-            walls.append(time.perf_counter() - wall)
-            cpus.append(jax.process_count() * (time.process_time() - cpu))
+        times.append(taken())
+    wall, cpu = np.median(times[1:], 0).tolist()
     note = f"{nodes:,} nodes, {columns} columns; a device receives {moved / 1e6:.1f} MB a product and block"
-    return float(np.median(walls)), float(np.median(cpus)), f"{note}; all devices share {os.cpu_count()} cores"
+    return wall, jax.process_count() * cpu, f"{note}; all devices share {os.cpu_count()} cores"
 
 
 def collective_bytes(text: str) -> int:
@@ -118,7 +116,6 @@ def collective_bytes(text: str) -> int:
 
 
 def draw(rows: pd.DataFrame, path: Path) -> None:
-    """Wall time relative to one device, by devices."""
     kinds = ("strong", "weak")
     figure, axes = panels(2)
     for axis, kind in zip(axes, kinds, strict=True):

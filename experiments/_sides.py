@@ -25,8 +25,13 @@ def key_of(repeat: int) -> jax.Array:
     return jax.random.fold_in(jax.random.key(0), repeat)
 
 
+def clock() -> Callable[[], tuple[float, float]]:
+    """Wall and CPU seconds from now on, whenever it is asked."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    return lambda: (time.perf_counter() - wall, time.process_time() - cpu)
+
+
 def row(benchmark: str, subject: str, repeat: int, wall: float, cpu: float, note: str) -> dict[str, Any]:
-    """One line of the CSV."""
     times = {"wall_s": round(wall, 5), "cpu_s": round(cpu, 5)}
     return {"benchmark": benchmark, "subject": subject, "repeat": repeat, **times, "note": note}
 
@@ -39,13 +44,12 @@ def interleaved(benchmark: str, sides: Sides, repeats: int) -> list[dict[str, An
             for place, (subject, (function, note)) in enumerate(sides.items(), (repeat + 1) * len(sides)):
                 phase(subject, place / ((repeats + 1) * len(sides)))
                 gc.collect()
-                wall, cpu = time.perf_counter(), time.process_time()
-                result = function(repeat + 1)
-                jax.block_until_ready(result)
-                wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+                taken = clock()
+                result = jax.block_until_ready(function(repeat + 1))
+                times = taken()
                 del result
                 if repeat >= 0:
-                    rows.append(row(benchmark, subject, repeat, wall, cpu, note))
+                    rows.append(row(benchmark, subject, repeat, *times, note))
     return rows
 
 

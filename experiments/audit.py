@@ -116,14 +116,10 @@ class Cell(_runner.Cell):
     task: str = NAME
     epsilon_proved: float = math.nan
 
-    @property
-    def last_metric(self) -> str:
-        """How long it took."""
-        return "seconds"
+    last_metric = property(lambda self: "seconds")
 
 
 def results_in(out: Path, name: str = NAME) -> Results:
-    """The rows of a folder."""
     return Results(out, name, Cell)
 
 
@@ -140,7 +136,11 @@ def main(config: Config) -> None:
     _print(HEADER, _lines(wide), "epsilon lost, and (shown by draws), at each budget")
     text = as_markdown(wide)
     if config.quick:
-        left_out = _left_out(wide, config.trials(1.0))
+        shown = wide.lower_bound[wide.mechanism.map(lambda label: SUBJECTS[label].sound).astype(bool)]
+        left_out = prose(NAME).quick.format(
+            draws=config.trials(1.0), least=wide.defect.min(), most=wide.defect.max(), low=shown.min(),
+            high=shown.max(),
+        )  # fmt: skip
         console.print(left_out, soft_wrap=True, highlight=False)
         text += f"\n\n{left_out}"
     if CENTRAL:
@@ -161,19 +161,7 @@ def main(config: Config) -> None:
     console.print("every claim of this library holds, and every published form that does not was seen not to")
 
 
-def _left_out(wide: pd.DataFrame, draws: int) -> str:
-    """What a quick audit saw of samplers, and what it did not look at."""
-    least, most = wide.defect.min(), wide.defect.max()
-    shown = wide.lower_bound[wide.mechanism.map(lambda label: SUBJECTS[label].sound).astype(bool)]
-    return (
-        f"quick: epsilon 1 alone, {draws} draws a record. The smallest defect of a sampler that is found at one "
-        f"record is {least:.2g} to {most:.2g} of its law; draws alone show {shown.min():.2g} to {shown.max():.2g}. "
-        "Left to the full audit: other budgets, other records, windows, single reports, words, float32, variances."
-    )
-
-
 def _ask_all(config: Config, results: Results, epsilons: tuple[float, ...]) -> pd.DataFrame:
-    """The rows of :data:`SUBJECTS`; missing ones are computed."""
     count = len(SUBJECTS) * len(epsilons)
     # The confidence is shared by the cells: with other cells all are asked again.
     settings = {"quick": config.quick, "seed": config.seed, "slack": SLACK, "cells": count}
@@ -194,22 +182,18 @@ def _ask_curators(config: Config, results: Results, epsilons: tuple[float, ...])
     settings = {"central": 2, "quick": config.quick, "seed": config.seed, "slack": SLACK, "cells": count}
     significance = verification.statistics.SIGNIFICANCE / count
 
-    def measure(subject: Subject, epsilon: float, key: Any) -> dict[str, float]:
-        return _central_audit.examine(subject.make(epsilon), epsilon, key, significance)
-
+    measure = lambda subject, epsilon, key: _central_audit.examine(
+        subject.make(epsilon), epsilon, key, significance
+    )
     key = jax.random.fold_in(jax.random.key(config.seed), 1 << 20)
     return _rows_of(CENTRAL, epsilons, key, measure, results, settings, "curators")
 
 
 def _rows_of(
-    subjects: Mapping[str, Subject],
-    epsilons: tuple[float, ...],
-    key: Any,
-    measure: Callable[[Subject, float, Any], dict[str, float]],
-    results: Results,
-    settings: Mapping[str, Any],
+    subjects: Mapping[str, Subject], epsilons: tuple[float, ...], key: Any,
+    measure: Callable[[Subject, float, Any], dict[str, float]], results: Results, settings: Mapping[str, Any],
     called: str,
-) -> pd.DataFrame:
+) -> pd.DataFrame:  # fmt: skip
     """One cell a subject and budget, each with a key of its own by its place; all rows of these settings."""
     cells = [
         Cell(
@@ -231,14 +215,12 @@ def _rows_of(
 
 
 def _proved(subject: Subject, measured: Mapping[str, float]) -> float:
-    """What was found of the law, or of the words that are drawn; nothing of a form that is not sound."""
     if not subject.sound:
         return math.inf
     return measured.get("supremum", measured.get("arithmetic", math.nan))
 
 
 def ask(config: Config) -> None:
-    """Print one verdict a budget; exits with 1 where one is not true."""
     verdicts = []
     for place, one in enumerate(named(str(config.mechanism), (1.0,) if config.quick else EPSILONS)):
         key = jax.random.fold_in(jax.random.key(config.seed), place)
@@ -319,7 +301,10 @@ def examine(
     }
     measured |= {"variance": varying.result()} if varying else {"defect": fit.smallest_defect}
     if whole:
-        measured |= _everywhere(made, many_key, min(trials, 400_000), 1 - confidence)
+        many = verification.matches_everywhere(
+            made, many_key, trials=min(trials, 400_000), significance=1 - confidence
+        )
+        measured |= {"records": _ratio(many), "records asked": many.records, "region": many.smallest_defect}
     if whole and isinstance(made, (features.Discrete, HasInverse)) and type(made) is not ReleasedSquareWave:
         asked: Any = made
         low, typical = float(asked.domain().extremes()[0]), float(asked.domain().typical())
@@ -329,12 +314,6 @@ def examine(
     elif whole:
         measured |= _rungs(made, rung_key, config, 1 - confidence)
     return measured | {"seconds": round(time.perf_counter() - start, 2)}
-
-
-def _everywhere(made: Any, key: Any, trials: int, significance: float) -> dict[str, float]:
-    """Whether draws of many records follow the density, how many are asked, and what is found of a region."""
-    many = verification.matches_everywhere(made, key, trials=trials, significance=significance)
-    return {"records": _ratio(many), "records asked": many.records, "region": many.smallest_defect}
 
 
 def _ratio(fit: verification.Fit) -> float:
@@ -354,18 +333,13 @@ def _law_loses(made: Any) -> float:
 def _rungs(made: Any, key: Any, config: Config, significance: float) -> dict[str, float]:
     """How near the rungs that look at every report are to their thresholds: at most 1 where all is well."""
     distinct_key, window_key, loss_key = jax.random.split(key, 3)
-    found = {
-        "distinct": verification.distinct_reports(
-            made, distinct_key, trials=config.reports, significance=significance / 3
-        ),
-    }
+    asked = {"trials": config.reports, "significance": significance / 3}
+    found = {"distinct": verification.distinct_reports(made, distinct_key, **asked)}
     if not made.guarantee().delta:  # which is what losses beyond epsilon are allowed
         found["drawn_loss"] = verification.reported_losses(made, loss_key, trials=config.reports)
     # The coordinates of these are not independent given the record.
     if not isinstance(made, features.DuchiVector) and not isinstance(made.domain(), Ball):
-        found["windows"] = verification.record_windows(
-            made, window_key, trials=config.reports, significance=significance / 3
-        )
+        found["windows"] = verification.record_windows(made, window_key, **asked)
     return {name: fit.statistic / fit.threshold if fit.fits else math.inf for name, fit in found.items()}
 
 
@@ -417,8 +391,7 @@ _RUNGS = {
 
 _METRICS = (
     "claimed", "exact", "supremum", "lower_bound", *_RUNGS, "defect", "variance", "records asked", "region",
-    "impossible", "arithmetic", "refused", "relationship",
-    *(f"relationship {reporting}" for reporting in REPORTINGS),
+    "impossible", "arithmetic", "refused", "relationship", *(f"relationship {p}" for p in REPORTINGS),
 )  # fmt: skip
 
 
@@ -428,7 +401,6 @@ def table(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def verdicts(wide: pd.DataFrame) -> list[str]:
-    """What failed, in words; empty where all is as it should be."""
 
     def found(row: Mapping[Any, Any]) -> dict[str, bool]:
         epsilon, claimed = row["epsilon"], row["claimed"]
@@ -458,10 +430,8 @@ def _lines(wide: pd.DataFrame) -> list[list[str]]:
         beyond = {row["epsilon"]: _words(row) for row in part.to_dict("records") if row["epsilon"] in ABOVE}
         part = part[~part.epsilon.isin(ABOVE)]
         rows = {row["epsilon"]: row for row in part.to_dict("records")}
-        cells = []
-        for epsilon in EPSILONS:
-            row = rows.get(epsilon)
-            cells.append(_loss(row, sound) if row is not None else ("" if len(rows) == 1 else "refused"))
+        without = "" if len(rows) == 1 else "refused"
+        cells = [_loss(rows[epsilon], sound) if epsilon in rows else without for epsilon in EPSILONS]
         one = rows.get(1.0, next(iter(rows.values())))
         shown = one.get("impossible")
         given = "" if shown is None or np.isnan(shown) else "nothing" if shown == 0 else f"{100 * shown:.0f} %"
@@ -474,10 +444,8 @@ def _lines(wide: pd.DataFrame) -> list[list[str]]:
         variance = "" if np.isnan(worst) else f"{worst:.4g}"
         exact = "exact" if one["exact"] else "ideal"
         named = str(label) if sound else f"*{label}*"
-        words = [beyond.get(epsilon, "") for epsilon in ABOVE]
-        asked = (
-            "" if np.isnan(one["records asked"]) else f"{one['records asked']:.0f} ({100 * one['region']:.2g} %)"
-        )
+        words, count = [beyond.get(epsilon, "") for epsilon in ABOVE], one["records asked"]
+        asked = "" if np.isnan(count) else f"{count:.0f} ({100 * one['region']:.2g} %)"
         lines.append([named, exact, *cells, *words, fits, asked, often, edge, given, variance])
     return lines
 
@@ -499,12 +467,10 @@ def _loss(row: Any, sound: bool) -> str:
 
 
 def as_markdown(wide: pd.DataFrame) -> str:
-    """The committed table."""
     return f"{markdown(HEADER, _lines(wide))}\n\n{prose(NAME).mechanisms}"
 
 
 def _print(header: list[str], lines: list[list[str]], title: str) -> None:
-    """Without empty columns."""
     shown = [place for place in range(len(header)) if any(line[place] for line in lines)]
     rows = [[line[place] for place in shown] for line in lines]
     console.print(terminal([header[place] for place in shown], rows, title, left=2))
@@ -532,12 +498,11 @@ def plot(wide: pd.DataFrame) -> Any:
         axis.set(title=f"epsilon {epsilon:g}", xlim=(0, 2.5), xticks=(0, 1, 2), xlabel="loss / budget")
         axis.set_yticks(range(len(labels)), labels if place == 0 else [""] * len(labels), fontsize=7)
         axis.invert_yaxis()
-    over = wide[(wide.supremum > wide.epsilon * (1 + SLACK)) | (wide.lower_bound > wide.epsilon)]
-    sound = over.mechanism.map(lambda label: SUBJECTS[label].sound).astype(bool)
-    kept = sum(subject.sound for subject in SUBJECTS.values())
+    over = set(wide[(wide.supremum > wide.epsilon * (1 + SLACK)) | (wide.lower_bound > wide.epsilon)].mechanism)
+    kept = {label for label, subject in SUBJECTS.items() if subject.sound}
     figure.suptitle(
-        f"{over[sound].mechanism.nunique()} of {kept} mechanisms lose more than their budget, "
-        f"{over[~sound].mechanism.nunique()} of {len(SUBJECTS) - kept} published forms do",
+        f"{len(over & kept)} of {len(kept)} mechanisms lose more than their budget, "
+        f"{len(over - kept)} of {len(SUBJECTS) - len(kept)} published forms do",
         fontsize=10,
     )
     legend_below(figure, axes[0])

@@ -2,7 +2,6 @@
 
 import dataclasses
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -28,7 +27,7 @@ from experiments import (
 )
 from experiments._report import markdown, prose
 from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
-from experiments._sides import Sides, installed, interleaved, key_of, row, torch_device, torch_wait
+from experiments._sides import Sides, clock, installed, interleaved, key_of, row, torch_device, torch_wait
 from experiments.privge import accuracy, cells
 from experiments.privge import settings as privge_settings
 from ldp_jax import datasets, features, pipeline
@@ -68,7 +67,6 @@ class Config:
 
 
 def main(config: Config) -> None:
-    """Run the benchmarks."""
     check_positive("--repeats", config.repeats)
     backend = jax.default_backend()
     name = NAME if backend == "cpu" else f"{NAME}_{backend}"
@@ -102,28 +100,22 @@ def main(config: Config) -> None:
 
 
 def summary(rows: pd.DataFrame) -> str:
-    """Medians, and ratios of the reference's to ours."""
     lines = []
     for (benchmark, subject), part in rows.groupby(["benchmark", "subject"], sort=False):
         ours = rows[(rows.benchmark == benchmark) & (rows.subject == "ldp_jax")]
         ratios = [f"{part[c].median() / ours[c].median():.1f}" for c in ("wall_s", "cpu_s")]
         same = subject == "ldp_jax" or ours.empty
-        lines.append(
-            [
-                str(benchmark), str(subject), f"{part.wall_s.median():.3f}", f"{part.cpu_s.median():.3f}",
-                f"{len(part)}", "" if same else ratios[0], "" if same else ratios[1], str(part.note.iloc[0]),
-            ]
-        )  # fmt: skip
+        medians = [f"{part[c].median():.3f}" for c in ("wall_s", "cpu_s")]
+        shown = ["", ""] if same else ratios
+        lines.append([str(benchmark), str(subject), *medians, f"{len(part)}", *shown, str(part.note.iloc[0])])
     head = ["benchmark", "side", "wall s", "CPU s", "runs", "wall / ours", "CPU / ours", "what"]
     device = "" if jax.default_backend() == "cpu" else f"{jax.devices()[0].device_kind}, host with "
     return f"Medians over runs, on {device}{os.cpu_count()} cores.\n\n{_TEXT.notes}\n\n{markdown(head, lines)}"
 
 
 def attention(repeats: int) -> list[dict[str, Any]]:
-    """Epochs of graph attention and of a hyperbolic GCN on amazon_computers."""
-    return interleaved(*_attention_benchmark.gat_sides(), repeats) + interleaved(
-        *_attention_benchmark.hyperbolic_sides(), repeats
-    )
+    sides = _attention_benchmark.gat_sides(), _attention_benchmark.hyperbolic_sides()
+    return [row for each in sides for row in interleaved(*each, repeats)]
 
 
 def perturb(repeats: int) -> list[dict[str, Any]]:
@@ -339,7 +331,6 @@ def discrete(repeats: int) -> list[dict[str, Any]]:
 
 
 def dprr(repeats: int) -> list[dict[str, Any]]:
-    """DPRR on Barabasi-Albert graphs: sparse against dense, at three sizes."""
     rows = []
     for n in (1000, 2000, 4000):
         title = f"DPRR on Barabasi-Albert, m = 3, n = {n}"
@@ -354,11 +345,9 @@ def central(repeats: int) -> list[dict[str, Any]]:
     for line in rows:
         if line["subject"] == _central_benchmarks.SINGLE:
             line["wall_s"], line["cpu_s"] = (line[name] * _central_benchmarks.SHARE for name in ("wall_s", "cpu_s"))
-    for subject in {line["subject"] for line in rows}:
-        mine = [line for line in rows if line["subject"] == subject]
-        rate = moves / np.median([line["cpu_s"] for line in mine])
-        for line in mine:
-            line["note"] += f"; {rate:,.0f} moves a CPU second of {_cores()}"
+    rates = moves / pd.DataFrame(rows).groupby("subject").cpu_s.median()
+    for line in rows:
+        line["note"] += f"; {rates[line['subject']]:,.0f} moves a CPU second of {_cores()}"
     return rows + interleaved(*_central_benchmarks.linkteller_sides(), min(repeats, 3))
 
 
@@ -383,13 +372,13 @@ def figure2(_: int) -> list[dict[str, Any]]:
     own_k = cells.published_k("cora", "node")
     work = [cell for cell in planned if cell.mechanism.removeprefix(cells.STRUCTURE) != "hds" or cell.k == own_k]
     jax.clear_caches()
-    wall, cpu = time.perf_counter(), time.process_time()
+    taken = clock()
     benches = {seed: cells.prepare(planned[work[0]], seed) for seed in sorted({cell.seed for cell in work})}
     with watched("figure 2 on Cora"):
         for place, cell in enumerate(work):
             phase(str(cell), place / len(work))
             cells.compute(benches[cell.seed], cell)
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    wall, cpu = taken()
     compiled: tuple[Any, Any] = (training._fit, pipeline.embedding._private_embeddings)
     programs = [function._cache_size() for function in compiled]
     note = (

@@ -27,14 +27,12 @@ class Show:
 
 
 def named(name: str) -> Experiment:
-    """An experiment by name."""
     if name not in EXPERIMENTS:
         raise UsageError(f"NAME {name}: there is no experiment of that name; there are {', '.join(EXPERIMENTS)}")
     return EXPERIMENTS[name]
 
 
 def list_all(config: List) -> None:
-    """Print a line an experiment."""
     view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="python -m experiments NAME")
     for header in ("name", "what", "committed rows", "took"):
         view.add_column(header, justify="right" if header in ("committed rows", "took") else "left")
@@ -56,11 +54,8 @@ def _duration(hours: float) -> str:
 
 
 def show(config: Show) -> None:
-    """Print the tables."""
     tables = named(config.name).tables
-    with (
-        console.pager() if console.is_terminal else contextlib.nullcontext()
-    ):  # a terminal shows a screen at a time
+    with console.pager() if console.is_terminal else contextlib.nullcontext():  # a screen at a time
         for name in tables:
             console.print((REFERENCE / name).read_text(), soft_wrap=True, highlight=False, markup=False)
         console.print(f"committed files: {REFERENCE}", soft_wrap=True)

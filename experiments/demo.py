@@ -15,15 +15,7 @@ from experiments._runner import DEFAULT_OUT, REFERENCE, Results, console
 from experiments.frontier import config as frontier
 from experiments.frontier import features, friendships, joint, methods
 from experiments.frontier._points import plot_gains
-from experiments.frontier.features_methods import (
-    CHOSEN,
-    LOCAL,
-    PRIVGE,
-    TRUE,
-    Answer,
-    Asked,
-    Method,
-)
+from experiments.frontier.features_methods import CHOSEN, LOCAL, PRIVGE, TRUE, Answer, Asked, Method
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Guarantee, PipelineGuarantee
 from ldp_jax.learning.metrics import ConfidenceInterval
 from ldp_jax.pipeline.self_training import FeaturesPosterior, features_posterior, folds
@@ -60,7 +52,6 @@ class Config:
 
 
 def main(config: Config) -> None:
-    """Run the demo."""
     results = results_in(config.out)
     planned = features.plan(PLAN) | features.plan(PLAN, COUNTED)
     features.compute(dict(sorted(planned.items(), key=lambda item: item[0].seed)), results, BOTH)
@@ -75,11 +66,7 @@ def main(config: Config) -> None:
 
 
 def results_in(out: Path) -> Results:
-    """The rows of a folder."""
     return features.results_in(out, NAME)
-
-
-# --- Private friendships, on the same draws ----------------------------------------------------------------------
 
 
 @functools.lru_cache(maxsize=1)
@@ -125,9 +112,6 @@ BOTH = COUNTED._replace(
 """All rows of a draw."""
 
 
-# --- Table and figure --------------------------------------------------------------------------------------------
-
-
 def accuracies(frame: pd.DataFrame) -> dict[tuple[str, float], pd.Series]:
     """In % by draw, of each method and epsilon."""
     return by_seed(frame[frame.metric == features.ACCURACY], ["mechanism", "epsilon"])
@@ -152,17 +136,14 @@ def table(frame: pd.DataFrame) -> str:
     }
     return as_table(
         {
-            "method": name,
-            "epsilon": f"{epsilon:g}" if 0 < epsilon < np.inf else "",
-            "accuracy (%)": interval(values),
-            "points over what is public alone": signed(over.get((name, epsilon))),
+            "method": name, "epsilon": f"{epsilon:g}" if 0 < epsilon < np.inf else "",
+            "accuracy (%)": interval(values), "points over what is public alone": signed(over.get((name, epsilon))),
         }
         for (name, epsilon), values in accuracies(frame).items()
-    )
+    )  # fmt: skip
 
 
 def write_report(out: Path) -> list[Path]:
-    """The table, and the figure: three jobs on one scale, points over what is public alone."""
     frame = results_in(out).read()
     jobs = [job for job in JOBS if {job[3], job[4]} <= set(frame.mechanism)]
     if not jobs:
@@ -174,10 +155,8 @@ def write_report(out: Path) -> list[Path]:
         found = gains(frame, method, public)
         plot_gains(axis, found, f"private data: {draws} draws, 95 % intervals", colour, "o", 2.0)
         alone = "the graph alone" if public == CHOSEN else "features alone"
-        levels = [
-            (0.0, alone, "--"),
-            *((one.mean, "true data", "-") for one in gains(frame, true, public).values()),
-        ]
+        levels = [(0.0, alone, "--")]
+        levels += [(one.mean, "true data", "-") for one in gains(frame, true, public).values()]
         for height, words, style in levels:
             axis.axhline(height, color="black", linestyle=style, linewidth=1.0)
             axis.annotate(

@@ -56,7 +56,6 @@ PASSAGES = (
 
 
 def write_report(out: Path) -> list[Path]:
-    """findings.md; nothing where there are no rows."""
     found = table(out)
     if not found:
         return []
@@ -73,9 +72,9 @@ def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | 
     if len(frame := poindp_accuracy.results_in(out).read()):
         gains = poindp_report.gains_of_sound_rows(frame)
         yield "records with sound hyperbolic noise (PoinDP)", TWIN, gains, "poindp.md"
-    curator = heterorr_report.gains(out)
-    yield "records by feature budgets (HeteroRR)", TWIN, curator.records, "heterorr.md"
-    yield "edges behind a curator (HeteroRR)", "the public edges alone", curator.edges, "heterorr.md"
+    records, edges = heterorr_report.gains(out)
+    yield "records by feature budgets (HeteroRR)", TWIN, records, "heterorr.md"
+    yield "edges behind a curator (HeteroRR)", "the public edges alone", edges, "heterorr.md"
     if len(frame := friendships.results_in(out).read()):
         found, page = friendships_report.points(frame), "frontier_edges.md"
         lines, noisy = friendships_report.gains(found), friendships_report.gains_of_lists(found, "gcn")

@@ -76,27 +76,22 @@ def of(name: str, table: str = "") -> list[Item]:
 
 
 def as_markdown() -> str:
-    """The table of all items, after the count of each status."""
     statuses = [item.status() for item in ITEMS]
     counts = ", ".join(f"{statuses.count(name)} {name}" for name in dict.fromkeys(statuses))
     rows = []
     for item, status in zip(ITEMS, statuses, strict=True):
         missing = [name for name in item.data if name not in item.computed()]
         words = [f"without {', '.join(missing)}"] if missing and status != "no result" else []
-        rows.append(
-            [
-                item.paper, item.name, item.what, status, ", ".join(item.computed()),
-                "; ".join([*words, item.other] if item.other else words),
-                ", ".join(f"[{name}]({name})" for name in item.files),
-                f"`python -m experiments {item.command}`" if item.command else "",
-            ]
-        )  # fmt: skip
+        files = ", ".join(f"[{name}]({name})" for name in item.files)
+        command = f"`python -m experiments {item.command}`" if item.command else ""
+        different = "; ".join([*words, item.other] if item.other else words)
+        computed = ", ".join(item.computed())
+        rows.append([item.paper, item.name, item.what, status, computed, different, files, command])
     headers = ["paper", "item", "what", "status", "computed on", "missing or different", "files", "command"]
     return f"{_TEXT.notes}\n\n{len(ITEMS)} entries: {counts}.\n\n{markdown(headers, rows)}\n"
 
 
 def write_report(out: Path) -> list[Path]:
-    """papers.md, beside the committed rows that it is about; nothing for another folder."""
     if out.resolve() != REFERENCE.resolve():
         return []
     _rows.cache_clear()

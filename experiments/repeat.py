@@ -59,7 +59,6 @@ def conditions(seeds: int) -> dict[str, list[tuple[list[int], dict[str, str], bo
 
 
 def main(config: Config) -> None:
-    """Compute the rows under all conditions and compare them."""
     check_positive("--seeds", config.seeds)
     if config.epochs is not None:
         check_positive("--epochs", config.epochs)
@@ -112,9 +111,7 @@ def spread(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     others = [condition for condition in frame.condition.unique() if condition != BASE]
     lines = []
     for name in frame.row.unique():
-        line = [name]
-        for condition in others:
-            difference = values[condition][name] - base[name]
-            line.append(f"a seed {difference.abs().max():.2f}, mean {abs(difference.mean()):.2f}")
-        lines.append(line)
+        gaps = [values[condition][name] - base[name] for condition in others]
+        shown = [f"a seed {gap.abs().max():.2f}, mean {abs(gap.mean()):.2f}" for gap in gaps]
+        lines.append([name, *shown])
     return ["row", *others], lines

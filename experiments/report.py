@@ -14,8 +14,8 @@ OPENING, CLOSING = "<!-- findings -->\n", "<!-- /findings -->"
 class Config:
     """Tables and figures of the rows in a folder, written beside them: REPORT.md (privge), dprr.md and PNGs.
 
-    The committed figures stand beside yours; nothing is computed but statistics. findings.md has it in short, and
-    ``reproduce all --compare-only`` makes web pages.
+    Nothing is computed but statistics. findings.md has it in short, and ``reproduce all --compare-only`` compares
+    with the committed rows and makes web pages.
     """
 
     out: Path = DEFAULT_OUT
@@ -25,7 +25,6 @@ class Config:
 
 
 def main(config: Config) -> None:
-    """Write the reports."""
     before, after = _around(config.readme) if config.readme else ("", "")
     modules = [*map(module, EXPERIMENTS), papers, findings]
     written = [path for one in modules if hasattr(one, "write_report") for path in one.write_report(config.out)]

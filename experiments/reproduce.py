@@ -41,7 +41,6 @@ class Config:
 
 
 def main(config: Config) -> None:
-    """Compute, compare and write pages."""
     if config.out.resolve() == REFERENCE.resolve():
         raise UsageError(f"--out {config.out}: these are the committed rows themselves")
     names, every, apart = [config.name], config.name == "all", []
@@ -63,9 +62,7 @@ def main(config: Config) -> None:
         console.print(f"index: {_html.index(config.out, names)}", soft_wrap=True)
     for words in apart:
         console.print(f"[bold red]{words}", soft_wrap=True)
-    if (
-        apart and config.preset == "committed"
-    ):  # of other presets a row is one draw, which other cores round otherwise
+    if apart and config.preset == "committed":  # a row of others is one draw, which other cores round otherwise
         raise SystemExit(1)
 
 
@@ -127,10 +124,8 @@ TOLERANCE = 1e-3
 
 def compare(mine: Results, committed: Results) -> Comparison:
     """Rows by identity, means over seeds by their 95 % intervals."""
-    theirs = committed.read()
+    ours, theirs, keys = mine.read(), committed.read(), list(committed.key)
     theirs = theirs[~theirs.metric.str.contains(r"(?:^| )(?:s|seconds|variance)$", regex=True)]
-    keys = list(committed.key)
-    ours = mine.read()
     both = theirs.merge(ours, on=keys, suffixes=("_committed", ""))
     gap = (both.value - both.value_committed).abs().fillna(0.0)
     apart = []

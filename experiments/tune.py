@@ -73,7 +73,6 @@ class Config:
 
 
 def main(config: Config) -> None:
-    """Go on with a study, then show its best trial and its cost."""
     check_words(config, positive=("epsilons", "total", "trials", "epochs"))
     if importlib.util.find_spec("optuna") is None:
         raise UsageError("tune needs optuna: pip install optuna, or the extra tune of this project")
@@ -137,22 +136,18 @@ def settings(config: Config, trial: "optuna.Trial | optuna.trial.FrozenTrial") -
     task, dataset = config.parts[0], config.datasets[0]
     k = trial.suggest_categorical("k", [k for k in KS if k <= accuracy.load(dataset).num_features])
     published = privge.settings(privge.Config(), task, dataset, Plan(config.epsilons, 1, epochs=config.epochs))
-    chosen = dataclasses.replace(
-        published,
-        alpha=trial.suggest_float("alpha", 0.01, 0.9, log=True),
-        r=trial.suggest_float("r", 0.0, 1.0),
+    asked = {"alpha": trial.suggest_float("alpha", 0.01, 0.9, log=True), "r": trial.suggest_float("r", 0.0, 1.0)}
+    if published.head == "mlp":
+        asked["hidden"] = trial.suggest_categorical("hidden", [64, 128, 256])
+        asked["dropout"] = trial.suggest_categorical("dropout", [0.1, 0.5, 0.7])
+    return (
+        dataclasses.replace(published, **asked),
+        int(k),
+        trial.suggest_categorical("preprocessing", list(cells.EMBEDDINGS)),
     )
-    if chosen.head == "mlp":
-        chosen = dataclasses.replace(
-            chosen,
-            hidden=trial.suggest_categorical("hidden", [64, 128, 256]),
-            dropout=trial.suggest_categorical("dropout", [0.1, 0.5, 0.7]),
-        )
-    return chosen, int(k), trial.suggest_categorical("preprocessing", list(cells.EMBEDDINGS))
 
 
 def _score(trial: "optuna.Trial", config: Config, study: "optuna.Study") -> float:
-    """Validation accuracy or AUC of one trial."""
     import optuna
 
     chosen, k, preprocessing = settings(config, trial)

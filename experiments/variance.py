@@ -21,16 +21,10 @@ FORMULAS = {
     "Square wave, debiased": lambda e: features.SquareWave(e, debias=True),
 }  # fmt: skip
 TABLES = {"Grid piecewise": features.GridPiecewise, "LP-optimal": features.LPOptimal}
-COLOURS = dict(
-    zip(
-        [*FORMULAS, *TABLES],
-        (
-            "#7a7a7a", "#edae49", "#d1495b", "#c77cff", "#7b2d8b", "#66a182", "#2e4057", "#00798c", "#f08cae",
-            "#000000",
-        ),
-        strict=True,
-    )
+_SHADES = (
+    "#7a7a7a", "#edae49", "#d1495b", "#c77cff", "#7b2d8b", "#66a182", "#2e4057", "#00798c", "#f08cae", "#000000",
 )  # fmt: skip
+COLOURS = dict(zip([*FORMULAS, *TABLES], _SHADES, strict=True))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,7 +42,6 @@ class Config:
 
 
 def main(config: Config) -> None:
-    """Compute, print and draw."""
     check_positive("--points", config.points)
     grid = np.unique(np.concatenate([np.geomspace(0.25, 5.0, config.points), TABLE]))
     figure, found = draw(grid)
@@ -71,9 +64,8 @@ def _lines(frame: pd.DataFrame) -> list[list[str]]:
     best = frame.groupby("epsilon").worst_variance.min()
     for name, part in frame.groupby("mechanism", sort=False):
         values = part.set_index("epsilon").worst_variance
-        lines.append(
-            [str(name), *(f"**{values[e]:.4g}**" if values[e] == best[e] else f"{values[e]:.4g}" for e in TABLE)]
-        )
+        shown = {e: f"{values[e]:.4g}" for e in TABLE}
+        lines.append([str(name), *(f"**{text}**" if values[e] == best[e] else text for e, text in shown.items())])
     return lines
 
 

@@ -68,7 +68,6 @@ class Config:
 
 
 def main(config: Config) -> None:
-    """Measure, print and write."""
     found = count(ROOT)
     for job in JOBS if config.calls else ():
         found |= measure_calls(job)

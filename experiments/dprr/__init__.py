@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from experiments._common import write_part
 from experiments._runner import console
 from experiments.dprr import accuracy, degrees, scaling
 from experiments.dprr.config import Config
@@ -12,14 +13,12 @@ _PARTS = {"accuracy": accuracy, "degrees": degrees, "scaling": scaling}
 
 
 def main(config: Config) -> None:
-    """Compute what is missing of each part, then its tables and figures."""
     config.check()
     for name in config.parts:
         _PARTS[name].main(config)
-        for path in _PARTS[name].write(config.out):
-            console.print(f"written: {path}", soft_wrap=True, highlight=False)
+    for path in write_report(config.out):
+        console.print(f"written: {path}", soft_wrap=True, highlight=False)
 
 
 def write_report(out: Path) -> list[Path]:
-    """Tables and figures from the rows of a folder."""
-    return [path for part in _PARTS.values() for path in part.write(out)]
+    return [*accuracy.write(out), *write_part(degrees, out), *write_part(scaling, out)]

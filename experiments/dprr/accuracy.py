@@ -6,9 +6,10 @@ from functools import partial
 from pathlib import Path
 
 import jax
+import pandas as pd
 
 from experiments._report import publish
-from experiments._runner import REFERENCE, Found, Results, asked, config_hash, run
+from experiments._runner import Found, Results, asked, config_hash, run
 from experiments.dprr import cells, report
 from experiments.dprr.cells import Cell, Settings
 from experiments.dprr.config import Config, settings, variants_of
@@ -19,7 +20,6 @@ results_in = partial(Results, name=NAME, cell=Cell)
 
 
 def plan(config: Config) -> dict[Cell, tuple[Settings, int]]:
-    """The cells in the order of their computation, with their settings and the nodes of the largest graph."""
     seeds = 10 if config.preset == "paper" else config.seeds
     planned = {}
     for dataset in config.datasets:
@@ -34,14 +34,17 @@ def plan(config: Config) -> dict[Cell, tuple[Settings, int]]:
 
 
 def main(config: Config) -> None:
-    """Compute what is missing, then the table and the figures."""
     planned = plan(config)
     computed = 0
     finished: list[Path] = []  # checkpoints of cells whose rows are there: nothing is left to resume
 
+    def clear() -> None:
+        while finished:
+            shutil.rmtree(finished.pop(), ignore_errors=True)
+
     def compute(cell: Cell, say: Callable[[str], None]) -> Found:
         nonlocal computed
-        _clear(finished)
+        clear()
         folder = config.out / "checkpoints" / config_hash(cell)
 
         def shown(epoch: int, loss: float, validation: float) -> None:
@@ -54,32 +57,27 @@ def main(config: Config) -> None:
             jax.clear_caches()  # other noisy graphs have other shapes: programs would only fill the memory
         return Found({"accuracy": round(float(scores.accuracy), 6), "auc": round(float(scores.auc), 6)})
 
-    run(
-        planned, compute, results_in(config.out), called="trainings",
-        settings=lambda cell: cells.settings_of(planned[cell][0], cell.classifier),
-        notes=lambda cell: {"guarantees": cells.guarantee_note(vars(cell), planned[cell][1])},
-    )  # fmt: skip
-    _clear(finished)
+    def notes(cell: Cell) -> dict[str, dict[str, str]]:
+        name = f"{cell.dataset}; {cells.setting(cell.public)}; {cell.mechanism}, epsilon {cell.epsilon:g}"
+        return {"guarantees": {name: str(cells.ledger(cell.variant, planned[cell][1]).total())}}
 
-
-def _clear(folders: list[Path]) -> None:
-    while folders:
-        shutil.rmtree(folders.pop(), ignore_errors=True)
+    settings = lambda cell: cells.settings_of(planned[cell][0], cell.classifier)
+    run(planned, compute, results_in(config.out), called="trainings", settings=settings, notes=notes)
+    clear()
 
 
 def write(out: Path) -> list[Path]:
-    """Tables and figures of the rows in a folder, beside the committed ones; nothing is computed but statistics."""
-    results = results_in(out)
-    frame, configs = results.read(), results.describe().get("configs", {})
+    frame, configs = _read(out)
     if frame.empty:
         return []
-    reference = None if out.resolve() == REFERENCE.resolve() else results_in(REFERENCE).read()
-    pages = {NAME: report.as_markdown(frame, configs, reference)}
-    return publish(out, pages, report.figures(frame, configs))
+    return publish(out, {NAME: report.as_markdown(frame, configs)}, report.figures(frame, configs))
 
 
 def digest(out: Path) -> str:
-    """What the rows of a folder say in short."""
+    frame, configs = _read(out)
+    return report.digest(frame, configs) if len(frame) else ""
+
+
+def _read(out: Path) -> tuple[pd.DataFrame, report.Configs]:
     results = results_in(out)
-    frame, configs = results.read(), results.describe().get("configs", {})
-    return "" if frame.empty else report.digest(frame, configs)
+    return results.read(), results.describe().get("configs", {})

@@ -80,7 +80,6 @@ class Cell(_runner.Cell):
 
     @property
     def variant(self) -> Variant:
-        """The release and the classifier."""
         return variant_of(vars(self))
 
     def __str__(self) -> str:
@@ -97,7 +96,6 @@ def variant_of(row: Any) -> Variant:
 
 
 def settings_of(resolved: Settings, classifier: Classifier) -> dict[str, Any]:
-    """The settings that the rows of a classifier depend on, for the manifest."""
     if classifier == "gin":
         return resolved._asdict()
     of_set = {name: getattr(resolved, name) for name in ("dataset", "graphs", "rr_nodes", "shares")}
@@ -157,11 +155,11 @@ def name_of(resolved: Any) -> str:
 
 
 def made_by(variant: Variant, n_max: int) -> Any:
-    """The mechanism of a variant, or None."""
     epsilon = variant.epsilon
+    split = lambda: edges.DPRR.from_epsilon(epsilon, n_max)
     made = {
-        "dprr": lambda: edges.DPRR.from_epsilon(epsilon, n_max),
-        "dprr-lengths": lambda: edges.DPRR.from_epsilon(epsilon, n_max),
+        "dprr": split,
+        "dprr-lengths": split,
         "dprr-one-to-nine": lambda: edges.DPRR(0.1 * epsilon, 0.9 * epsilon),
         "dprr-as-published": lambda: edges.DPRR.as_published(epsilon, n_max),
         "local-lap": lambda: edges.LocalLap.from_epsilon(epsilon),
@@ -182,13 +180,6 @@ def ledger(variant: Variant, n_max: int) -> Ledger:
     return unspent.spend(variant.mechanism, spent, protects=("edges",), exposes=exposes)
 
 
-def guarantee_note(row: Mapping[Any, Any], n_max: int) -> dict[str, str]:
-    """The spending of a row, for the manifest, by graphs, public users, mechanism and budget."""
-    variant = variant_of(row)
-    name = f"{row['dataset']}; {setting(variant.public)}; {variant.mechanism}, epsilon {variant.epsilon:g}"
-    return {name: str(ledger(variant, n_max).total())}
-
-
 def _keys(dataset: str, variant: Variant, seed: int) -> tuple[Any, Any, Any, Any]:
     """For the split (shared by all cells of a seed), the public users, the noise and the training."""
     split, public, noise, fit = jax.random.split(jax.random.key(seed), 4)
@@ -203,7 +194,6 @@ def _drawn(variant: Variant) -> Variant:
 
 
 def run(resolved: Settings, variant: Variant, seed: int, folder: Path | None, bar: Any) -> graph_training.Scores:
-    """Privatise the graphs, train, and look at the test graphs once."""
     whole = load(resolved.dataset, resolved.graphs, resolved.rr_nodes)
     split_key, _, _, fit_key = _keys(resolved.dataset, variant, seed)
     parts = splits.node_split(split_key, len(whole), resolved.shares)

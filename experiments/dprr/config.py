@@ -49,7 +49,6 @@ class Config:
     """where results go, and are looked for"""
 
     def check(self) -> None:
-        """Raise a UsageError for the first invalid option."""
         check_words(
             self,
             positive=("epsilons", "seeds", "epochs"),

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -12,7 +11,7 @@ import pandas as pd
 from scipy import stats
 
 from experiments import _runner
-from experiments._report import legend_below, panels, prose, publish, redraw, table
+from experiments._report import legend_below, panels, prose, ranked, redraw, table
 from experiments._runner import Found, Results, UsageError, config_hash, console, run
 from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Variant, ledger, load, made_by, name_of
 from experiments.dprr.config import Config
@@ -45,13 +44,7 @@ class Graphs(NamedTuple):
 
 
 class Degrees(NamedTuple):
-    """Users of a set of graphs; arrays [users].
-
-    Attributes:
-      true: degrees.
-      others: the other nodes of the user's graph.
-      label: the class of that graph.
-    """
+    """Users of a set of graphs; arrays [users]: true degrees, other nodes of the user's graph, and its class."""
 
     true: np.ndarray
     others: np.ndarray
@@ -62,10 +55,7 @@ class Degrees(NamedTuple):
 class Cell(_runner.Cell):
     """One draw of all users' reports, or their true degrees."""
 
-    @property
-    def last_metric(self) -> str:
-        """The rank correlation; the mean of the true degrees."""
-        return "mean degree" if self.mechanism == _TRUE_NAME else _LAST
+    last_metric = property(lambda self: "mean degree" if self.mechanism == _TRUE_NAME else _LAST)
 
 
 results_in = partial(Results, name=NAME, cell=Cell)
@@ -83,7 +73,7 @@ def main(config: Config) -> None:
         planned = {_cell(chosen, variant): (chosen, variant) for chosen in asked for variant in variants}
     reported: Reported = {}
 
-    def compute(cell: Cell) -> Found:
+    def compute(cell: Cell, say: Any) -> Found:
         chosen, variant = planned[cell]
         whole = load(*chosen)
         users = degrees(whole)
@@ -94,10 +84,8 @@ def main(config: Config) -> None:
             found = statistics(users, noisy, made_by(variant, int(users.others.max()) + 1))
         return Found({name: round(float(value), 6) for name, value in found.items()})
 
-    run(
-        planned, lambda cell, say: compute(cell), results, settings=lambda cell: planned[cell][0]._asdict(),
-        called="sets of degrees",
-    )  # fmt: skip
+    settings = lambda cell: planned[cell][0]._asdict()
+    run(planned, compute, results, settings=settings, called="sets of degrees")
     nearest = min(config.epsilons, key=lambda epsilon: abs(epsilon - 1))
     shown = [variant for variant in variants if variant != TRUE and variant.epsilon == nearest]
 
@@ -115,12 +103,6 @@ def main(config: Config) -> None:
 Reported = dict[tuple[Graphs, Variant], np.ndarray]
 
 
-def write(out: Path) -> list[Path]:
-    """The table of the rows in a folder; its figure needs the degrees themselves, which ``main`` draws."""
-    frame = results_in(out).read()
-    return [] if frame.empty else publish(out, {NAME: as_markdown(frame)}, {})
-
-
 def _cell(chosen: Graphs, variant: Variant) -> Cell:
     n_max = int(load(*chosen).nodes_per_graph.max())
     proved = math.inf if variant == TRUE else ledger(variant, n_max).spent(NEIGHBOUR_LIST).epsilon
@@ -132,7 +114,6 @@ def _cell(chosen: Graphs, variant: Variant) -> Cell:
 
 
 def degrees(whole: packing.GraphSet) -> Degrees:
-    """The true degree of every user."""
     true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
     return Degrees(true, whole.nodes_per_graph[whole.node_graph] - 1, whole.labels[whole.node_graph])
 
@@ -156,7 +137,6 @@ def bins(values: np.ndarray) -> np.ndarray:
 
 
 def bin_name(place: int) -> str:
-    """The degrees of a bin."""
     first, last = STARTS[place], STARTS[place + 1] - 1
     return f"{first}" if first == last else f"{first}-{last}"
 
@@ -198,13 +178,11 @@ def _counts(values: np.ndarray, label: np.ndarray) -> np.ndarray:
     return np.bincount(label * shape[1] + bins(values), minlength=shape[0] * shape[1]).reshape(shape)
 
 
-def as_markdown(frame: pd.DataFrame) -> str:
-    """The table, and the message of its bins."""
-    lines, notes = [], []
-    order = {name: place for place, name in enumerate(COMPARED)}
-    private = frame[frame.mechanism.isin(COMPARED)]
-    ranked = private.assign(rank=private.mechanism.map(order)).sort_values(["dataset", "epsilon", "rank"])
-    for (dataset, epsilon, name), part in ranked.groupby(["dataset", "epsilon", "mechanism"], sort=False):
+def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
+    """The table; the figure needs the degrees themselves, which ``main`` draws."""
+    lines, notes, columns = [], [], ["dataset", "epsilon", "mechanism"]
+    private = ranked(frame[frame.mechanism.isin(COMPARED)], COMPARED, columns)
+    for (dataset, epsilon, name), part in private.groupby(columns, sort=False):
         value = part.set_index("metric").value
         clipped = value.get("expected bias of d*")
         lines.append(
@@ -217,7 +195,7 @@ def as_markdown(frame: pd.DataFrame) -> str:
             }
         )  # fmt: skip
         notes.append(f"- {dataset}, {LABELS[str(name)]}, epsilon {epsilon:g}: {_seen(value)}.")
-    return f"{table(lines)}\n\n{_TEXT.about}\n\n" + "\n".join(notes)
+    return {NAME: f"{table(lines)}\n\n{_TEXT.about}\n\n" + "\n".join(notes)}, {}
 
 
 def _seen(value: pd.Series) -> str:

@@ -5,36 +5,12 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from experiments._report import (
-    METRIC_LABELS,
-    by_seed,
-    counted,
-    curves,
-    interval,
-    legend_below,
-    level,
-    markdown,
-    panels,
-    prose,
-    signed,
-    table,
-)
-from experiments._report import paired as of_series
-from experiments.dprr.cells import (
-    COLOURS,
-    LABELS,
-    OF_ALL,
-    WITHOUT_EPSILON,
-    Classifier,
-    Mechanism,
-    Variant,
-    setting,
-    training_of,
-    variant_of,
-)
+from experiments import _report as show
+from experiments.dprr import cells
+from experiments.dprr.cells import COLOURS, LABELS, OF_ALL, WITHOUT_EPSILON, Classifier, Mechanism, Variant
 from ldp_jax.learning.metrics import ConfidenceInterval
 
-_TEXT = prose("dprr")
+_TEXT = show.prose("dprr")
 
 SPLITS = ("dprr", "dprr-one-to-nine", "dprr-as-published")
 CLASSIFIERS = {False: "GIN; perceptron", True: "random forest"}
@@ -45,17 +21,15 @@ Twin = Callable[[Variant], Variant | None]
 
 EPSILON, PUBLIC = 1.0, 0.2
 """The budget and the share of public users that the paper's text speaks of; the network classifies."""
-CLAIMS: dict[Mechanism, str] = {
-    "non-private": "not below -10 or so",
-    "rr": "significantly above 0",
-    "local-lap": "significantly above 0",
-    "non-private-part": "significantly above 0",
-}
+CLAIMS: tuple[tuple[Mechanism, str], ...] = (
+    ("non-private", "not below -10 or so"), ("rr", "significantly above 0"), ("local-lap", "significantly above 0"),
+    ("non-private-part", "significantly above 0"),
+)  # fmt: skip
 """The words of the authors on DPRR less other rows (section V-B); their figures are pictures."""
 
 
 class Group(NamedTuple):
-    """The rows of one line of a table: one a seed and metric."""
+    """What names one line of a table; rows are one a seed and metric."""
 
     dataset: str
     public: float
@@ -66,8 +40,7 @@ class Group(NamedTuple):
 
     @property
     def variant(self) -> Variant:
-        """The compared release and classifier."""
-        return variant_of(self._asdict())
+        return cells.variant_of(self._asdict())
 
 
 def twin_of(variant: Variant) -> Variant | None:
@@ -82,12 +55,6 @@ def _dprr_less(other: Mechanism) -> Twin:
     return lambda variant: variant._replace(mechanism=other) if variant.mechanism == "dprr" else None
 
 
-def _of_claim(other: Mechanism) -> Twin:
-    """The same in the setting that the paper speaks of alone."""
-    twin = Variant(other, 0.0 if other in WITHOUT_EPSILON else EPSILON, 0.0 if other in OF_ALL else PUBLIC)
-    return lambda variant: twin if variant == Variant("dprr", EPSILON, PUBLIC) else None
-
-
 def paired(
     frame: pd.DataFrame, configs: Configs, twin: Twin = twin_of, metric: str = "auc"
 ) -> dict[Group, ConfidenceInterval]:
@@ -95,7 +62,9 @@ def paired(
 
     Forests are compared with forests; GIN with the perceptron of the same epochs and patience.
     """
-    rows = {Group(*key): values for key, values in by_seed(frame[frame.metric == metric], Group._fields).items()}
+    rows = {
+        Group(*key): values for key, values in show.by_seed(frame[frame.metric == metric], Group._fields).items()
+    }
 
     def training(group: Group) -> list[Any]:
         return [configs[group.config].get(name) for name in ("epochs", "patience", "trees")]
@@ -110,54 +79,45 @@ def paired(
             for group, values in rows.items()
             if (group.dataset, group.variant) == (mine.dataset, other) and training(group) == training(mine)
         ]
-        if len(twins) == 1 and (gain := of_series(rows[mine], twins[0])) is not None:
+        if len(twins) == 1 and (gain := show.paired(rows[mine], twins[0])) is not None:
             found[mine] = gain
     return found
 
 
-def lines(frame: pd.DataFrame, configs: Configs, reference: pd.DataFrame | None = None) -> list[dict[str, Any]]:
-    """One line a data set, setting, mechanism, classifier and budget.
-
-    The AUC of ``reference``, of committed rows of the same settings, has a column of its own.
-    """
-    gains = paired(frame, configs)
-    values = by_seed(_ranked(frame), [*Group._fields, "metric"])
-    committed = {} if reference is None else by_seed(reference, [*Group._fields, "metric"])
-    made = []
-    for group in dict.fromkeys(Group(*key[:-1]) for key in values):
-        line = {
-            "data set": group.dataset, "setting": setting(group.public), "mechanism": LABELS[group.mechanism],
+def lines(frame: pd.DataFrame, configs: Configs) -> str:
+    """A table of all rows: one line a data set, setting, mechanism, classifier and budget."""
+    gains, values = paired(frame, configs), show.by_seed(_ranked(frame), [*Group._fields, "metric"])
+    return show.table(
+        {
+            "data set": group.dataset, "setting": cells.setting(group.public), "mechanism": LABELS[group.mechanism],
             "epsilon": "" if group.mechanism in WITHOUT_EPSILON else f"{group.epsilon:g}",
-            "classifier": training_of(configs[group.config]), "accuracy (%)": interval(values[*group, "accuracy"]),
-            "AUC (%)": interval(values[*group, "auc"]),
-        }  # fmt: skip
-        if reference is not None:
-            line["committed AUC (%)"] = interval(committed.get((*group, "auc")))
-        gain = signed(gains.get(group))
-        made.append(line | {"AUC less degrees alone": gain, "seeds": len(values[*group, "auc"])})
-    return made
+            "classifier": cells.training_of(configs[group.config]),
+            "accuracy (%)": show.interval(values[*group, "accuracy"]),
+            "AUC (%)": show.interval(values[*group, "auc"]),
+            "AUC less degrees alone": show.signed(gains.get(group)), "seeds": len(values[*group, "auc"]),
+        }
+        for group in dict.fromkeys(Group(*key[:-1]) for key in values)
+    )  # fmt: skip
 
 
 def _ranked(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows in the order of tables."""
-    order = {name: place for place, name in enumerate(LABELS)}
-    known = frame.assign(forest=frame.classifier == "forest", rank=frame.mechanism.map(order))
-    return known.sort_values(["dataset", "public", "rank", "forest", "epsilon"], kind="stable")
+    forest = frame.assign(forest=frame.classifier == "forest")
+    return show.ranked(forest, LABELS, ["dataset", "public", "mechanism", "forest", "epsilon"])
 
 
 def summary(frame: pd.DataFrame, epsilon: float = 1.0) -> str:
     """AUC at one budget without public users: a row a mechanism, two columns a data set (by classifier)."""
     at_budget = frame.epsilon.isin([0.0, epsilon]) & (frame.public == 0) & (frame.metric == "auc")
     auc = frame[at_budget & ~frame.mechanism.isin(SPLITS[1:])]
-    values = by_seed(_ranked(auc), ["mechanism", "dataset", "forest"])
+    values = show.by_seed(_ranked(auc), ["mechanism", "dataset", "forest"])
     columns = [(dataset, forest) for dataset in sorted(auc.dataset.unique()) for forest in CLASSIFIERS]
     rows = [
-        [label, *(interval(values.get((name, *column))) for column in columns)]
+        [label, *(show.interval(values.get((name, *column))) for column in columns)]
         for name, label in LABELS.items()
         if (auc.mechanism == name).any()
     ]
     heads = [f"{dataset}: {CLASSIFIERS[forest]}" for dataset, forest in columns]
-    return markdown([f"AUC (%), epsilon {epsilon:g}", *heads], rows)
+    return show.markdown([f"AUC (%), epsilon {epsilon:g}", *heads], rows)
 
 
 def worth_of_edges(frame: pd.DataFrame, configs: Configs) -> str:
@@ -177,23 +137,25 @@ def worth_of_edges(frame: pd.DataFrame, configs: Configs) -> str:
         for words, (mechanism, gains) in compared.items():
             for forest, classifier in CLASSIFIERS.items():
                 named = {
-                    group.epsilon: signed(gain)
+                    group.epsilon: show.signed(gain)
                     for group, gain in gains.items()
                     if (group.dataset, group.mechanism, group.variant.forest) == (dataset, mechanism, forest)
                 }
                 if named:
-                    cells = {words: named.get(epsilon, "") for words, epsilon in budgets.items()}
-                    rows.append({"AUC, difference": dataset, "of": words, "classifier": classifier, **cells})
-    return table(rows)
+                    by_budget = {heading: named.get(epsilon, "") for heading, epsilon in budgets.items()}
+                    rows.append({"AUC, difference": dataset, "of": words, "classifier": classifier, **by_budget})
+    return show.table(rows)
 
 
 def verdict(frame: pd.DataFrame, configs: Configs) -> str:
     """In how many settings DPRR's lists do better or worse than degrees alone of the same budget; a table."""
+    each: dict[tuple[str, bool], list[ConfidenceInterval]] = {}
+    for group, gain in paired(frame, configs).items():
+        if group.mechanism == "dprr":
+            each.setdefault((group.dataset, group.variant.forest), []).append(gain)
     rows = []
-    gains = {group: gain for group, gain in paired(frame, configs).items() if group.mechanism == "dprr"}
-    for dataset, forest in sorted({(group.dataset, group.variant.forest) for group in gains}):
-        mine = [gain for group, gain in gains.items() if (group.dataset, group.variant.forest) == (dataset, forest)]
-        up, down, _ = counted(mine)
+    for (dataset, forest), mine in sorted(each.items()):
+        up, down, _ = show.counted(mine)
         means, seeds = [gain.mean for gain in mine], {gain.n for gain in mine}
         rows.append(
             {
@@ -203,54 +165,45 @@ def verdict(frame: pd.DataFrame, configs: Configs) -> str:
                 "seeds": " to ".join(str(n) for n in sorted({min(seeds), max(seeds)})),
             }
         )  # fmt: skip
-    return table(rows)
+    return show.table(rows)
 
 
 def claims(frame: pd.DataFrame, configs: Configs) -> str:
     """The paper's words on DPRR against other rows, beside our differences; a table."""
     rows = []
-    for other, said in CLAIMS.items():
-        accuracy, auc = (paired(frame, configs, _of_claim(other), metric) for metric in ("accuracy", "auc"))
+    for other, said in CLAIMS:
+        twins = {Variant("dprr", EPSILON, PUBLIC): Variant(
+            other, 0.0 if other in WITHOUT_EPSILON else EPSILON, 0.0 if other in OF_ALL else PUBLIC
+        )}  # fmt: skip
+        accuracy, auc = (paired(frame, configs, twins.get, metric) for metric in ("accuracy", "auc"))
         rows += [
             {
                 f"epsilon {EPSILON:g}, {PUBLIC:.0%} public users, GIN; in points": group.dataset,
-                "difference": f"DPRR less {LABELS[other]}",
-                "the paper": said,
-                "ours: accuracy": signed(accuracy.get(group)),
-                "ours: AUC": signed(auc[group]),
+                "difference": f"DPRR less {LABELS[other]}", "the paper": said,
+                "ours: accuracy": show.signed(accuracy.get(group)), "ours: AUC": show.signed(auc[group]),
             }
             for group in auc
-        ]
-    return table(rows)
+        ]  # fmt: skip
+    return show.table(rows)
 
 
-def hours(frame: pd.DataFrame) -> float:
-    """How long all trainings took together: each writes its seconds with both of its scores."""
-    return float(frame[frame.metric == "auc"].seconds.sum()) / 3600
-
-
-def as_markdown(frame: pd.DataFrame, configs: Configs, reference: pd.DataFrame | None = None) -> str:
-    """The tables of results."""
+def as_markdown(frame: pd.DataFrame, configs: Configs) -> str:
+    hours = frame[frame.metric == "auc"].seconds.sum() / 3600  # each training writes its seconds with both scores
     tables = [summary(frame), worth_of_edges(frame, configs), verdict(frame, configs), claims(frame, configs)]
-    took = f"All rows together took {hours(frame):.1f} hours."
-    parts = [*tables, _TEXT.notes, took, table(lines(frame, configs, reference))]
-    return "\n\n".join(part for part in parts if part)
+    parts = [*tables, _TEXT.notes, f"All rows together took {hours:.1f} hours.", lines(frame, configs)]
+    return "\n\n".join(filter(None, parts))
 
 
 def digest(frame: pd.DataFrame, configs: Configs) -> str:
-    """What the rows say in short."""
     forests = frame[frame.classifier == "forest"]
     return "\n\n".join((_TEXT.lead, summary(frame), worth_of_edges(forests, configs), verdict(frame, configs)))
-
-
-# --- Figures -----------------------------------------------------------------------------------------------------
 
 
 def _found(frame: pd.DataFrame, configs: Configs, of_splits: bool, metric: str) -> str:
     """For a title: in how many of the drawn settings DPRR's lists are worth more, and less, than a twin."""
     twin = _dprr_less("dprr-one-to-nine") if of_splits else twin_of
     gains = [g for group, g in paired(frame, configs, twin, metric).items() if group.mechanism == "dprr"]
-    up, down, _ = counted(gains)
+    up, down, _ = show.counted(gains)
     other = "the split 1 : 9" if of_splits else "degrees alone"
     return f"of {len(gains)} settings DPRR above {other} in {up}, below in {down}" if gains else ""
 
@@ -270,7 +223,7 @@ def _grid(
         return None
     drawn = frame[keep | flat | (frame.mechanism == "degrees")]
     alone, means = len(datasets) == 1, []
-    figure, axes = panels(2 * len(datasets), width=5.0 if alone else 4.2, height=2.7, columns=len(datasets))
+    figure, axes = show.panels(2 * len(datasets), width=5.0 if alone else 4.2, height=2.7, columns=len(datasets))
     for place, axis in enumerate(axes):
         metric, dataset = ("accuracy", "auc")[place // len(datasets)], datasets[place % len(datasets)]
         of_panel = lambda rows: rows[(rows.dataset == dataset) & (rows.metric == metric)]  # noqa: B023
@@ -280,31 +233,29 @@ def _grid(
         for (name, value), part in rows.groupby(["mechanism", by]):
             points[str(name)][places[value]] = 100 * part.value
             means.append(100 * part.value.mean())
-        curves(axis, points, LABELS, COLOURS, apart=0.06, ms=4, lw=1.4)
+        show.curves(axis, points, LABELS, COLOURS, apart=0.06, ms=4, lw=1.4)
         for name, style in (("non-private", "-"), ("true-degrees", "-."), ("sizes", "--")):
             values = of_panel(frame[frame.mechanism == name]).value
             if len(values):
                 means.append(100 * values.mean())
-                level(axis, means[-1], LABELS[name], style, color=COLOURS[name], linewidth=1.1)
+                show.level(axis, means[-1], LABELS[name], style, color=COLOURS[name], linewidth=1.1)
         axis.set_xticks(range(len(places)), [f"{value:g}" for value in places])
-        axis.set(xlabel=label, ylabel=METRIC_LABELS[metric])
+        axis.set(xlabel=label, ylabel=show.METRIC_LABELS[metric])
         title = [dataset] if place < len(datasets) else []
         title.append(_found(drawn[drawn.dataset == dataset], configs, set(names) == set(SPLITS), metric))
         axis.set_title("\n".join(title), fontsize=7)
     # Student's intervals of three splits can be wider than what they are about: they are cut, not the means.
     for axis in axes:
         axis.set_ylim(max(0, min(means) - 12), min(102, max(means) + 12))
-    legend_below(figure, axes, 2 if alone else 4, LABELS.values())
+    show.legend_below(figure, axes, 2 if alone else 4, LABELS.values())
     return figure
 
 
 def figures(frame: pd.DataFrame, configs: Configs) -> dict[str, Any]:
-    """Figures 4 to 6 (GIN and perceptron) and Figure 5 again (forest), those that the rows suffice for, by file."""
     others = [name for name in LABELS if name not in SPLITS[1:]]
     frame = _ranked(frame)
     trained, forests = frame[~frame.forest], frame[frame.forest]
-    nobody = trained.public == 0
-    splits = frame[frame.mechanism.isin(SPLITS[1:])]
+    nobody, splits = trained.public == 0, frame[frame.mechanism.isin(SPLITS[1:])]
     of_splits = trained.dataset.isin(splits.dataset.unique()) & trained.epsilon.isin(splits.epsilon.unique())
     at_one, by_epsilon = trained.epsilon.isin([0.0, 1.0]), "epsilon per bit of a list (no public users)"
     of_split = "epsilon that the split is made for"

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _runner
-from experiments._report import legend_below, markdown, panels, publish
+from experiments._report import legend_below, markdown, panels, prose, ranked
 from experiments._runner import Found, Results, UsageError, config_hash, run
 from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Settings, Variant, ledger, load, made_by, name_of
 from experiments.dprr.config import Config, settings
@@ -66,59 +65,46 @@ results_in = partial(Results, name=NAME, cell=Cell)
 
 
 def main(config: Config) -> None:
-    """Measure what is missing."""
     resolved = settings(config, config.datasets[0])
-    mechanisms = [name for name in COMPARED if name in config.mechanisms]
-    if not mechanisms:
+    if not set(COMPARED) & set(config.mechanisms):
         raise UsageError("--mechanisms: time and memory are compared of dprr, local-lap and rr")
     sizes = (*_of_sets(resolved), *_barabasi_albert())
-    planned = {_cell(size, name, resolved): size for size in sizes for name in mechanisms}
+    variants = [Variant(name, EPSILON, 0.0) for name in COMPARED if name in config.mechanisms]
+    planned = {_cell(size, variant, resolved): (size, variant) for size in sizes for variant in variants}
     made: dict[Size, tuple[GraphSet, GraphSet]] = {}
 
     def compute(cell: Cell, say: Callable[[str], None]) -> Found:
-        size = planned[cell]
+        size, variant = planned[cell]
         if size not in made:
             made.clear()  # the graphs of one size at a time
             made[size] = size.make()
-        found = measure(*made[size], made_by(_variant(cell.mechanism), size.n_max), resolved)
+        found = measure(*made[size], made_by(variant, size.n_max), resolved)
         return Found({name: float(f"{value:.6g}") for name, value in found.items()})
 
-    run(
-        planned, compute, results_in(config.out), settings=lambda cell: _settings(planned[cell], resolved),
-        called="measurements",
-    )  # fmt: skip
+    said = lambda cell: _settings(planned[cell][0], resolved)
+    run(planned, compute, results_in(config.out), settings=said, called="measurements")
 
 
-def write(out: Path) -> list[Path]:
-    """Tables and figures of the rows in a folder."""
-    frame = results_in(out).read()
-    if frame.empty:
-        return []
+def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     generated = frame.dataset.str.startswith(_GENERATED)
     parts = {"dprr_figure8": frame[~generated], "dprr_figure9": frame[generated]}
-    figures = {name: plot(part) for name, part in parts.items() if len(part)}
-    return publish(out, {NAME: as_markdown(frame)}, figures)
+    return {NAME: as_markdown(frame)}, {name: plot(part) for name, part in parts.items() if len(part)}
 
 
 _GENERATED = "Barabasi-Albert"
 
 
-def _variant(mechanism: Any) -> Variant:
-    return Variant(mechanism, EPSILON, 0.0)
-
-
 def _settings(size: Size, resolved: Settings) -> dict[str, Any]:
-    """The settings that a row depends on, for the manifest."""
     model = {name: getattr(resolved, name) for name in ("layers", "hidden", "dropout", "batch_size", "shares")}
     counts = {"train": TRAIN, "test": TEST, "repeats": [REPEATS, EPOCHS]}
     return {"graphs": size.family, "size": size.name, **counts, **model}
 
 
-def _cell(size: Size, mechanism: Mechanism, resolved: Settings) -> Cell:
-    proved = ledger(_variant(mechanism), size.n_max).spent(NEIGHBOUR_LIST).epsilon
+def _cell(size: Size, variant: Variant, resolved: Settings) -> Cell:
+    proved = ledger(variant, size.n_max).spent(NEIGHBOUR_LIST).epsilon
     return Cell(
-        dataset=size.family, task=size.name, mechanism=mechanism, epsilon=EPSILON, seed=0, epsilon_proved=proved,
-        unit=str(NEIGHBOUR_LIST), config=config_hash(_settings(size, resolved)),
+        dataset=size.family, task=size.name, mechanism=variant.mechanism, epsilon=EPSILON, seed=0,
+        epsilon_proved=proved, unit=str(NEIGHBOUR_LIST), config=config_hash(_settings(size, resolved)),
     )  # fmt: skip
 
 
@@ -241,13 +227,11 @@ def exponents(part: pd.DataFrame, metric: str) -> float:
 
 
 def as_markdown(frame: pd.DataFrame) -> str:
-    """Exponents, and the measurements at the largest size."""
     slopes, largest = [], []
     clocks = {f"{name} {clock} s": f"{words}, {clock.replace('cpu', 'CPU')}"
               for name, words in TIMED.items() for clock in ("cpu", "wall")}  # fmt: skip
-    order = {name: place for place, name in enumerate(COMPARED)}
-    ranked = frame.assign(rank=frame.mechanism.map(order)).sort_values(["dataset", "rank"])
-    for (family, mechanism), part in ranked.groupby(["dataset", "mechanism"], sort=False):
+    known = ranked(frame, COMPARED, ["dataset", "mechanism"])
+    for (family, mechanism), part in known.groupby(["dataset", "mechanism"], sort=False):
         name = [family, LABELS[str(mechanism)]]
         slopes.append([*name, *(f"{exponents(part, metric):.2f}" for metric in (*clocks, "bytes"))])
         nodes = part[part.metric == "nodes"]
@@ -262,10 +246,7 @@ def as_markdown(frame: pd.DataFrame) -> str:
             markdown([*graphs, *clocks.values(), "memory"], slopes),
             "The largest size; milliseconds, edges and megabytes a graph.",
             markdown([*graphs, "nodes", "true edges", "reported edges", "MB", *milliseconds], largest),
-            f"At epsilon {EPSILON:g} per bit of a list. Edges are directed; memory is {BYTES} bytes a reported "
-            f"one. Reports: the neighbour lists of all users; times are medians of {REPEATS} runs after one that "
-            f"compiles. A training epoch and classification: GIN on packed graphs, medians of {EPOCHS}; packing "
-            "them, once for all epochs, is not counted. CPU seconds are of all threads.",
+            prose(NAME).notes.format(epsilon=EPSILON, bytes=BYTES, repeats=REPEATS, epochs=EPOCHS),
         ]
     )
 

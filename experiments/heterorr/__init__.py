@@ -13,7 +13,6 @@ _PARTS = {"scores": shares, "attacks": attacks, "counts": counts, "mixing": mixi
 
 
 def main(config: Config) -> None:
-    """Compute what is missing of each part, then the tables and figures."""
     config.check()
     if "attacks" in config.parts:
         attacks.plan(config)  # refuses what it must before the first row of any part
@@ -26,6 +25,5 @@ def main(config: Config) -> None:
 
 
 def write_report(out: Path) -> list[Path]:
-    """Tables and figures from the rows of a folder."""
     written = [path for part in (report, shares, attacks, counts, mixing) for path in write_part(part, out)]
     return [*written, *inversion.write(out)]

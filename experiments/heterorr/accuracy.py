@@ -6,21 +6,14 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, cast, get_args
 
-from experiments._common import FOUND, fingerprint, run_plan, source, usable
+from experiments._common import FOUND, fingerprint, run_plan, said_of, usable
 from experiments._runner import Found, Results, asked, config_hash
 from experiments.heterorr import cells
+from experiments.heterorr import settings as rows_of
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, Cell
 from experiments.heterorr.config import Config, settings
 from experiments.heterorr.releases import EPSILON_0, FEATURES, PUBLIC_EDGES, STRUCTURE
-from experiments.heterorr.settings import (
-    EDGE_MECHANISMS,
-    EPSILONS,
-    FEATURE_MECHANISMS,
-    PAIRS,
-    PRIVATE_LABELS,
-    Level,
-    Settings,
-)
+from experiments.heterorr.settings import PRIVATE_LABELS, Level, Settings
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, RECORD
 
@@ -46,43 +39,35 @@ def resolved(config: Config, dataset: str, level: Level) -> Settings:
 
 def variants(config: Config, level: Level, labels: bool) -> Iterator[tuple[str, float, float, str, float]]:
     """Mechanism, epsilon, rho, mechanism and epsilon of the edges: baselines first."""
+    asked_for, budgets = set(config.mechanisms), config.epsilons or rows_of.EPSILONS
     last, by_labels = config.private_shares[-1], () if labels else (LABEL_PROPAGATION,)
     if level == "features":
         for name in (NON_PRIVATE, RECORDS, FEATURES + NON_PRIVATE):
             yield name, math.inf, 0.0, "", 0.0
         for name in (PUBLIC_RECORDS, *by_labels):
             yield name, 0.0, 0.0, "", 0.0
-        for epsilon in config.epsilons or EPSILONS:
-            rows = [
-                prefix + name
-                for name in FEATURE_MECHANISMS
-                if name in config.mechanisms
-                for prefix in ("", STRUCTURE, FEATURES)
-            ]
-            if "lpgnn" in config.mechanisms and not labels:
-                rows += [PRIVATE_LABELS, STRUCTURE + PRIVATE_LABELS]
-            for name in rows:
-                yield name, epsilon, 0.0, "", 0.0
+        known = [name for name in rows_of.FEATURE_MECHANISMS if name in asked_for]
+        rows = [prefix + name for name in known for prefix in ("", STRUCTURE, FEATURES)]
+        if "lpgnn" in asked_for and not labels:
+            rows += [PRIVATE_LABELS, STRUCTURE + PRIVATE_LABELS]
+        yield from ((name, epsilon, 0.0, "", 0.0) for epsilon in budgets for name in rows)
     elif level == "edges":
         for rho in config.private_shares:
             for name in (NON_PRIVATE, FEATURES + NON_PRIVATE):
                 yield name, math.inf, rho, "", 0.0
             for name in (*EPSILON_0, *by_labels):
                 yield name, 0.0, rho, "", 0.0
-            for epsilon in config.epsilons if rho == last or len(config.epsilons) == 1 else (1.0,):
-                for name in filter(config.mechanisms.__contains__, EDGE_MECHANISMS):
-                    yield name, epsilon, rho, "", 0.0
+            known = [name for name in rows_of.EDGE_MECHANISMS if name in asked_for]
+            at = budgets if rho == last or len(config.epsilons) == 1 else (1.0,)
+            yield from ((name, epsilon, rho, "", 0.0) for epsilon in at for name in known)
     else:
         yield NON_PRIVATE, math.inf, last, NON_PRIVATE, math.inf
         yield PUBLIC_RECORDS, 0.0, last, PUBLIC_EDGES, 0.0
-        for epsilon in config.epsilons or EPSILONS:
-            for name, other in PAIRS:
-                if name in config.mechanisms and other in config.mechanisms:
-                    yield name, epsilon, last, other, epsilon
+        pairs = [pair for pair in rows_of.PAIRS if asked_for.issuperset(pair)]
+        yield from ((name, epsilon, last, other, epsilon) for epsilon in budgets for name, other in pairs)
 
 
 def plan(config: Config, level: Level) -> dict[Cell, Settings]:
-    """The cells of one level, in the order of their computation."""
     planned = {}
     for dataset in config.datasets:
         data, chosen = load(dataset), resolved(config, dataset, level)
@@ -101,7 +86,6 @@ def plan(config: Config, level: Level) -> dict[Cell, Settings]:
 
 
 def _proved(bench: cells.Bench, cell: Cell) -> float:
-    """The epsilon that a cell's guarantee states."""
     if NON_PRIVATE in cell.mechanism or cell.mechanism == RECORDS:
         return math.inf
     promised = cells.guarantee(bench, cell)
@@ -110,20 +94,15 @@ def _proved(bench: cells.Bench, cell: Cell) -> float:
 
 def _notes(cell: Cell, chosen: Settings) -> dict[str, dict[str, Any]]:
     promised = cells.guarantee(cells.prepare(chosen, cell.seed), cell)
-    said = source(load(chosen.dataset))
-    if promised is not None:
-        other = f" + {cell.edges}" if cell.edges else ""
-        said["guarantees"] = {f"{cell.level}: {cell.mechanism}{other}, epsilon {cell.epsilon:g}": str(promised)}
-    return said
+    mechanism = f"{cell.mechanism} + {cell.edges}" if cell.edges else cell.mechanism
+    return said_of(load(chosen.dataset), f"{cell.level}: {mechanism}, epsilon {cell.epsilon:g}", promised)
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:
-    """The rows of a cell."""
     return cells.compute(cells.prepare(chosen, cell.seed), cell)
 
 
 def main(config: Config) -> None:
-    """Run the levels that are asked for."""
     plans = [plan(config, cast(Level, level)) for level in LEVELS if level in config.parts]
     for planned in plans:  # all of them are made before the first row is
         run_plan(planned, compute, results_in(config.out), "rows", _notes)

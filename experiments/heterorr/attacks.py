@@ -37,13 +37,7 @@ METRICS = ("average precision", "precision", "TPR at 1 % FPR", "balanced AUC", "
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """One attack on one release.
-
-    Attributes:
-      attack: which.
-      rho: the share of edges that is private: what the attack is after.
-      attacked: how many nodes it asks about, all pairs of them but the public edges.
-    """
+    """One attack on one release, of all pairs of ``attacked`` nodes but public edges; a share rho is private."""
 
     attack: str
     rho: float
@@ -55,7 +49,6 @@ results_in = partial(Results, name=NAME, cell=Cell)
 
 
 def plan(config: Config) -> dict[Cell, Settings]:
-    """The cells: first the attackers of public knowledge, then LinkTeller on every release."""
     planned = {}
     for dataset in config.datasets:
         data, chosen = accuracy.load(dataset), accuracy.resolved(config, dataset, "edges")
@@ -90,7 +83,6 @@ def _asked(bench: cells.Bench, rho: float, attacked: int) -> tuple[Any, attacks.
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:
-    """The metrics of an attacker."""
     bench = cells.prepare(chosen, cell.seed)
     public, every, balanced = _asked(bench, cell.rho, cell.attacked)
     n = bench.data.num_nodes
@@ -107,17 +99,11 @@ def compute(cell: Cell, chosen: Settings) -> Found:
     else:
         judge = partial(attacks.degree_product, public, n)
     found, even = judge(every), judge(balanced)
-    values = (
-        found.average_precision.mean, found.precision.mean, found.tpr.mean, even.auc.mean, found.auc.mean,
-    )  # fmt: skip
-    return Found({name: round(float(value), 6) for name, value in zip(METRICS, values, strict=True)})
-
-
-# --- Report ----------------------------------------------------------------------------------------------------
+    areas = found.average_precision, found.precision, found.tpr, even.auc, found.auc
+    return Found({name: round(float(area.mean), 6) for name, area in zip(METRICS, areas, strict=True)})
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
-    """The table and its figure."""
     tables = [_table(part, str(dataset)) for dataset, part in frame.groupby("dataset", sort=False)]
     text = "\n\n".join(["# Attacks on private edges", _TEXT.preface, *tables])
     return {NAME: text}, {NAME: draw(frame)}

@@ -51,14 +51,10 @@ class Cell(_runner.Cell):
     edges: str
     epsilon_edges: float
 
-    @property
-    def last_metric(self) -> str:
-        """The test score."""
-        return "micro-F1" if self.task == "labels" else "accuracy"
+    last_metric = property(lambda self: "micro-F1" if self.task == "labels" else "accuracy")
 
     @property
     def of_edges(self) -> tuple[str, float]:
-        """The mechanism on private edges and its budget."""
         return (self.mechanism, self.epsilon) if self.level == "edges" else (self.edges, self.epsilon_edges)
 
     def __str__(self) -> str:
@@ -95,7 +91,6 @@ load = lru_cache(maxsize=2)(_common.load)
 
 @lru_cache(maxsize=16)
 def prepare(settings: Settings, seed: int) -> Bench:
-    """Split, public users and keys of a seed."""
     data = load(settings.dataset)
     split_key, public_key, *keys = jax.random.split(jax.random.fold_in(jax.random.key(settings.base_seed), seed), 7)
     split = splits.node_split(split_key, data.num_nodes)
@@ -105,9 +100,6 @@ def prepare(settings: Settings, seed: int) -> Bench:
         count = round(settings.public_share * data.num_nodes)
         public[np.asarray(jax.random.permutation(public_key, split.train))[:count]] = True
     return Bench(settings, data, parts, public, *keys)
-
-
-# --- What is released ------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=16)
@@ -145,7 +137,6 @@ def features(bench: Bench, name: str, epsilon: float) -> Any:
 
 
 def split_of(bench: Bench, rho: float) -> curator.EdgeSplit:
-    """The public and the private edges."""
     return curator.split_edges(jax.random.clone(bench.split_key), bench.data.graph, rho)
 
 
@@ -158,7 +149,6 @@ class Seen(NamedTuple):
 
 
 def edges(bench: Bench, name: str, epsilon: float, rho: float) -> Seen:
-    """The graph that a cell trains on."""
     if name.startswith(FEATURES):
         return Seen(graphs.from_edges(np.zeros((0, 2), np.int32), bench.data.num_nodes))
     if name == NON_PRIVATE or not rho:
@@ -196,9 +186,6 @@ def guarantee(bench: Bench, cell: Cell) -> PipelineGuarantee | None:
     return PipelineGuarantee.of(spent, protected=tuple(fields), unprotected=(*labels, *known))
 
 
-# --- Training --------------------------------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=1)
 def _operator(dataset: str) -> propagation.Operator:
     return propagation.operator(load(dataset).graph)
@@ -214,7 +201,6 @@ def layout(graph: Any) -> propagation.Operator:
 
 
 def model_of(bench: Bench) -> models.Model:
-    """The GCN."""
     settings = bench.settings
     return models.gcn(settings.layers, settings.hidden, bench.data.num_classes, settings.dropout)
 
@@ -279,7 +265,6 @@ def _noisy(mechanism: Any, key: Any, part: training.Examples, public: np.ndarray
 
 
 def compute(bench: Bench, cell: Cell) -> Found:
-    """The rows of a cell."""
     if cell.mechanism == LABEL_PROPAGATION:  # of the public edges alone where some are private
         seen = edges(bench, PUBLIC_EDGES if cell.rho else NON_PRIVATE, 0.0, cell.rho)
         op, classes = propagation.operator(seen.graph), bench.data.num_classes

@@ -6,14 +6,7 @@ from typing import Literal, get_args
 
 from experiments._common import check_words
 from experiments._runner import DEFAULT_OUT, UsageError
-from experiments.heterorr.settings import (
-    EDGE_MECHANISMS,
-    FEATURE_MECHANISMS,
-    RHOS,
-    SENSITIVE,
-    Level,
-    Settings,
-)
+from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, RHOS, SENSITIVE, Level, Settings
 
 Part = Literal["features", "edges", "both", "attacks", "counts", "mixing", "inversion", "scores"]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -50,21 +43,15 @@ class Config:
     """where results go, and are looked for"""
 
     def check(self) -> None:
-        """Raise a UsageError for the first invalid option."""
         check_words(
-            self,
-            positive=("epsilons", "seeds"),
-            shares=("private_shares",),
+            self, positive=("epsilons", "seeds"), shares=("private_shares",),
             known={"mechanisms": (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)},
             filled=("parts", "datasets", "private_shares", "mechanisms"),
-        )
+        )  # fmt: skip
         if self.attacked_nodes < 10:
             raise UsageError(f"--attacked-nodes must be at least 10 nodes, got {self.attacked_nodes}")
 
-    @property
-    def smoke(self) -> bool:
-        """Whether this run only tests the machinery."""
-        return self.preset == "smoke"
+    smoke = property(lambda self: self.preset == "smoke")
 
 
 def settings(config: Config, dataset: str, data: str, level: Level, width: int) -> Settings:

@@ -48,7 +48,6 @@ def _split(seed: int, rho: float) -> curator.EdgeSplit:
 
 
 def plan(config: Config) -> dict[Cell, dict[str, Any]]:
-    """The cells, in the order of their computation."""
     sweeps, rho = 20 if config.smoke else 8000, config.private_shares[-1]
     made = {"sweeps": sweeps, "dataset": DATASET}
     budgets = [(name, 0.0) for name in EPSILON_0] + [(name, eps) for eps in EPSILONS for name in EDGE_MECHANISMS]
@@ -64,7 +63,6 @@ def plan(config: Config) -> dict[Cell, dict[str, Any]]:
 
 
 def compute(cell: Cell, made: dict[str, Any]) -> Found:
-    """Pairs that are released as private edges, the true ones among them, and an attack on these."""
     split, root = _split(cell.seed, cell.rho), jax.random.key(cell.seed)
     key, pairs_key = jax.random.fold_in(root, 1), jax.random.fold_in(root, 2)
     graph, _ = releases.released_edges(key, split, cell.mechanism, cell.epsilon, cell.rho, made["sweeps"])
@@ -76,7 +74,6 @@ def compute(cell: Cell, made: dict[str, Any]) -> Found:
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
-    """The table."""
     means = frame.groupby(["mechanism", "epsilon", "metric"], sort=False).value
     rows = [
         {

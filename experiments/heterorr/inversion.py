@@ -18,23 +18,10 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_digits
 
+from experiments import _report as show
 from experiments import _runner
 from experiments._common import row_names
-from experiments._report import (
-    Values,
-    by_seed,
-    contrast,
-    curves,
-    interval,
-    level,
-    log_ticks,
-    markdown,
-    prose,
-    publish,
-    pyplot,
-    redraw,
-    signed,
-)
+from experiments._report import Values
 from experiments._runner import Found, Results, asked, config_hash
 from experiments.heterorr.config import Config
 from ldp_jax import attacks, features
@@ -138,7 +125,6 @@ results_in = partial(Results, name=NAME, cell=Cell, also=ALSO)
 
 
 def plan(config: Config) -> dict[Cell, Settings]:
-    """The committed rows, or few of them."""
     if config.smoke:
         return cells(1, (1.0,), ("pca-16",), QUICK)
     return cells(config.seeds, EPSILONS, EMBEDDINGS, DEFAULT)
@@ -152,29 +138,28 @@ def cells(
     Raises:
       UsageError: for a budget that FeatureRR refuses: at most 20 a feature.
     """
-    rows: list[tuple[int, str, Name, float, float]] = []
+    planned, shared = {}, {"dataset": "digits", "task": "inversion", "unit": str(RECORD)}
+
+    def add(seed: int, embedding: str, name: Name, epsilon: float, proved: float) -> None:
+        cell = Cell(
+            mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=proved, embedding=embedding,
+            config=config_hash(settings), **shared,
+        )  # fmt: skip
+        planned[cell] = settings
+
     for seed in range(seeds):
-        rows.append((seed, "none", "public-mean", 0.0, 0.0))
+        add(seed, "none", "public-mean", 0.0, 0.0)
         for embedding in embeddings:
-            rows.append((seed, embedding, "non-private", np.inf, np.inf))
+            add(seed, embedding, "non-private", np.inf, np.inf)
             for epsilon, name in itertools.product(epsilons, PROTECTED):
                 with asked(f"--epsilons {epsilon:g}"):
                     made = make_mechanism(name, epsilon, embedding, seed, settings)
-                rows.append((seed, embedding, name, float(epsilon), made.guarantee().epsilon))
-    shared = {"dataset": "digits", "task": "inversion", "unit": str(RECORD), "config": config_hash(settings)}
-    made = [
-        Cell(mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=proved, embedding=embedding, **shared)
-        for seed, embedding, name, epsilon, proved in rows
-    ]
-    return dict.fromkeys(made, settings)
+                add(seed, embedding, name, float(epsilon), made.guarantee().epsilon)
+    return planned
 
 
-def notes(cell: Cell, settings: Settings) -> dict[str, Any]:
-    """For the manifest: the origin of the data."""
-    return {"data": {"digits": {"source": "scikit-learn's load_digits: 1 797 images of UCI's handwritten digits"}}}
-
-
-# --- Releases -----------------------------------------------------------------------------------------------------
+SOURCE = "scikit-learn's load_digits: 1 797 images of UCI's handwritten digits"
+notes = lambda cell, settings: {"data": {"digits": {"source": SOURCE}}}
 
 
 def _key(seed: int, purpose: str) -> Any:
@@ -185,7 +170,6 @@ def _key(seed: int, purpose: str) -> Any:
 
 @lru_cache(maxsize=8)
 def load(seed: int, settings: Settings) -> Images:
-    """The digits in the order of a seed."""
     given: Any = load_digits()
     order = np.asarray(jax.random.permutation(_key(seed, "split"), len(given.data)))
     x, digit = (given.data[order] / 16).astype(np.float32), given.target[order].astype(np.int32)
@@ -217,7 +201,6 @@ def prepare(embedding: Embedding, seed: int, settings: Settings) -> Bench:
 
 
 def _components(x: np.ndarray, width: int) -> Callable:
-    """Principal components of public images."""
     centre = x.mean(0)
     axes = np.linalg.svd(x - centre, full_matrices=False)[2][:width]
     return lambda rows: (rows - centre) @ axes.T
@@ -269,7 +252,6 @@ def _classifier(key: Any, z: np.ndarray, digit: np.ndarray, settings: Settings) 
 
 @lru_cache(maxsize=512)
 def make_mechanism(name: Name, epsilon: float, embedding: Embedding, seed: int, settings: Settings) -> Any:
-    """One of ``PROTECTED`` at the budget of a whole embedding."""
     theta = prepare(embedding, seed, settings).theta
     if name == "multibit":
         return features.MultiBit(epsilon, len(theta))
@@ -289,9 +271,6 @@ def release(name: Name, epsilon: float, embedding: Embedding, seed: int, setting
     reports = privatize(_key(seed, "noise"), made, domain.lower + rows * (domain.upper - domain.lower))
     found = np.asarray(jax.vmap(made.estimate)(reports))
     return Release(found[: len(private)], found[len(private) :].reshape(copies.shape))
-
-
-# --- Attacks ------------------------------------------------------------------------------------------------------
 
 
 def attack(name: Name, epsilon: float, embedding: str, seed: int, settings: Settings) -> tuple[Reconstruction, str]:
@@ -327,15 +306,14 @@ def attack(name: Name, epsilon: float, embedding: str, seed: int, settings: Sett
 
 
 def compute(cell: Cell, settings: Settings) -> Found:
-    """The attacker's errors, and the share of digits that a classifier tells by the same release."""
     _, digit, public = load(cell.seed, settings)
     name: Any = cell.mechanism
-    found, who = attack(name, cell.epsilon, cell.embedding, cell.seed, settings)
+    embedding: Any = cell.embedding
+    found, who = attack(name, cell.epsilon, embedding, cell.seed, settings)
     also: dict[str, Any] = {"attacker": who}
     if name == "public-mean":
         guess = np.bincount(digit[:public], minlength=10).argmax()  # without an embedding: the most frequent digit
     else:
-        embedding: Any = cell.embedding
         z = release(name, cell.epsilon, embedding, cell.seed, settings)
         classify = _classifier(_key(cell.seed, "classifier"), z.public, digit[:public], settings)
         guess = np.asarray(classify(z.private)).argmax(1)
@@ -346,9 +324,6 @@ def compute(cell: Cell, settings: Settings) -> Found:
     assert found.ssim is not None
     values = {"mse": found.mse.mean, "ssim": found.ssim.mean, "accuracy": (guess == digit[public:]).mean()}
     return Found({metric: round(float(value), 6) for metric, value in values.items()}, also)
-
-
-# --- Tables -------------------------------------------------------------------------------------------------------
 
 
 class Line(NamedTuple):
@@ -364,10 +339,9 @@ _BESIDE = {"MSE less public mean": "mse", "SSIM less public mean": "ssim"}
 
 
 def write(out: Path) -> list[Path]:
-    """The tables of a folder's rows as Markdown, and the figure where its rows are others than last time.
+    """The page of rows of the last settings, and the figure where these are others than last time.
 
-    Rows of other settings than the last ones are left out. The figure's images, of the first seed, are computed by
-    the keys of the rows.
+    Its images, of the first seed, are computed by the keys of the rows.
     """
     results = results_in(out)
     rows = results.read()
@@ -376,48 +350,48 @@ def write(out: Path) -> list[Path]:
     rows = rows[rows.config == rows.config.iloc[-1]]
     settings = results.describe()["configs"][rows.config.iloc[-1]]
     content = rows.drop(columns=["seconds"]).astype(str).to_dict("list")
-    picture = redraw(results, NAME, content, lambda: plot(rows, Settings(**settings)))
+    picture = show.redraw(results, NAME, content, lambda: plot(rows, Settings(**settings)))
     text = f"# Images from perturbed embeddings\n\n![Figure 8]({picture.name})\n\n{as_markdown(rows)}"
-    return [*publish(out, {NAME: text}, {}), picture]
+    return [*show.publish(out, {NAME: text}, {}), picture]
 
 
 def _lines(rows: pd.DataFrame) -> dict[str, dict[Line, pd.Series]]:
     """Values by seed of each metric, as tables show them, and each line, in the order of tables."""
     order = [*EMBEDDINGS, "none", *LABELS]
-
-    def rank(line: Line) -> tuple[int, int, float]:
-        return order.index(line.embedding), order.index(line.mechanism), line.epsilon
-
+    rank = lambda line: (order.index(line.embedding), order.index(line.mechanism), line.epsilon)
     found = {}
     for metric, (_, scale) in METRICS.items():
-        values = by_seed(rows[rows.metric == metric], Line._fields, scale)
+        values = show.by_seed(rows[rows.metric == metric], Line._fields, scale)
         found[metric] = {line: values[line] for line in sorted(map(Line._make, values), key=rank)}
     return found
 
 
 def as_markdown(rows: pd.DataFrame) -> str:
-    """From which budget on the attack works, all lines, and what theta changes."""
     lines = _lines(rows)
     heads = [words for words, _ in METRICS.values()]
     table, gains = [], []
     for line, of_seeds in lines["mse"].items():
         budget = f"{line.epsilon:g}" if line.mechanism in PROTECTED else ""
         shown = [TITLES[line.embedding], LABELS[line.mechanism], budget]
-        gaps = ["" if line == _NOBODY else signed(contrast(lines[m], line, _NOBODY)) for m in _BESIDE.values()]
-        table.append([*shown, *(interval(values[line]) for values in lines.values()), *gaps, len(of_seeds)])
+        gaps = [
+            "" if line == _NOBODY else show.signed(show.contrast(lines[m], line, _NOBODY)) for m in _BESIDE.values()
+        ]
+        table.append([*shown, *(show.interval(values[line]) for values in lines.values()), *gaps, len(of_seeds)])
         if line.mechanism == "feature-rr":
             other = line._replace(mechanism="feature-rr-uniform")
-            gains.append([shown[0], budget, *(signed(contrast(values, line, other)) for values in lines.values())])
+            gains.append(
+                [shown[0], budget, *(show.signed(show.contrast(values, line, other)) for values in lines.values())]
+            )
     compared = dict.fromkeys(
         (line.embedding, line.mechanism) for line in lines["mse"] if line.mechanism in PROTECTED
     )
     starts = [[TITLES[embedding], LABELS[name], *_start(lines, embedding, name)] for embedding, name in compared]
     by_accuracy = "accuracy there (%)", "accuracy one budget below (%)"
-    said = prose(NAME)
+    said = show.prose(NAME)
     return "\n\n".join((
-        said.starts, markdown(["embedding", "mechanism", "from epsilon", *by_accuracy], starts),
-        said.rows, markdown(["embedding", "mechanism", "epsilon", *heads, *_BESIDE, "seeds"], table),
-        said.shares, markdown(["embedding", "epsilon", *heads], gains),
+        said.starts, show.markdown(["embedding", "mechanism", "from epsilon", *by_accuracy], starts),
+        said.rows, show.markdown(["embedding", "mechanism", "epsilon", *heads, *_BESIDE, "seeds"], table),
+        said.shares, show.markdown(["embedding", "epsilon", *heads], gains),
     ))  # fmt: skip
 
 
@@ -426,16 +400,13 @@ def _start(lines: dict[str, dict[Line, pd.Series]], embedding: str, name: str) -
     mine = [line for line in lines["mse"] if (line.embedding, line.mechanism) == (embedding, name)]
     first = len(mine)
     for line in reversed(mine):
-        gap = contrast(lines["mse"], line, _NOBODY)
+        gap = show.contrast(lines["mse"], line, _NOBODY)
         if gap is None or not gap.mean + gap.half_width < 0:
             break
         first -= 1
-    said = [str(interval(lines["accuracy"][line])) for line in mine]
+    said = [str(show.interval(lines["accuracy"][line])) for line in mine]
     there = [f"{mine[first].epsilon:g}", said[first]] if first < len(mine) else ["none", ""]
     return [*there, said[first - 1] if first else ""]
-
-
-# --- Figure -------------------------------------------------------------------------------------------------------
 
 
 def plot(rows: pd.DataFrame, settings: Settings) -> Any:
@@ -443,7 +414,7 @@ def plot(rows: pd.DataFrame, settings: Settings) -> Any:
     lines = _lines(rows)
     embeddings = [name for name in EMBEDDINGS if any(line.embedding == name for line in lines["mse"])]
     widths = 6.2, 0.6 + 2.6 * len(embeddings)
-    figure = pyplot().figure(figsize=(sum(widths), 6.4))
+    figure = show.pyplot().figure(figsize=(sum(widths), 6.4))
     left, right = figure.subfigures(1, 2, width_ratios=widths)
     budgets = sorted({line.epsilon for line in lines["mse"] if line.mechanism == "feature-rr"}, reverse=True)
     _images(left, embeddings[-1], int(rows.seed.min()), budgets[:5], settings)
@@ -492,12 +463,12 @@ def _images(figure: Any, embedding: Embedding, seed: int, budgets: Sequence[floa
 
 def _curves(axis: Any, values: Values, embedding: str) -> None:
     budgets = sorted({line.epsilon for line in values if line.mechanism in PROTECTED})
-    log_ticks(axis, budgets, base=2)
+    show.log_ticks(axis, budgets, base=2)
     axis.tick_params(axis="x", labelsize=8)
     mine = {
         name: {line.epsilon: s for line, s in values.items() if line[:2] == (embedding, name)} for name in PROTECTED
     }
-    curves(axis, mine, LABELS, COLOURS, lw=1.4, ms=3)
+    show.curves(axis, mine, LABELS, COLOURS, lw=1.4, ms=3)
     for line, style in ((_NOBODY, "--"), (Line(embedding, "non-private", np.inf), ":")):
         if line in values:
-            level(axis, values[line].mean(), LABELS[line.mechanism], style, linewidth=1.0)
+            show.level(axis, values[line].mean(), LABELS[line.mechanism], style, linewidth=1.0)

@@ -44,18 +44,11 @@ CASES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """One chain; ``seed`` is of its start and its moves.
-
-    Attributes:
-      weight: w, what the likelihood of the public edges is raised to.
-    """
+    """One chain: ``seed`` is of start and moves, ``weight`` what the likelihood of public edges is raised to."""
 
     weight: float
 
-    @property
-    def last_metric(self) -> str:
-        """The log-likelihood at the end."""
-        return _named(BLOCKS, self.mechanism)
+    last_metric = property(lambda self: _named(BLOCKS, self.mechanism))
 
 
 def _named(block: int, mechanism: str) -> str:
@@ -67,11 +60,7 @@ results_in = partial(Results, name=NAME, cell=Cell)
 
 @lru_cache(maxsize=1)
 def connected(dataset: str) -> tuple[int, np.ndarray]:
-    """Nodes that have an edge, and the edges between them; of a set of graphs, the first.
-
-    Raises:
-      UsageError: where the data set cannot be had.
-    """
+    """Nodes that have an edge, and the edges between them; of a set of graphs, the first."""
     try:
         data = datasets.load(dataset)
     except (OSError, datasets.DataUnavailableError) as error:
@@ -84,7 +73,6 @@ def connected(dataset: str) -> tuple[int, np.ndarray]:
 
 
 def plan(config: Config) -> dict[Cell, dict[str, int]]:
-    """Four chains of each graph, weight and kind of moves."""
     made = {name: _settings(name, config.smoke) for name in MOVES}
     cases = itertools.product(MOVES, GRAPHS, WEIGHTS, range(CHAINS))
     return {
@@ -97,7 +85,6 @@ def plan(config: Config) -> dict[Cell, dict[str, int]]:
 
 
 def compute(cell: Cell, chosen: dict[str, int]) -> Found:
-    """The log-likelihood after each block of a chain."""
     blocks, (n, pairs) = chosen["blocks"], connected(cell.dataset)
     edges = hrg.Edges.of(pairs, np.zeros((0, 2), np.int64))
     start, key = jax.random.split(jax.random.key(cell.seed))
@@ -131,15 +118,9 @@ def tempered(
 ) -> tuple[Float[Array, " turns"], Float[Array, "turns rungs"]]:
     """Parallel tempering: after each turn, pairs of neighbouring weights exchange their states or not.
 
-    Args:
-      keys: one for each turn [turns].
-      states: one for each weight.
-      edges: those that the states were made of, public alone.
-      weights: the first is the law that is asked for.
-      sweeps: of each state in a turn; as many regrafts follow.
-
-    Returns:
-      L_pub at the first weight after each turn, and whether rung i exchanged its state, 0 or 1.
+    The first of the weights, which have a state each of the public ``edges``, is the law that is asked for. A turn
+    has ``sweeps`` of each state, and as many regrafts. Returns L_pub at the first weight after each turn, and
+    whether rung i exchanged its state, 0 or 1.
 
     Reference: Geyer, Markov chain Monte Carlo maximum likelihood, 1991.
     """
@@ -166,22 +147,14 @@ def tempered(
     return jax.lax.scan(turn, states, (keys, jnp.arange(len(keys)) % 2))[1]
 
 
-def traces(frame: pd.DataFrame) -> dict[tuple[str, float, str], pd.DataFrame]:
-    """For each graph, weight and kind of moves a column a chain, by sweeps."""
-    frame = frame[frame.metric != EXCHANGES]
-    made = frame.assign(sweeps=frame.metric.str.extract(r"after (\d+) sweeps")[0].astype(int))
-    return {
-        (str(dataset), float(weight), str(name)): part.pivot_table(index="sweeps", columns="seed", values="value")
-        for (dataset, weight, name), part in made.groupby(["dataset", "weight", "mechanism"])
-    }
-
-
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
-    """The table and its figure."""
-    found = traces(frame)
-    names = list(dict.fromkeys(name for name, _, _ in found))
-    seconds = frame.groupby(["dataset", "weight", "mechanism"]).seconds.median()
-    exchanges = frame[frame.metric == EXCHANGES].groupby(["dataset", "weight", "mechanism"]).value.min()
+    by, exchanged = ["dataset", "weight", "mechanism"], frame.metric == EXCHANGES
+    sweeps = frame.metric.str.extract(r"after (\d+) sweeps")[0].astype(float)
+    traces = frame[~exchanged].assign(sweeps=sweeps).groupby(by)
+    # For each graph, weight and kind of moves a column a chain, by sweeps.
+    found = {key: part.pivot_table(index="sweeps", columns="seed", values="value") for key, part in traces}
+    names = list(dict.fromkeys(str(name) for name, _, _ in found))
+    seconds, exchanges = frame.groupby(by).seconds.median(), frame[exchanged].groupby(by).value.min()
     figure, axes = panels(len(names) * len(WEIGHTS), width=3.4, height=2.6, columns=len(WEIGHTS))
     rows, reached, gain = [], [], []
     for axis, (dataset, weight) in zip(axes, itertools.product(names, WEIGHTS), strict=True):
@@ -209,11 +182,11 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
         axis.set_title(f"{dataset}, w = {weight:g}", fontsize=8)
         axis.legend(fontsize=6)
     figure.tight_layout()
-    said, sweeps = prose(NAME), BLOCKS * SWEEPS
+    said, whole = prose(NAME), BLOCKS * SWEEPS
     verdict = f"R-hat is at most {hrg.MIXED} in {len(reached)} of {len(rows)} rows: {', '.join(reached) or 'none'}."
     if gain:
-        verdict += "\n" + said.gain.format(least=min(gain), most=max(gain), sweeps=sweeps)
-    counts = {"chains": CHAINS, "blocks": BLOCKS, "rungs": RUNGS, "turns": TURNS, "sweeps": sweeps}
+        verdict += "\n" + said.gain.format(least=min(gain), most=max(gain), sweeps=whole)
+    counts = {"chains": CHAINS, "blocks": BLOCKS, "rungs": RUNGS, "turns": TURNS, "sweeps": whole}
     preface = said.preface.format(mixed=hrg.MIXED, regrafts=REGRAFTS, tempered=TEMPERED, **counts)
     return {NAME: f"# How chains forget where they began\n\n{preface}\n\n{verdict}\n\n{table(rows)}"}, {
         NAME: figure

@@ -47,11 +47,9 @@ def feature_mechanism(name: str, epsilon: float, theta: np.ndarray, bins: int) -
         return features.DuchiVector(epsilon, dim)
     k = max(1, min(dim, int(epsilon / PER_COORDINATE)))
     inner = {
-        "piecewise": features.Piecewise,
-        "hybrid": features.Hybrid,
-        "three-outputs": features.ThreeOutputs,
+        "piecewise": features.Piecewise, "hybrid": features.Hybrid, "three-outputs": features.ThreeOutputs,
         "suboptimal": features.SuboptimalPiecewise,
-    }[name]
+    }[name]  # fmt: skip
     return features.Sampled(inner(epsilon / k), dim, k)
 
 
@@ -74,11 +72,9 @@ def edge_mechanism(name: str, epsilon: float, sweeps: int) -> curator.CentralMec
     made = {
         "edgerr": partial(curator.EdgeRR.from_epsilon, sweeps=sweeps),
         "priv-hrg": partial(curator.PrivHRG, sweeps=sweeps),
-        "public-hrg": partial(curator.PublicHRG, sweeps=sweeps),
-        "binned-pairs": curator.BinnedPairs,
-        "edge-rand": curator.EdgeRand,
-        "lap-graph": curator.LapGraph.from_epsilon,
-    }[name]
+        "public-hrg": partial(curator.PublicHRG, sweeps=sweeps), "binned-pairs": curator.BinnedPairs,
+        "edge-rand": curator.EdgeRand, "lap-graph": curator.LapGraph.from_epsilon,
+    }[name]  # fmt: skip
     return made(epsilon)
 
 
@@ -97,16 +93,12 @@ def released_edges(
         return split.public, None
     public = graphs.to_edges(split.public)
     wanted = round(rho / (1 - rho) * len(public))
-    guessed = _best_pairs(split, wanted) if name == LINK_PREDICTION else _public_hrg(key, split, wanted, sweeps)
+    if name == LINK_PREDICTION:  # the pairs that the score of BinnedPairs ranks first
+        guessed = split.pairs().ids(curator.BinnedPairs(1.0).ranked(split)[0][:wanted])
+    else:
+        guessed = _public_hrg(key, split, wanted, sweeps)
     edges = np.concatenate([public, guessed]).astype(np.int32)
     return graphs.from_edges(edges, split.num_nodes, pairs_in="rows"), None
-
-
-def _best_pairs(split: EdgeSplit, wanted: int) -> np.ndarray:
-    """The pairs that the score of BinnedPairs ranks first."""
-    pairs = split.pairs()
-    codes, _ = curator.BinnedPairs(1.0).ranked(split)
-    return pairs.ids(codes[:wanted])
 
 
 def _public_hrg(key: Any, split: EdgeSplit, wanted: int, sweeps: int) -> np.ndarray:

@@ -1,48 +1,29 @@
 """Tables and figures of HeteroRR's accuracy rows; nothing is computed but statistics."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from experiments._report import (
-    Values,
-    by_seed,
-    contrast,
-    counted,
-    curves,
-    errorbars,
-    interval,
-    legend_below,
-    level,
-    log_ticks,
-    paired,
-    panels,
-    prose,
-    signed,
-    table,
-)  # fmt: skip
+from experiments import _report as show
+from experiments._report import Values
 from experiments.heterorr import accuracy
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, RELEASED, TRUE
 from experiments.heterorr.releases import EPSILON_0, FEATURES, LINK_PREDICTION, PUBLIC_EDGES, STRUCTURE
 from experiments.heterorr.settings import COLOURS, LABELS, budget
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
-_TEXT = prose("heterorr")
+_TEXT = show.prose("heterorr")
 
 SCORES = ("accuracy", "micro-F1")
 CLAIMS = (
     ("FeatureRR +7.6 % over LPGNN, its best baseline (FLICKR-MIR, p 3e-5)", "features", "featurerr", "lpgnn"),
-    (
-        "FeatureRR +2.6 % over Three-outputs, its best baseline (PPI, p 0.0031)",
-        "features",
-        "featurerr",
-        "three-outputs",
-    ),
+    ("FeatureRR +2.6 % over Three-outputs, its best baseline (PPI, p 0.0031)", "features", "featurerr",
+     "three-outputs"),
     ("EdgeRR +6.3 % over LapGraph, its best baseline (FLICKR-MIR, p 3.6e-9)", "edges", "edgerr", "lap-graph"),
-)
+)  # fmt: skip
 """Sentences of section V, and the rows here that ask the same: their level, the paper's mechanism and the other."""
 BELOW = ("lpgnn-labels", "edge-rand")
 """Rows far below all others: they leave the axes, which say so, that the others can be told apart."""
@@ -52,8 +33,6 @@ results_in = accuracy.results_in
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
-    """heterorr.md and its figures."""
-    frame = frame.fillna({"edges": ""})
     sections, figures = ["# HeteroRR: private features, private edges", _TEXT.preface, _claims(frame)], {}
     for level_name, title, make, stem, draw in (
         ("features", "Private features (Figure 6)", _features, "heterorr_figure6", _figure_6),
@@ -65,55 +44,44 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
             name = stem if dataset == part.dataset.iloc[0] else f"{stem}_{dataset}"
             figures[name] = draw(of_set)
             rhos = ", ".join(f"{rho:g}" for rho in sorted(of_set.rho.unique()) if rho)
-            made = (
-                f"{of_set.seed.nunique()} seeds{f', rho {rhos}' if rhos else ''}; config `{of_set.config.iloc[0]}`."
-            )
-            sections += [f"## {title}: {dataset}", f"![{title}]({name}.png)", made, table(make(of_set))]
+            seeds, config = of_set.seed.nunique(), of_set.config.iloc[0]
+            made = f"{seeds} seeds{f', rho {rhos}' if rhos else ''}; config `{config}`."
+            sections += [f"## {title}: {dataset}", f"![{title}]({name}.png)", made, show.table(make(of_set))]
     return {accuracy.NAME: "\n\n".join(filter(None, sections))}, figures
 
 
-def _read(out: Path) -> pd.DataFrame:
-    return accuracy.results_in(out).read().fillna({"edges": ""})
-
-
 def _values(frame: pd.DataFrame) -> dict[tuple[Any, ...], pd.Series]:
-    """Scores of each mechanism, epsilon, rho and mechanism on edges."""
-    return by_seed(frame[frame.metric.isin(SCORES)], ["mechanism", "epsilon", "rho", "edges"])
+    """Scores of each mechanism, epsilon, rho and mechanism on edges, which is "" where that is the first."""
+    scores = frame[frame.metric.isin(SCORES)].fillna({"edges": ""})
+    return show.by_seed(scores, ["mechanism", "epsilon", "rho", "edges"])
 
 
 def _name(mechanism: str) -> str:
-    for prefix in (STRUCTURE, FEATURES):
-        if mechanism.startswith(prefix):
-            return f"{prefix.removesuffix(':')} {LABELS.get(mechanism.removeprefix(prefix), mechanism)}"
-    return LABELS.get(mechanism, mechanism)
+    prefix, _, name = mechanism.rpartition(":")
+    return f"{prefix} {LABELS.get(name, mechanism)}".strip()
 
 
 def _private(epsilon: float) -> bool:
     return 0 < epsilon < np.inf
 
 
-def best_public(values: Values) -> pd.Series:
-    """Of the rows at epsilon 0 the one with the best mean."""
-    return max((series for key, series in values.items() if key[1] == 0), key=lambda series: series.mean())
-
-
 def _features(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    values = _values(frame)
-    public = best_public(values)
-    return [
-        {
-            "mechanism": _name(mechanism),
-            "eps": f"{epsilon:g}",
-            "accuracy (%)": interval(series),
-            "structure-only": interval(values.get((STRUCTURE + mechanism, *rest))),
-            "features-only": interval(values.get((FEATURES + mechanism, *rest))),
-            "gain": signed(paired(series, values.get((STRUCTURE + mechanism, *rest)))),
-            "beyond public": signed(paired(series, public)) if _private(epsilon) else "",
-        }
-        for (mechanism, *rest), series in values.items()
-        for epsilon in rest[:1]
-        if not mechanism.startswith((STRUCTURE, FEATURES)) or mechanism == FEATURES + NON_PRIVATE
-    ]
+    values, rows = _values(frame), []
+    # Of the rows at epsilon 0 the one with the best mean.
+    public = max((series for key, series in values.items() if key[1] == 0), key=lambda series: series.mean())
+    for (mechanism, epsilon, *rest), series in values.items():
+        if mechanism.startswith((STRUCTURE, FEATURES)) and mechanism != FEATURES + NON_PRIVATE:
+            continue
+        twin, alone = (values.get((prefix + mechanism, epsilon, *rest)) for prefix in (STRUCTURE, FEATURES))
+        rows.append(
+            {
+                "mechanism": _name(mechanism), "eps": f"{epsilon:g}", "accuracy (%)": show.interval(series),
+                "structure-only": show.interval(twin), "features-only": show.interval(alone),
+                "gain": show.signed(show.paired(series, twin)),
+                "beyond public": show.signed(show.paired(series, public)) if _private(epsilon) else "",
+            }
+        )  # fmt: skip
+    return rows
 
 
 def _edges(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -123,14 +91,14 @@ def _edges(frame: pd.DataFrame) -> list[dict[str, Any]]:
         mechanism, epsilon, rho, _ = key
         row = {
             "mechanism": _name(mechanism), "rho": f"{rho:g}", "eps": budget(mechanism, epsilon),
-            "accuracy (%)": interval(series),
+            "accuracy (%)": show.interval(series),
         }  # fmt: skip
         for words, metric in (("released", RELEASED), ("true", TRUE)):
             count = counts.get((mechanism, epsilon, rho, metric))
             row[words] = "" if count is None else f"{count:.0f}"
         for words, other in (("public edges alone", PUBLIC_EDGES), ("public link prediction", LINK_PREDICTION)):
-            gain = contrast(values, key, (other, 0.0, rho, "")) if mechanism != other else None
-            row[f"less {words}"] = signed(gain)
+            gain = show.contrast(values, key, (other, 0.0, rho, "")) if mechanism != other else None
+            row[f"less {words}"] = show.signed(gain)
         rows.append(row)
     return rows
 
@@ -142,8 +110,10 @@ def _both(frame: pd.DataFrame) -> list[dict[str, Any]]:
         {
             "mechanisms": f"{_name(mechanism)} + {_name(edges)}",
             "eps of a record, and of a private edge": f"{epsilon:g}, {budget(edges, epsilon)}",
-            "accuracy (%)": interval(series),
-            "less public knowledge alone": signed(paired(series, public)) if mechanism != PUBLIC_RECORDS else "",
+            "accuracy (%)": show.interval(series),
+            "less public knowledge alone": show.signed(
+                show.paired(series, public) if edges != PUBLIC_EDGES else None
+            ),
         }
         for (mechanism, epsilon, _, edges), series in values.items()
     ]
@@ -163,38 +133,31 @@ def _claims(frame: pd.DataFrame) -> str:
             tested = stats.ttest_rel(mine, theirs) if len(mine) > 1 else None
             rows.append(
                 {
-                    "the paper": text,
-                    "data set": dataset,
-                    "here": f"{_name(mechanism)} less {_name(other)}",
-                    "points": signed(mean_interval(mine - theirs)),
+                    "the paper": text, "data set": dataset, "here": f"{_name(mechanism)} less {_name(other)}",
+                    "points": show.signed(mean_interval(mine - theirs)),
                     "p": "" if tested is None else f"{tested.pvalue:.2g}",
                 }
-            )
+            )  # fmt: skip
     lead = "Means over the budgets, one number a seed; p is that of a paired two-tailed t-test over seeds."
-    return f"## The paper's claims\n\n{lead}\n\n{table(rows)}" if rows else ""
-
-
-# --- Figures ---------------------------------------------------------------------------------------------------
+    return f"## The paper's claims\n\n{lead}\n\n{show.table(rows)}" if rows else ""
 
 
 def _lines(values: Values, rho: float, prefix: str = "") -> dict[str, dict[float, pd.Series]]:
-    """Every mechanism against epsilon."""
-    found: dict[str, dict[float, pd.Series]] = {}
-    for name in COLOURS:
-        for (mechanism, epsilon, of, edges), series in values.items():
-            if (mechanism, of, edges) == (prefix + name, rho, "") and _private(epsilon):
-                found.setdefault(name, {})[epsilon] = series
-    return found
+    found = {name: {} for name in COLOURS}
+    for (mechanism, epsilon, of, edges), series in values.items():
+        if mechanism.startswith(prefix) and (of, edges) == (rho, "") and _private(epsilon):
+            found.get(mechanism.removeprefix(prefix), {})[epsilon] = series
+    return {name: points for name, points in found.items() if points}
 
 
 def _levels(axis: Any, values: Values, styles: dict[str, Any], rho: float) -> None:
     for (mechanism, _, of, _), series in values.items():
         if mechanism in styles and of == rho:
-            level(axis, series.mean(), _name(mechanism), styles[mechanism])
+            show.level(axis, series.mean(), _name(mechanism), styles[mechanism])
 
 
 def _axis(axis: Any, title: str, frame: pd.DataFrame) -> None:
-    log_ticks(axis, sorted(epsilon for epsilon in frame.epsilon.unique() if _private(epsilon)))
+    show.log_ticks(axis, sorted(epsilon for epsilon in frame.epsilon.unique() if _private(epsilon)))
     axis.set(xlabel="epsilon", ylabel="test accuracy (%)")
     axis.set_title(title, fontsize=9)
 
@@ -212,39 +175,39 @@ def _without(axis: Any, rows: Values, label: str) -> None:
 
 
 def _title(figure: Any, private: str, gains: list[ConfidenceInterval | None], beside: str) -> None:
-    above = f"{counted(gains)[0]} of {sum(gain is not None for gain in gains)}"
+    above = f"{show.counted(gains)[0]} of {sum(gain is not None for gain in gains)}"
     figure.suptitle(f"{private}: {above} rows are above {beside}", fontsize=10)
 
 
 def _figure_6(frame: pd.DataFrame) -> Any:
     values = _values(frame)
-    figure, axes = panels(3, width=3.9, height=3.4)
+    figure, axes = show.panels(3, width=3.9, height=3.4)
     known: dict[str, Any] = {NON_PRIVATE: "-", RECORDS: (0, (1, 1)), PUBLIC_RECORDS: "--", LABEL_PROPAGATION: "-."}
     titles = (("", "released features and edges"), (STRUCTURE, "structure-only"), (FEATURES, "features-only"))
     for axis, (prefix, title) in zip(axes, titles, strict=True):
         _axis(axis, title, frame)
-        curves(axis, _lines(values, 0.0, prefix), LABELS, COLOURS, markersize=3, linewidth=1.2)
+        show.curves(axis, _lines(values, 0.0, prefix), LABELS, COLOURS, markersize=3, linewidth=1.2)
         _levels(axis, values, known if prefix != FEATURES else {FEATURES + NON_PRIVATE: "-"}, 0.0)
     whole = {key: s for key, s in values.items() if _private(key[1]) and not key[0].startswith(FEATURES)}
     for axis in axes[:2]:
         _without(axis, whole, LABELS["lpgnn-labels"])
-    gains = [contrast(values, key, (STRUCTURE + key[0], *key[1:])) for key in whole]
+    gains = [show.contrast(values, key, (STRUCTURE + key[0], *key[1:])) for key in whole]
     _title(figure, "Private features", gains, "their structure-only twin")
-    legend_below(figure, axes[0], 6)
+    show.legend_below(figure, axes[0], 6)
     return figure
 
 
 def _figure_7(frame: pd.DataFrame) -> Any:
     values, rho = _values(frame), frame.rho.max()
-    figure, axes = panels(2, width=5.2, height=3.6)
+    figure, axes = show.panels(2, width=5.2, height=3.6)
     known = {NON_PRIVATE: "-", PUBLIC_EDGES: "--", LINK_PREDICTION: "-.", EPSILON_0[2]: ":"}
     _axis(axes[0], f"rho {rho:g}", frame[frame.rho == rho])
-    curves(axes[0], _lines(values, rho), LABELS, COLOURS, markersize=3, linewidth=1.2)
+    show.curves(axes[0], _lines(values, rho), LABELS, COLOURS, markersize=3, linewidth=1.2)
     _levels(axes[0], values, known, rho)
     rhos = sorted(frame.rho.unique())
     for name, colour in COLOURS.items():
         shown = {r: mean_interval(values[name, 1.0, r, ""]) for r in rhos if (name, 1.0, r, "") in values}
-        errorbars(axes[1], shown, color=colour, markersize=3, linewidth=1.2)
+        show.errorbars(axes[1], shown, color=colour, markersize=3, linewidth=1.2)
     for name, style in known.items():
         points = [(r, s.mean()) for (m, _, r, _), s in values.items() if m == name]
         axes[1].plot(*zip(*points, strict=True), linestyle=style, color="black", linewidth=0.9)
@@ -252,62 +215,58 @@ def _figure_7(frame: pd.DataFrame) -> Any:
     true = {key: s for key, s in values.items() if key[0] == NON_PRIVATE}
     for axis, place, at in ((axes[0], 2, rho), (axes[1], 1, 1.0)):
         _without(axis, {key: s for key, s in private.items() if key[place] == at} | true, LABELS["edge-rand"])
-    gains = [contrast(values, key, (PUBLIC_EDGES, 0.0, key[2], "")) for key in private]
+    gains = [show.contrast(values, key, (PUBLIC_EDGES, 0.0, key[2], "")) for key in private]
     _title(figure, "Private edges", gains, "the public edges alone")
     axes[1].set_xlabel("rho, the share of private edges")
     axes[1].set_title("epsilon 1", fontsize=9)
-    legend_below(figure, axes[0], 5)
+    show.legend_below(figure, axes[0], 5)
     return figure
 
 
 def _figure_10(frame: pd.DataFrame) -> Any:
     values = _values(frame)
-    figure, axes = panels(1, width=5.6, height=3.6)
+    figure, axes = show.panels(1, width=5.6, height=3.6)
     for name, edges in dict.fromkeys((m, e) for m, eps, _, e in values if _private(eps)):
         shown = {eps: mean_interval(s) for (m, eps, _, e), s in values.items() if (m, e) == (name, edges)}
         label = f"{LABELS[name]} + {LABELS[edges]}"
-        errorbars(axes[0], shown, color=COLOURS[name], label=label, markersize=3)
+        show.errorbars(axes[0], shown, color=COLOURS[name], label=label, markersize=3)
     for (mechanism, epsilon, _, edges), series in values.items():
         if not _private(epsilon):
             label = _name(mechanism) if mechanism == edges else f"{_name(mechanism)}, {_name(edges)}"
-            level(axes[0], series.mean(), label, "-" if mechanism == NON_PRIVATE else "--")
+            show.level(axes[0], series.mean(), label, "-" if mechanism == NON_PRIVATE else "--")
     _axis(axes[0], "", frame)
     axes[0].set_xlabel("epsilon of a record, and of a private edge")
-    legend_below(figure, axes[0], 2)
+    show.legend_below(figure, axes[0], 2)
     return figure
 
 
-# --- Findings --------------------------------------------------------------------------------------------------
-
-
-class Gains(NamedTuple):
-    """Of all private rows: records over the row's own twin, private edges over the public edges alone."""
-
-    records: list[ConfidenceInterval | None]
-    edges: list[ConfidenceInterval | None]
+Gains = list[ConfidenceInterval | None]
 
 
 def digest(out: Path) -> str:
-    """What the rows of a folder say in short."""
-    found = gains(out)
-    (above, below, _), (more, less, _) = counted(found.records), counted(found.edges)
+    records, edges = gains(out)
+    (above, below, _), (more, less, _) = show.counted(records), show.counted(edges)
     words = (
-        f"Of {len(found.records)} rows of private features {above} are above their structure-only twin, {below} "
-        f"below. Of {len(found.edges)} rows of private edges {more} are above the public edges alone, {less} below."
+        f"Of {len(records)} rows of private features {above} are above their structure-only twin, {below} below. "
+        f"Of {len(edges)} rows of private edges {more} are above the public edges alone, {less} below."
     )
-    return f"{words}\n\n{_claims(_read(out))}".replace("## ", "### ") if found.records else ""
+    claims = _claims(accuracy.results_in(out).read()).replace("## ", "### ")
+    return f"{words}\n\n{claims}" if records else ""
 
 
-def gains(out: Path) -> Gains:
-    """The gains of the rows in a folder; empty where it has none of the committed plan."""
-    frame = _read(out)
+def gains(out: Path) -> tuple[Gains, Gains]:
+    """Of private records over the row's own twin, of private edges over the public edges alone.
+
+    Empty where a folder has not all of the committed plan.
+    """
+    frame = accuracy.results_in(out).read()
     if frame.empty or set(frame.level) != set(accuracy.LEVELS):
-        return Gains([], [])
+        return [], []
     features, edges = (_values(frame[frame.level == name]) for name in ("features", "edges"))
     rho = frame.rho.max()
     records = [key for key in features if _private(key[1]) and not key[0].startswith((STRUCTURE, FEATURES))]
     released = [key for key in edges if key[2] == rho and _private(key[1])]
-    return Gains(
-        [contrast(features, key, (STRUCTURE + key[0], *key[1:])) for key in records],
-        [contrast(edges, key, (PUBLIC_EDGES, 0.0, rho, "")) for key in released],
+    return (
+        [show.contrast(features, key, (STRUCTURE + key[0], *key[1:])) for key in records],
+        [show.contrast(edges, key, (PUBLIC_EDGES, 0.0, rho, "")) for key in released],
     )

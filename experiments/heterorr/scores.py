@@ -1,5 +1,6 @@
 """The public split: an embedding of records, and FeatureRR's shares of the budget (Figure 3)."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -17,12 +18,8 @@ _HELD = 10  # one of so many public users chooses the epoch of the public model
 class Embedding(NamedTuple):
     """Records in the coordinates that public users' records span, and what is known of each coordinate.
 
-    Attributes:
-      z: float32 [n, d] in [-1, 1], clipped there: the bounds are those of the public users.
-      public: bool [n], whose records everybody knows.
-      alpha: importance of each coordinate, float64 [d], eq. 6.
-      beta: its sensitivity, float64 [d], eq. 5.
-      theta: its share of the budget, float64 [d], eq. 7.
+    z float32 [n, d] is clipped to [-1, 1], by bounds of the public users, who are ``public`` bool [n]. Of each
+    coordinate, float64 [d]: importance alpha (eq. 6), sensitivity beta (eq. 5), share theta of the budget (eq. 7).
     """
 
     z: np.ndarray
@@ -39,23 +36,15 @@ def embed(
     public: np.ndarray,
     *,
     width: int,
-    sensitive: tuple[int, ...],
+    sensitive: Sequence[int],
     gamma: float,
 ) -> Embedding:
     """Principal components of the public users' records, scaled to [-1, 1] by the public users' largest values.
 
     Nothing is fitted to a private record or label. Importance is expected gradients of a perceptron that was
     trained on the public users, sensitivity the change of the embedding where their sensitive columns are masked;
-    without sensitive columns all coordinates are equally sensitive.
-
-    Args:
-      key: a typed threefry key.
-      x: float [n, columns], all records.
-      y: int [n] classes, or [n, k] labels; only those of public users are read.
-      public: bool [n].
-      width: d, at most the number of public users and of columns.
-      sensitive: columns of x.
-      gamma: of eq. 7.
+    without ``sensitive`` columns of x [n, columns] all coordinates are equally sensitive. ``width`` is at most the
+    number of public users and of columns. Of y, int [n] classes or [n, k] labels, those of public users are read.
     """
     known = x[public].astype(np.float64)
     centre = known.mean(0)

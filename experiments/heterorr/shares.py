@@ -32,7 +32,6 @@ results_in = partial(Results, name=NAME, cell=Cell)
 
 
 def plan(config: Config) -> dict[Cell, Settings]:
-    """A cell a coordinate and seed."""
     planned = {}
     for dataset in config.datasets:
         data, chosen = accuracy.load(dataset), accuracy.resolved(config, dataset, "features")
@@ -46,14 +45,12 @@ def plan(config: Config) -> dict[Cell, Settings]:
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:
-    """Its importance, sensitivity and share."""
     known = cells.embedding(cells.prepare(chosen, cell.seed))
     values = (known.alpha, known.beta, known.theta)
     return Found({name: float(each[cell.coordinate]) for name, each in zip(METRICS, values, strict=True)})
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
-    """The figure; the rows are the table."""
     names = list(dict.fromkeys(frame.dataset))
     figure, axes = panels(len(names), width=4.6, height=3.6)
     for axis, dataset in zip(axes, names, strict=True):

@@ -12,7 +12,6 @@ _PARTS = {"noise": noise, "membership": membership, "gaps": gaps}
 
 
 def main(config: Config) -> None:
-    """Compute what is missing of each part, then the tables and figures."""
     config.check()
     parts = [part for name, part in _PARTS.items() if name in config.parts]
     for part in parts:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from experiments._common import FOUND, fingerprint, source, usable
+from experiments._common import FOUND, fingerprint, said_of, usable
 from experiments._runner import Found, Results, UsageError, asked, config_hash
 from experiments.poindp import cells, releases
 from experiments.poindp import settings as rows_of
@@ -29,7 +29,6 @@ def load(name: str) -> datasets.Dataset:
 
 
 def resolved(config: Config, dataset: str) -> Settings:
-    """The settings of a data set."""
     return settings(config, dataset, fingerprint(load(dataset)))
 
 
@@ -42,13 +41,9 @@ def variants(config: Config, data: datasets.Dataset, *, first: bool) -> Iterator
             for name in rows_of.NON_PRIVATE:
                 yield split, name, math.inf
             yield split, PUBLIC, 0.0
-            for names, prefixes in (
-                (rows_of.AS_PUBLISHED, ("", STRUCTURE)),
-                (rows_of.SOUND, ("", STRUCTURE, FEATURES)),
-            ):
-                for name in names:
-                    for prefix in prefixes:
-                        yield from ((split, prefix + name, epsilon) for epsilon in config.asked("table1")[1])
+            rows = [prefix + name for name in rows_of.AS_PUBLISHED for prefix in ("", STRUCTURE)]
+            rows += [prefix + name for name in rows_of.SOUND for prefix in ("", STRUCTURE, FEATURES)]
+            yield from ((split, name, epsilon) for name in rows for epsilon in config.asked("table1")[1])
     if "table2" in config.parts:
         for epsilon in config.asked("table2")[1]:
             yield from (("random", name, epsilon) for name in rows_of.ABLATED)
@@ -61,7 +56,6 @@ def variants(config: Config, data: datasets.Dataset, *, first: bool) -> Iterator
 
 
 def plan(config: Config) -> dict[Cell, Settings]:
-    """The cells, in the order of their computation."""
     planned = {}
     for place, dataset in enumerate(config.asked("table1")[0]):
         data, chosen = load(dataset), resolved(config, dataset)
@@ -77,10 +71,8 @@ def cell_of(chosen: Settings, dataset: str, split: str, mechanism: str, epsilon:
     """A cell with the epsilon and delta of its guarantee."""
     with asked(f"{dataset}, {mechanism}, epsilon {epsilon:g}"):
         promised = releases.guarantee(mechanism, epsilon, chosen)
-    proved, delta = math.inf, 0.0
-    if mechanism.startswith(STRUCTURE):
-        proved = 0.0
-    elif promised is not None:
+    proved, delta = 0.0 if mechanism.startswith(STRUCTURE) else math.inf, 0.0
+    if promised is not None:
         proved, delta = promised[RECORD].epsilon, promised[RECORD].delta
     return Cell(
         dataset=dataset, task="node", mechanism=mechanism, epsilon=epsilon, seed=seed, epsilon_proved=proved,
@@ -89,15 +81,10 @@ def cell_of(chosen: Settings, dataset: str, split: str, mechanism: str, epsilon:
 
 
 def notes(cell: Any, chosen: Settings) -> dict[str, dict[str, Any]]:
-    """The manifest's notes on a cell."""
-    said = source(cells.load(chosen.dataset))
-    promised = releases.guarantee(cell.mechanism, cell.epsilon, chosen)
-    words = releases.why_none(cell.mechanism, cell.epsilon, chosen) if promised is None else str(promised)
-    if words:
-        said["guarantees"] = {f"{cell.mechanism}, epsilon {cell.epsilon:g}": words}
-    return said
+    row = cell.mechanism, cell.epsilon, chosen
+    promised = releases.guarantee(*row) or releases.why_none(*row)
+    return said_of(cells.load(chosen.dataset), f"{cell.mechanism}, epsilon {cell.epsilon:g}", promised)
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:
-    """The rows of a cell."""
     return cells.compute(cells.prepare(chosen, cell.split, cell.seed), cell)

@@ -81,15 +81,13 @@ def world(settings: Settings) -> World:
     x = data.x.toarray()
     x = x if data.lower == 0 else x - (data.lower + data.upper) / 2
     unit = x / np.maximum(np.linalg.norm(x, axis=1, keepdims=True), 1e-12)
-    edges = data.edges
     found = hyperbolic.embed(
         jax.random.fold_in(jax.random.key(settings.base_seed), _EMBEDDING),
-        np.concatenate([edges, edges[:, ::-1]]), data.num_nodes,
+        np.concatenate([data.edges, data.edges[:, ::-1]]), data.num_nodes,
         epochs=settings.embedding_epochs, burn_in=settings.embedding_burn_in, batch_size=_BATCH,
     )  # fmt: skip
-    places = found.points
-    local = [hyperbolic.inter_hierarchy_of_nodes(places), hyperbolic.intra_hierarchy_of_nodes(places)]
-    known = np.concatenate([np.asarray(places), np.stack([np.asarray(part) for part in local], 1)], 1)
+    local = [of(found.points) for of in (hyperbolic.inter_hierarchy_of_nodes, hyperbolic.intra_hierarchy_of_nodes)]
+    known = np.concatenate([np.asarray(found.points), np.stack([np.asarray(part) for part in local], 1)], 1)
     return World(
         settings, data, propagation.operator(data.graph), propagation.operator(data.graph, "segment"),
         unit.astype(np.float32), known.astype(np.float32),
@@ -109,7 +107,6 @@ class Bench:
 
 @lru_cache(maxsize=16)
 def prepare(settings: Settings, split: str, seed: int) -> Bench:
-    """Split and keys of a seed."""
     here = world(settings)
     keys = jax.random.split(jax.random.fold_in(jax.random.key(settings.base_seed), seed), 4)
     nodes = split_nodes(keys[0], here, split)
@@ -118,7 +115,6 @@ def prepare(settings: Settings, split: str, seed: int) -> Bench:
 
 
 def split_nodes(key: Any, here: World, split: str) -> tuple[np.ndarray, ...]:
-    """Nodes of training, validation and test."""
     n = here.data.num_nodes
     if split == "random":
         return tuple(splits.node_split(key, n, (0.1, 0.1, 0.8)))
@@ -133,9 +129,6 @@ def split_nodes(key: Any, here: World, split: str) -> tuple[np.ndarray, ...]:
     train, left = np.split(third, [round(0.3 * len(third))])
     rest = shuffle.permutation(np.concatenate([left, order[n // 3 :]]))
     return train, *np.split(rest, [round(0.1 * len(rest))])
-
-
-# --- Training ----------------------------------------------------------------------------------------------------
 
 
 @partial(jax.jit, static_argnames=("model", "objective"))
@@ -254,7 +247,6 @@ def without_records(bench: Bench) -> Score:
 
 
 def compute(bench: Bench, cell: Cell) -> Found:
-    """The rows of a cell."""
     if cell.mechanism == PUBLIC:
         return without_records(bench).found()
     of_reports = cell.mechanism == PROJECTED or releases.is_sound(cell.mechanism)

@@ -55,20 +55,12 @@ class Config:
     """where results go, and are looked for"""
 
     def check(self) -> None:
-        """Raise a UsageError for the first invalid option."""
-        check_words(
-            self,
-            positive=("epsilons", "seeds"),
-            shares=("member_shares",),
-            filled=("parts", "splits", "protocols", "member_shares", "attacks"),
-        )
+        filled = ("parts", "splits", "protocols", "member_shares", "attacks")
+        check_words(self, positive=("epsilons", "seeds"), shares=("member_shares",), filled=filled)
         if self.models < 3:
             raise UsageError(f"--models must be at least 3, got {self.models}")
 
-    @property
-    def smoke(self) -> bool:
-        """Whether this run only tests the machinery."""
-        return self.preset == "smoke"
+    smoke = property(lambda self: self.preset == "smoke")
 
     def asked(self, part: Part) -> tuple[tuple[str, ...], tuple[float, ...]]:
         """Data sets and budgets of a part: those of the command line's words, or the part's own."""
@@ -76,14 +68,11 @@ class Config:
         return self.datasets or known, self.epsilons or BUDGETS.get(part, (1.0,))
 
     def asks_for(self, mechanism: str) -> bool:
-        """Whether rows of a mechanism are wanted."""
-        return not self.mechanisms or any(
-            mechanism == word[1:] if word.startswith("=") else word in mechanism for word in self.mechanisms
-        )
+        meant = (mechanism == word[1:] if word.startswith("=") else word in mechanism for word in self.mechanisms)
+        return not self.mechanisms or any(meant)
 
 
 def settings(config: Config, dataset: str, data: str) -> Settings:
-    """The settings of one data set, whose fingerprint is ``data``."""
     return Settings(
         dataset=dataset, data=data, epochs=2 if config.smoke else 200, patience=2 if config.smoke else 100,
         embedding_epochs=1 if config.smoke else 50, embedding_burn_in=0 if config.smoke else 10,

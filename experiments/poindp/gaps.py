@@ -1,7 +1,7 @@
 """Cells of Tables 1 and 2 that differ from the paper by more than 5 points: what one change at a time closes."""
 
 import dataclasses
-from collections.abc import Iterator
+import itertools
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,38 +64,26 @@ def gaps(frame: pd.DataFrame) -> list[Gap]:
 
 
 def compared(frame: pd.DataFrame) -> list[Gap]:
-    """All cells of Tables 1 and 2 that have rows."""
     at = frame[frame.split == "random"].groupby(["dataset", "mechanism", "epsilon", "metric"]).value.mean() * 100
-    return [Gap(*cell, float(at[cell[1:5]])) for cell in _printed() if cell[1:5] in at]
-
-
-def _printed() -> Iterator[tuple[int, str, str, float, str, float]]:
-    weighted, macro, _ = cells.METRICS
-    for (dataset, name), both in TABLE_1.items():
-        epsilon = 1.0 if name in AS_PUBLISHED else np.inf
-        for metric, value in zip((weighted, macro), both, strict=True):
-            yield 1, dataset, name, epsilon, metric, value
-    for (dataset, name), value in TABLE_2.items():
-        yield 2, dataset, name, BUDGETS["table2"][0], weighted, value
+    known = [
+        (1, dataset, name, 1.0 if name in AS_PUBLISHED else np.inf, metric, value)
+        for (dataset, name), both in TABLE_1.items() for metric, value in zip(METRICS[:2], both, strict=True)
+    ]  # fmt: skip
+    known += [(2, *row, BUDGETS["table2"][0], METRICS[0], value) for row, value in TABLE_2.items()]
+    return [Gap(*cell, float(at[cell[1:5]])) for cell in known if cell[1:5] in at]
 
 
 def plan(config: Config) -> dict[Cell, Settings]:
-    """The cells, in the order of their computation; which ones differ is read off the committed rows."""
-    asked = dict.fromkeys(
-        (gap.dataset, gap.mechanism, gap.epsilon) for gap in gaps(accuracy.results_in(REFERENCE).read())
-    )
+    # Which ones differ is read off the committed rows.
+    asked = dict.fromkeys(gap[1:4] for gap in gaps(accuracy.results_in(REFERENCE).read()))
     planned = {}
-    for seed in range(config.seeds):
-        for dataset in config.asked("gaps")[0]:
-            base = accuracy.resolved(config, dataset)
-            data = cells.load(base.dataset)
-            for of, name, epsilon in asked:
-                if of != data.name or not config.asks_for(name):
-                    continue
-                for variant in variants(name):
-                    chosen = varied(base, variant)
-                    cell = accuracy.cell_of(chosen, data.name, "random", name, epsilon, seed)
-                    planned[Cell(**dataclasses.asdict(cell), variant=variant)] = chosen
+    for seed, dataset in itertools.product(range(config.seeds), config.asked("gaps")[0]):
+        base, called = accuracy.resolved(config, dataset), accuracy.load(dataset).name
+        for name, epsilon in [(name, eps) for of, name, eps in asked if of == called and config.asks_for(name)]:
+            for variant in variants(name):
+                chosen = varied(base, variant)
+                cell = accuracy.cell_of(chosen, called, "random", name, epsilon, seed)
+                planned[Cell(**dataclasses.asdict(cell), variant=variant)] = chosen
     return planned
 
 
@@ -117,7 +105,6 @@ def varied(settings: Settings, variant: str) -> Settings:
 
 
 def altered(bench: cells.Bench, variant: str) -> cells.Bench:
-    """Splits and records of a variant."""
     here = bench.world
     if variant == ON_TEST:
         train, _, test = bench.parts
@@ -147,7 +134,6 @@ def records(bench: cells.Bench, variant: str, *, lap: bool) -> Any:
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:
-    """The rows of a cell."""
     bench = cells.prepare(chosen, cell.split, cell.seed)
     settings, name = bench.world.settings, cell.mechanism
     lap = name == f"{PUBLISHED}lap"
@@ -172,7 +158,6 @@ PUBLIC_SPLIT, OTHER_METRIC = "public split", "micro-F1"
 
 
 def section(out: Path) -> list[str]:
-    """The report's part on gaps; empty where there are no rows."""
     frame, tables = results_in(out).read(), accuracy.results_in(out).read()
     if frame.empty:
         return []
@@ -186,7 +171,7 @@ def section(out: Path) -> list[str]:
         tried[PUBLIC_SPLIT] = ours.get(("public", *cell, gap.metric))
         tried[OTHER_METRIC] = ours.get(("random", *cell, METRICS[-1]))
         shown = {cause: "" if value is None else f"{value:.1f}" for cause, value in tried.items()}
-        closes = [cause for cause, value in tried.items() if _near(value, gap.printed)]
+        closes = [c for c, value in tried.items() if value is not None and abs(value - gap.printed) <= APART]
         shown |= {cause: f"**{shown[cause]}**" for cause in closes}
         closing.append(closes)
         rows.append(
@@ -209,26 +194,17 @@ def section(out: Path) -> list[str]:
     return ["## Gaps to the paper", about, table(rows), *_ablations(tables)]
 
 
-def _near(value: float | None, printed: float) -> bool:
-    return value is not None and abs(value - printed) <= APART
-
-
 def _ablations(tables: pd.DataFrame) -> list[str]:
-    """Whether the whole is above each ablation, as in the paper."""
     at = tables[(tables.split == "random") & (tables.epsilon == BUDGETS["table2"][0])]
-    values = by_seed(at[at.metric == METRICS[0]], ["dataset", "mechanism"])
-    rows, gains = [], []
-    for dataset, whole in values:
-        for less in WITHOUT if whole == f"{PUBLISHED}poindp" else ():
-            gain = contrast(values, (dataset, whole), (dataset, whole + less))
-            if gain is None:
-                continue
+    values, rows, gains = by_seed(at[at.metric == METRICS[0]], ["dataset", "mechanism"]), [], []
+    for (dataset, whole), less in itertools.product(values, WITHOUT):
+        gain = contrast(values, (dataset, whole), (dataset, whole + less))
+        if gain is not None and whole == f"{PUBLISHED}poindp":
             printed = TABLE_2.get((dataset, whole), np.nan) - TABLE_2.get((dataset, whole + less), np.nan)
             gains.append(gain)
-            cells = {"data set": dataset, "ablation": less.strip(), "paper": f"{printed:+.1f}"}
-            rows.append(cells | {"ours": signed(gain)})
-    if not rows:
-        return []
+            row = {"data set": dataset, "ablation": less.strip(), "paper": f"{printed:+.1f}", "ours": signed(gain)}
+            rows.append(row)
     up, down, _ = counted(gains)
     verdict = "" if up == len(gains) else ": **the order is not reproduced**"
-    return [_TEXT.order.format(up=up, down=down, all=len(gains), verdict=verdict, table=table(rows))]
+    said = _TEXT.order.format(up=up, down=down, all=len(gains), verdict=verdict, table=table(rows))
+    return [said] if rows else []

@@ -13,22 +13,9 @@ import numpy as np
 import pandas as pd
 import scipy.special
 
+from experiments import _report as show
 from experiments import _runner
 from experiments._common import run_plan, standardized
-from experiments._report import (
-    Values,
-    by_seed,
-    contrast,
-    counted,
-    interval,
-    legend_below,
-    markdown,
-    panels,
-    prose,
-    publish,
-    significant,
-    table,
-)
 from experiments._runner import Found, Results, config_hash
 from experiments.poindp import accuracy, cells, networks, releases
 from experiments.poindp.config import ATTACKS, Config
@@ -62,10 +49,7 @@ class Cell(_runner.Cell):
     delta: float
     share: float
 
-    @property
-    def last_metric(self) -> str:
-        """AUC."""
-        return DELTAS[-1] if self.attack == GRAPH else METRICS[-1]
+    last_metric = property(lambda self: DELTAS[-1] if self.attack == GRAPH else METRICS[-1])
 
     def __str__(self) -> str:
         return f"{self.dataset} {self.mechanism}, {self.attack} {self.protocol} {self.share:g}, target {self.seed}"
@@ -127,7 +111,6 @@ def shadows(bench: cells.Bench, row: Row, protocol: str) -> attacks.Shadows:
 
 @lru_cache(maxsize=8)
 def attacked(bench: cells.Bench, row: Row, protocol: str, attack: str) -> attacks.Attack:
-    """One attack on all targets of a row."""
     here = bench.world
     asked = shadows(bench, row, protocol)
     labels = here.data.y.astype(np.int32)[asked.nodes]
@@ -144,7 +127,6 @@ def attacked(bench: cells.Bench, row: Row, protocol: str, attack: str) -> attack
 
 
 def judged(found: attacks.Attack, target: int) -> dict[str, float]:
-    """The metrics of one target."""
     one = slice(target, target + 1)
     own = attacks.evaluate_membership(found.name, found.scores[one], found.targets.truth[one])
     strict = math.nan if own.strict_tpr is None else own.strict_tpr.mean
@@ -162,7 +144,6 @@ def hyperbolicity(bench: cells.Bench) -> dict[str, float]:
 
 
 def plan(config: Config) -> dict[Cell, Settings]:
-    """The cells, in the order of their computation."""
     planned = {}
     datasets, epsilons = config.asked("membership")
     for dataset in datasets:
@@ -192,7 +173,6 @@ def plan(config: Config) -> dict[Cell, Settings]:
 
 
 def main(config: Config) -> None:
-    """Compute what is missing."""
 
     def compute(cell: Cell, chosen: Settings) -> Found:
         bench = cells.prepare(chosen, "random", 0)
@@ -204,7 +184,7 @@ def main(config: Config) -> None:
     run_plan(plan(config), compute, results_in(config.out), "targets", accuracy.notes)
 
 
-_TEXT = prose("poindp_membership")
+_TEXT = show.prose("poindp_membership")
 
 TRAINED, LIRA = ATTACKS[0], "LiRA online"
 """The paper's attack, and a stronger one."""
@@ -215,22 +195,17 @@ CLOSE = 2.0
 
 
 def write(out: Path) -> list[Path]:
-    """poindp_membership.md and its figure; nothing where there are no rows."""
     frame = read(out)
-    if frame.empty:
-        return []
     attacked = frame[frame.attack != GRAPH]
     figures = {} if attacked.empty else {NAME: _figure(attacked)}
-    return publish(out, {NAME: as_markdown(frame)}, figures)
+    return [] if frame.empty else show.publish(out, {NAME: as_markdown(frame)}, figures)
 
 
 def read(out: Path) -> pd.DataFrame:
-    """The rows of a folder."""
     return results_in(out).read().fillna({"protocol": ""})
 
 
 def as_markdown(frame: pd.DataFrame) -> str:
-    """The report: its tables, and a link to the figure."""
     attacked = frame[frame.attack != GRAPH]
     picture = f"![AUC of each attack]({NAME}.png)"
     parts = ["# Membership inference on graph networks (Table 3)", _TEXT.about, picture]
@@ -238,13 +213,14 @@ def as_markdown(frame: pd.DataFrame) -> str:
         parts += [*match(attacked), _TEXT.grid.format(unprotected=_above_gcn(attacked)), _grid(attacked)]
     parts.append("## The graphs")
     for dataset, part in frame[frame.attack == GRAPH].groupby("dataset", sort=False):
-        parts.append(f"{dataset}: {_of_graph(part, str(dataset))}")
+        mean, most = (part.set_index("metric").value[name] for name in DELTAS)
+        words = f"{dataset}: Gromov's four-point delta, sampled: mean {mean:.2f}, maximum {most:g}"
+        known = HYPERBOLICITY.get(str(dataset))
+        parts.append(f"{words}." if known is None else f"{words}; the paper prints {known}.")
     for (dataset, share, protocol), asked in attacked.groupby(["dataset", "share", "protocol"], sort=False):
         if asked.attack.nunique() > 2:  # else the grid says it all
-            parts += [
-                f"## {dataset}, {_of(share)} the nodes are members, {protocol}",
-                _attacks(asked, str(dataset)),
-            ]
+            title = f"## {dataset}, {_of(share)} the nodes are members, {protocol}"
+            parts += [title, _attacks(asked, str(dataset))]
     return "\n\n".join(parts)
 
 
@@ -252,9 +228,9 @@ def _of(share: float) -> str:
     return {0.5: "half of", 0.1: "a tenth of"}.get(share, f"{share:g} of")
 
 
-def _areas(frame: pd.DataFrame) -> Values:
+def _areas(frame: pd.DataFrame) -> show.Values:
     """Per cent AUC by target, of each data set, share, protocol, mechanism and attack."""
-    return by_seed(frame[frame.metric == "AUC"], ["dataset", "share", "protocol", "mechanism", "attack"])
+    return show.by_seed(frame[frame.metric == "AUC"], ["dataset", "share", "protocol", "mechanism", "attack"])
 
 
 def _protocols(frame: pd.DataFrame) -> list[tuple[float, str]]:
@@ -279,113 +255,69 @@ def distances(frame: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"apart": apart, "cells": len(both)}).reset_index()
 
 
-class Closest(NamedTuple):
-    """The protocol whose AUCs are nearest to the printed ones, and how far it is on average, in points."""
-
-    protocol: str
-    share: float
-    apart: float
-
-    @classmethod
-    def of(cls, frame: pd.DataFrame) -> "Closest | None":
-        """Read off the rows; None where none can be compared."""
-        found = distances(frame)
-        if found.empty:
-            return None
-        best = found.sort_values("apart").iloc[0]
-        return cls(str(best.protocol), float(best.share), float(best.apart))
-
-    @property
-    def verdict(self) -> str:
-        """Whether the paper is reproduced."""
-        return "it reproduces the paper" if self.apart <= CLOSE else "none reproduces the paper"
-
-    def __str__(self) -> str:
-        return f"{self.protocol} with {_of(self.share)} the nodes as members"
+def _closest(found: pd.DataFrame) -> str:
+    """In words, the protocol whose AUCs are nearest to the printed ones, of their :func:`distances`."""
+    best = found.sort_values("apart").iloc[0]
+    return f"{best.protocol} with {_of(best.share)} the nodes as members, {best.apart:.1f} points apart"
 
 
 def match(frame: pd.DataFrame) -> list[str]:
     """Which protocol is closest to the paper's numbers, as a section; none where none can be compared."""
-    best = Closest.of(frame)
-    if best is None:
+    found = distances(frame)
+    if found.empty:
         return []
-    found = distances(frame).sort_values(["share", "protocol"], ascending=[False, False])
-    rows = [
+    shown = found.sort_values(["share", "protocol"], ascending=False)
+    apart = show.table(
         {
-            "members": f"{_of(share)} the nodes",
-            "protocol": protocol,
-            "apart (points)": f"{apart:.1f}",
-            "cells": cells,
+            "members": f"{_of(share)} the nodes", "protocol": protocol, "apart (points)": f"{apart:.1f}",
+            "cells": count,
         }
-        for share, protocol, apart, cells in zip(found.share, found.protocol, found.apart, found.cells, strict=True)
-    ]
-    closest = f"{best}, {best.apart:.1f} points apart"
-    return [_TEXT.match.format(table=table(rows), best=closest, verdict=best.verdict)]
-
-
-def _by_protocol(frame: pd.DataFrame, rows: Any, cell: Any) -> list[list[Any]]:
-    """The rows of a table with a column a protocol: first columns, and ``cell`` of the keys of a row."""
-    pairs, made = _protocols(frame), []
-    for dataset in dict.fromkeys(frame.dataset):
-        for name, attack, first in rows:
-            cells = [cell((dataset, *pair, name, attack)) for pair in pairs]
-            if any(cells):
-                printed = TABLE_3.get((dataset, name)) if attack == TRAINED else None
-                made.append([dataset, label(name), *first, None if printed is None else printed[0], *cells])
-    return made
+        for share, protocol, apart, count in shown.itertuples(index=False, name=None)
+    )  # fmt: skip
+    verdict = "it reproduces the paper" if found.apart.min() <= CLOSE else "none reproduces the paper"
+    return [_TEXT.match.format(table=apart, best=_closest(found), verdict=verdict)]
 
 
 def _grid(frame: pd.DataFrame) -> str:
     """A row for each network and attack, a column for each protocol."""
-    values = _areas(frame)
+    values, pairs, rows = _areas(frame), _protocols(frame), []
 
-    def cell(key: tuple[Any, ...]) -> str:
+    def cell(*key: Any) -> str:
         if key not in values:
             return ""
         *of, name, attack = key
-        text, gap = f"{values[key].mean():.1f}", contrast(values, key, (*of, STRUCTURE + name, attack))
-        return f"**{text}**" if gap is not None and gap.mean > 0 and significant(gap) else text
+        text, gap = f"{values[key].mean():.1f}", show.contrast(values, key, (*of, STRUCTURE + name, attack))
+        return f"**{text}**" if gap is not None and gap.mean > 0 and show.significant(gap) else text
 
-    names = [prefix + name for name in MECHANISMS for prefix in ("", STRUCTURE)]
-    rows = [(name, attack, [attack]) for name in names for attack in (TRAINED, LIRA)]
-    return markdown(["data set", "row", "attack", "paper", *_heads(frame)], _by_protocol(frame, rows, cell))
-
-
-def _heads(frame: pd.DataFrame) -> list[str]:
-    return [f"{protocol}, {share:g}" for share, protocol in _protocols(frame)]
+    for dataset, base, prefix, attack in itertools.product(
+        dict.fromkeys(frame.dataset), MECHANISMS, ("", STRUCTURE), (TRAINED, LIRA)
+    ):
+        name = prefix + base
+        if any(found := [cell(dataset, *pair, name, attack) for pair in pairs]):
+            printed = TABLE_3.get((dataset, name), (None,))[0] if attack == TRAINED else None
+            rows.append([dataset, label(name), attack, printed, *found])
+    heads = [f"{protocol}, {share:g}" for share, protocol in pairs]
+    return show.markdown(["data set", "row", "attack", "paper", *heads], rows)
 
 
 def _above_gcn(frame: pd.DataFrame) -> str:
     """How often LaP's networks give more away than unprotected ones, and whether records are why."""
     lap, gcn = f"{PUBLISHED}lap", "gcn"
-    values = _areas(frame)
-    gaps = []
+    values, gaps = _areas(frame), []
     for key in values:
         if key[3:] == (lap, LIRA):
-            both = [contrast(values, key, (*key[:3], other, LIRA)) for other in (gcn, STRUCTURE + lap)]
+            both = [show.contrast(values, key, (*key[:3], other, LIRA)) for other in (gcn, STRUCTURE + lap)]
             gaps += [both] if None not in both else []
     if not gaps:
         return ""
-    above, by_records = (counted(each)[0] for each in zip(*gaps, strict=True))
-    return (
-        f"LiRA finds more in {label(lap)}\nthan in the unprotected {label(gcn)} in {above} of {len(gaps)} settings,"
-        f"\nand more than in its structure-only twin in {by_records}: a network remembers noise as well as records."
-    )
-
-
-def _of_graph(frame: pd.DataFrame, dataset: str) -> str:
-    """How much of a tree the graph is."""
-    deltas = frame.set_index("metric").value
-    mean, most = (deltas[name] for name in DELTAS)
-    words = f"Gromov's four-point delta, sampled: mean {mean:.2f}, maximum {most:g}"
-    printed = HYPERBOLICITY.get(dataset)
-    return f"{words}; the paper prints {printed}." if printed is not None else f"{words}."
+    above, by_records = (show.counted(each)[0] for each in zip(*gaps, strict=True))
+    return _TEXT.above_gcn.format(lap=label(lap), gcn=label(gcn), above=above, all=len(gaps), records=by_records)
 
 
 def _attacks(frame: pd.DataFrame, dataset: str) -> str:
     rows = []
     for (name, epsilon, attack), part in frame.groupby(["mechanism", "epsilon", "attack"], sort=False):
-        found = {str(metric): interval(100 * each.value.dropna()) for metric, each in part.groupby("metric")}
+        found = {str(metric): show.interval(100 * each.value.dropna()) for metric, each in part.groupby("metric")}
         area, proved = found["AUC"], part.iloc[0].epsilon_proved
         printed = TABLE_3.get((dataset, str(name)), ("", "")) if attack == TRAINED else ("", "")
         rows.append(
@@ -397,14 +329,14 @@ def _attacks(frame: pd.DataFrame, dataset: str) -> str:
                 **{metric: found.get(metric) for metric in ("precision", *_STRICT)},
             }
         )  # fmt: skip
-    return table(rows)
+    return show.table(rows)
 
 
 def _figure(frame: pd.DataFrame) -> Any:
     """AUC by share and protocol: a panel for each data set and attack, filled for rows, hollow for twins."""
     datasets, pairs, values = list(dict.fromkeys(frame.dataset)), _protocols(frame), _areas(frame)
     names = [name for name in MECHANISMS if (frame.mechanism == name).any()]
-    figure, axes = panels(2 * len(datasets), width=3.6, height=0.8 + 0.42 * len(names), columns=len(datasets))
+    figure, axes = show.panels(2 * len(datasets), width=3.6, height=0.8 + 0.42 * len(names), columns=len(datasets))
     for place, axis in enumerate(axes):
         dataset, attack = datasets[place % len(datasets)], (TRAINED, LIRA)[place // len(datasets)]
         for turn, pair in enumerate(pairs):
@@ -423,8 +355,8 @@ def _figure(frame: pd.DataFrame) -> Any:
         axis.set_yticks(range(len(names)), [label(name) for name in names] if place % len(datasets) == 0 else [])
         axis.set(ylim=(len(names) - 0.5, -0.5), xlim=(35, 101), xlabel="AUC (%); 50 is guessing")
         axis.set_title(f"{dataset}, {attack}", fontsize=9)
-    best = Closest.of(frame)
-    closest = "" if best is None else f"Closest to the paper: {best}, {best.apart:.1f} points apart\n"
+    found = distances(frame)
+    closest = "" if found.empty else f"Closest to the paper: {_closest(found)}\n"
     figure.suptitle(f"{closest}filled: rows; hollow: their structure-only twins", fontsize=9)
-    legend_below(figure, axes[0], 4)
+    show.legend_below(figure, axes[0], 4)
     return figure

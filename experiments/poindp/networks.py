@@ -6,7 +6,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from experiments.poindp.settings import PRINTED, PUBLISHED, WITHOUT, Settings
+from experiments.poindp.settings import WITHOUT, Settings
 from ldp_jax.learning import models
 from ldp_jax.learning.models import Model, NodeInputs, PlacedInputs, PoinDPInputs
 
@@ -64,18 +64,11 @@ def network(name: str, settings: Settings, classes: int) -> tuple[Model, Kind]:
     }  # fmt: skip
     if name in plain:
         return plain[name]
-    noise: Any = "off"
-    strength: Any = "hierarchy"
-    branches: Any = ("inter", "intra")
-    allocate = True
-    if name.startswith((PUBLISHED, PRINTED)):
-        noise = "released" if name.startswith(PUBLISHED) else "printed"
-        mine = name.removeprefix(PUBLISHED).removeprefix(PRINTED)
-        strength = {"rddp": "random", "atdp": "attention"}.get(mine, "hierarchy")
-        if mine.endswith(WITHOUT[:2]):
-            branches = ("intra",) if mine.endswith(WITHOUT[0]) else ("inter",)
-        allocate = not mine.endswith(WITHOUT[2])
-    made = models.poindp(classes, width, dropout, noise, branches, allocate, strength)
+    form, _, mine = name.rpartition(":")
+    noise: Any = {"published": "released", "printed": "printed"}.get(form, "off")
+    strength: Any = {"rddp": "random", "atdp": "attention"}.get(mine, "hierarchy")
+    branches: Any = tuple(branch for branch in ("inter", "intra") if not mine.endswith(f" without {branch}"))
+    made = models.poindp(classes, width, dropout, noise, branches, not mine.endswith(WITHOUT[2]), strength)
     return made, "poindp"
 
 

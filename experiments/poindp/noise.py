@@ -49,12 +49,10 @@ def noise_of(bench: cells.Bench, name: str, epsilon: float) -> np.ndarray:
         return np.abs(np.asarray(added, np.float64)).mean(1)
     score = cells.train_on_records(bench, name, epsilon)
     model, kind = networks.network(name, settings, here.data.num_classes)
-    x = here.records
     quiet: Any = poindp(here.data.num_classes, settings.hidden, settings.dropout)
-    given = networks.inputs_of(kind, here.op, x, here.known, epsilon, settings)
+    plain = given = networks.inputs_of(kind, here.op, here.records, here.known, epsilon, settings)
     if kind == "noisy":
-        quiet, _ = networks.network("gcn", settings, here.data.num_classes)
-    plain = given.inputs if kind == "noisy" else given
+        (quiet, _), plain = networks.network("gcn", settings, here.data.num_classes), given.inputs
     return np.asarray(_added(score.variables, given, plain, model=model, quiet=quiet), np.float64)
 
 
@@ -66,7 +64,6 @@ def _added(variables: Any, given: Any, plain: Any, *, model: Any, quiet: Any) ->
 
 
 def plan(config: Config) -> dict[Cell, Settings]:
-    """The cells, in the order of their computation."""
     datasets, epsilons = config.asked("noise")
     chosen = accuracy.resolved(config, datasets[0])
     data = cells.load(chosen.dataset)
@@ -85,7 +82,6 @@ def plan(config: Config) -> dict[Cell, Settings]:
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:
-    """Its place and the size of its noise."""
     bench = cells.prepare(chosen, "random", cell.seed)
     size = noise_of(bench, cell.mechanism, cell.epsilon)[cell.node]
     x, y = bench.world.places[cell.node]
@@ -103,7 +99,6 @@ DISKS = {
 
 
 def sections(out: Path) -> list[str]:
-    """The part of the report; empty where there are no rows."""
     frame = results_in(out).read()
     if frame.empty:
         return []
@@ -126,16 +121,12 @@ def sections(out: Path) -> list[str]:
 
 
 def figures(out: Path) -> dict[str, Any]:
-    """The pictures by their stems; empty where there are no rows."""
     frame = results_in(out).read()
     if frame.empty:
         return {}
-    nodes = _nodes(frame)
-    title = f"{frame.dataset.iloc[0]}, epsilon {frame.epsilon.iloc[0]:g}"
-    return {
-        "poindp_figure4": _cumulative(nodes, title),
-        **{stem: _disks(nodes, names, title) for stem, names in DISKS.items()},
-    }
+    nodes, title = _nodes(frame), f"{frame.dataset.iloc[0]}, epsilon {frame.epsilon.iloc[0]:g}"
+    disks = {stem: _disks(nodes, names, title) for stem, names in DISKS.items()}
+    return {"poindp_figure4": _cumulative(nodes, title), **disks}
 
 
 Nodes = dict[str, pd.DataFrame]
@@ -199,7 +190,10 @@ def _disks(nodes: Nodes, names: tuple[str, ...], title: str) -> Any:
             axis.set_ylim(-most, most)
         above.set_title(f"{label(name)}: correlation with the radius {_with_radius(part):+.2f}", fontsize=8)
     figure.colorbar(dots, ax=axes, shrink=0.6, aspect=35, fraction=0.03, extend="both", pad=0.01)
-    figure.suptitle(f"{_fading(nodes, drawn)}\n{title}; above the disk, below hyperbolic distances", fontsize=9)
+    # As the paper reads its figures.
+    fading = ", ".join(label(name) for name in drawn if _with_radius(nodes[name]) < -_chance(nodes)) or "no network"
+    found = f"Mean absolute noise fades with the radius in {fading}, of {len(drawn)}"
+    figure.suptitle(f"{found}\n{title}; above the disk, below hyperbolic distances", fontsize=9)
     return figure
 
 
@@ -212,9 +206,3 @@ def _with_radius(part: pd.DataFrame) -> float:
     """Spearman's correlation of a node's noise with its distance from the centre."""
     part = part.dropna()
     return float(part.noise.rank().corr(part.distance.rank()))
-
-
-def _fading(nodes: Nodes, names: list[str]) -> str:
-    """In which networks noise fades with the radius, as the paper reads its figures."""
-    fading = [label(name) for name in names if _with_radius(nodes[name]) < -_chance(nodes)]
-    return f"Mean absolute noise fades with the radius in {', '.join(fading) or 'no network'}, of {len(names)}"

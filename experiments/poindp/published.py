@@ -26,7 +26,6 @@ HYPERBOLICITY: dict[str, float] = _KNOWN["hyperbolicity"]
 
 
 def printed(row: Mapping[str, Any]) -> float | None:
-    """The paper's number of a row; None where it prints none."""
     place, epsilon, metric = (row["dataset"], row["mechanism"]), row["epsilon"], row["metric"]
     if row["task"] == "membership":
         scores = dict(zip(("AUC", "precision"), TABLE_3.get(place, ()), strict=False))

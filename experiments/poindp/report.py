@@ -8,21 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments._report import (
-    Values,
-    by_seed,
-    contrast,
-    counted,
-    curves,
-    interval,
-    legend_below,
-    one_scale,
-    panels,
-    prose,
-    publish,
-    signed,
-    table,
-)
+from experiments import _report as show
 from experiments.poindp import accuracy, gaps, membership, noise
 from experiments.poindp import settings as rows_of
 from experiments.poindp.cells import METRICS
@@ -30,32 +16,24 @@ from experiments.poindp.published import TABLE_1, TABLE_2
 from experiments.poindp.settings import COLOURS, FEATURES, LABELS, PRINTED, PUBLIC, PUBLISHED, STRUCTURE, label
 from ldp_jax.learning.metrics import ConfidenceInterval
 
-_TEXT = prose("poindp")
+_TEXT = show.prose("poindp")
 
 WEIGHTED, MACRO, MICRO = METRICS
 _FIGURE_3_NAME = "poindp_figure3"
 
 
 def write(out: Path) -> list[Path]:
-    """poindp.md, poindp_membership.md and the figures."""
-    levels = _levels(accuracy.results_in(out).read())
+    frame = accuracy.results_in(out).read()
+    levels = _levels(frame)
     figures = {} if levels.empty else {_FIGURE_3_NAME: _figure_3(levels)}
-    text = as_markdown(out)
-    pages = {accuracy.NAME: text.removesuffix("\n")} if text else {}
-    return [*publish(out, pages, figures | noise.figures(out)), *membership.write(out)]
-
-
-def as_markdown(out: Path) -> str:
-    """poindp.md of the rows of a folder; empty where there are none."""
-    sections = [*_accuracy(accuracy.results_in(out).read()), *gaps.section(out), *noise.sections(out)]
-    return "\n\n".join(["# PoinDP: hierarchy-aware noise for graph networks", *sections]) + "\n" if sections else ""
-
-
-# --- Accuracy ----------------------------------------------------------------------------------------------------
+    sections = [*_accuracy(frame), *gaps.section(out), *noise.sections(out)]
+    text = "\n\n".join(["# PoinDP: hierarchy-aware noise for graph networks", *sections])
+    pages = {accuracy.NAME: text} if sections else {}
+    return [*show.publish(out, pages, figures | noise.figures(out)), *membership.write(out)]
 
 
 def _values(frame: pd.DataFrame) -> dict[tuple[Any, ...], pd.Series]:
-    return by_seed(frame, ["mechanism", "epsilon", "metric"])
+    return show.by_seed(frame, ["mechanism", "epsilon", "metric"])
 
 
 def _twin(key: tuple[Any, ...], prefix: str = STRUCTURE) -> tuple[Any, ...]:
@@ -80,7 +58,7 @@ def _accuracy(frame: pd.DataFrame) -> list[str]:
         for dataset, part in frame[frame.split == split].groupby("dataset", sort=False):
             if rows := make(part, str(dataset), epsilon):
                 seeds = f"{part.seed.nunique()} seeds; config `{part.config.iloc[0]}`."
-                sections += [f"## {title}: {dataset}, {split} split, epsilon {epsilon:g}", seeds, table(rows)]
+                sections += [f"## {title}: {dataset}, {split} split, epsilon {epsilon:g}", seeds, show.table(rows)]
     levels = _levels(frame)
     if not levels.empty:
         title = "## Figure 3: training nodes from parts of the hierarchy"
@@ -89,7 +67,6 @@ def _accuracy(frame: pd.DataFrame) -> list[str]:
 
 
 def _levels(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of Figure 3."""
     return frame[frame.dataset.isin(frame[frame.split == "inner"].dataset.unique())]
 
 
@@ -105,16 +82,16 @@ def _table_1(frame: pd.DataFrame, dataset: str, epsilon: float) -> list[dict[str
             if key not in values:
                 continue
             printed = TABLE_1.get((dataset, name), ("", ""))
-            over = contrast(values, key, (PUBLIC, 0.0, WEIGHTED)) if name != PUBLIC else None
+            over = show.contrast(values, key, (PUBLIC, 0.0, WEIGHTED)) if name != PUBLIC else None
             rows.append(
                 {
                     "row": label(name), "privacy": privacy, "proved eps, delta": _proved(frame, name, eps),
-                    "paper W-F1": printed[0], "paper M-F1": printed[1], "W-F1": interval(values[key]),
-                    "macro-F1": interval(values.get((name, eps, MACRO))),
-                    "micro-F1": interval(values.get((name, eps, MICRO))),
-                    "structure-only W-F1": interval(values.get(_twin(key))),
-                    "features-only W-F1": interval(values.get(_twin(key, FEATURES))),
-                    "gain": signed(contrast(values, key, _twin(key))), "over public": signed(over),
+                    "paper W-F1": printed[0], "paper M-F1": printed[1], "W-F1": show.interval(values[key]),
+                    "macro-F1": show.interval(values.get((name, eps, MACRO))),
+                    "micro-F1": show.interval(values.get((name, eps, MICRO))),
+                    "structure-only W-F1": show.interval(values.get(_twin(key))),
+                    "features-only W-F1": show.interval(values.get(_twin(key, FEATURES))),
+                    "gain": show.signed(show.contrast(values, key, _twin(key))), "over public": show.signed(over),
                 }
             )  # fmt: skip
     return rows
@@ -126,13 +103,13 @@ def _table_2(frame: pd.DataFrame, dataset: str, epsilon: float) -> list[dict[str
         whole, key = name.split(" without")[0], (name, epsilon, WEIGHTED)
         if key not in values:
             continue
-        less = contrast(values, key, (whole, epsilon, WEIGHTED)) if name != whole else None
+        less = show.contrast(values, key, (whole, epsilon, WEIGHTED)) if name != whole else None
         rows.append(
             {
                 "row": label(name), "proved eps, delta": _proved(frame, name, epsilon),
-                "paper W-F1": TABLE_2.get((dataset, name), ""), "W-F1": interval(values[key]),
-                "less the whole": signed(less), "structure-only W-F1": interval(values.get(_twin(key))),
-                "gain": signed(contrast(values, key, _twin(key))),
+                "paper W-F1": TABLE_2.get((dataset, name), ""), "W-F1": show.interval(values[key]),
+                "less the whole": show.signed(less), "structure-only W-F1": show.interval(values.get(_twin(key))),
+                "gain": show.signed(show.contrast(values, key, _twin(key))),
             }
         )  # fmt: skip
     complete = any(name in rows_of.ABLATED[1:4] for name, eps, _ in values if eps == epsilon)
@@ -144,28 +121,28 @@ _SHOWN = (f"{PUBLISHED}poindp", f"{PRINTED}poindp", "radial")
 
 
 def _by_epsilon(frame: pd.DataFrame, split: str, name: str) -> dict[float, pd.Series]:
-    values = by_seed(frame[(frame.split == split) & (frame.metric == WEIGHTED)], ["mechanism", "epsilon"])
+    values = show.by_seed(frame[(frame.split == split) & (frame.metric == WEIGHTED)], ["mechanism", "epsilon"])
     return {epsilon: values[other, epsilon] for other, epsilon in sorted(values) if other == name}
 
 
 def _figure_3(frame: pd.DataFrame) -> Any:
-    figure, axes = panels(len(_READINGS), width=3.6, height=3.2)
+    figure, axes = show.panels(len(_READINGS), width=3.6, height=3.2)
     for axis, split in zip(axes, _READINGS, strict=True):
         axis.set_xscale("log")
         lines = {name: _by_epsilon(frame, split, name) for name in (*_SHOWN, f"{STRUCTURE}radial")}
-        curves(axis, lines, LABELS, COLOURS, apart=0.04, markersize=3)
+        show.curves(axis, lines, LABELS, COLOURS, apart=0.04, markersize=3)
         axis.set(xlabel="nominal epsilon", ylabel="weighted F1 (%)")
         axis.set_title(f"training nodes: {_READINGS[split]}", fontsize=9)
-    one_scale(axes)
-    legend_below(figure, axes[0], 4)
+    show.one_scale(axes)
+    show.legend_below(figure, axes[0], 4)
     return figure
 
 
 def _table_of_figure_3(frame: pd.DataFrame) -> str:
-    return table(
+    return show.table(
         {
-            "training nodes": split, "row": label(name), "eps": f"{epsilon:g}", "W-F1": interval(series),
-            "structure-only W-F1": interval(_by_epsilon(frame, split, STRUCTURE + name).get(epsilon)),
+            "training nodes": split, "row": label(name), "eps": f"{epsilon:g}", "W-F1": show.interval(series),
+            "structure-only W-F1": show.interval(_by_epsilon(frame, split, STRUCTURE + name).get(epsilon)),
         }
         for split in _READINGS
         for name in _SHOWN
@@ -173,26 +150,18 @@ def _table_of_figure_3(frame: pd.DataFrame) -> str:
     )  # fmt: skip
 
 
-# --- Findings ----------------------------------------------------------------------------------------------------
-
-
 def digest(out: Path) -> str:
-    """What the rows of a folder say in short."""
     frame, attacked = accuracy.results_in(out).read(), membership.read(out)
     gains = list(filter(None, gains_of_sound_rows(frame)))
-    up, down, _ = counted(gains)
-    words = (
-        f"Of {len(gains)} sound rows (mechanism, budget, data set and split) the gain over the same mechanism on "
-        f"one public record has an interval above 0 in {up}, below in {down}; rows of a split are not independent."
-    )
+    up, down, _ = show.counted(gains)
     match = membership.match(attacked[attacked.attack != membership.GRAPH])
-    return "\n\n".join([words, *match]).replace("## ", "### ") if gains else ""
+    sections = [_TEXT.digest.format(all=len(gains), up=up, down=down), *match]
+    return "\n\n".join(sections).replace("## ", "### ") if gains else ""
 
 
 def gains_of_sound_rows(frame: pd.DataFrame) -> Iterator[ConfidenceInterval | None]:
-    """Of every sound row over its twin."""
     for _, part in frame[frame.metric == WEIGHTED].groupby(["dataset", "split"], sort=False):
-        values: Values = by_seed(part, ["mechanism", "epsilon"])
+        values: show.Values = show.by_seed(part, ["mechanism", "epsilon"])
         for key in values:
             if key[0] not in rows_of.AS_PUBLISHED and _twin(key) in values:
-                yield contrast(values, key, _twin(key))
+                yield show.contrast(values, key, _twin(key))

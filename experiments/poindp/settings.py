@@ -61,19 +61,13 @@ EPSILONS = (0.01, 0.05, 0.1, 0.5, 1.0)
 _NETWORKS, _ = row_names("poindp")
 
 COLOURS = {
-    f"{PUBLISHED}poindp": "#d1495b",
-    f"{PRINTED}poindp": "#e8a0a9",
-    f"{PUBLISHED}vanpd": "#7a7a7a",
-    f"{PUBLISHED}lap": "#00798c",
-    f"{PUBLISHED}rddp": "#edae49",
-    f"{PUBLISHED}atdp": "#8d6b94",
-    "radial": "#4f9d69",
-    f"{STRUCTURE}radial": "#a9cdb5",
-}
+    "published:poindp": "#d1495b", "printed:poindp": "#e8a0a9", "published:vanpd": "#7a7a7a",
+    "published:lap": "#00798c", "published:rddp": "#edae49", "published:atdp": "#8d6b94",
+    "radial": "#4f9d69", "structure-only:radial": "#a9cdb5",
+}  # fmt: skip
 
 
 def label(name: str) -> str:
-    """A row's name in words."""
     if name == PUBLIC:
         return "graph and labels alone"
     for prefix, words in ((STRUCTURE, "structure-only "), (FEATURES, "features-only ")):

@@ -9,7 +9,6 @@ __all__ = ["Config", "main", "printed", "write_report"]
 
 
 def main(config: Config) -> None:
-    """Compute what is missing, then show the tables of the folder beside the committed rows."""
     accuracy.main(config)
     console.print(report.tables(config.out), soft_wrap=True, highlight=False, markup=False)
     console.print(f"figures and all tables: python -m experiments report --out {config.out}", soft_wrap=True)

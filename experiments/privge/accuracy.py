@@ -1,10 +1,9 @@
 """Node classification and link prediction from locally private features: the plan, and its computation."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from experiments._common import FOUND, run_plan, source, usable
+from experiments._common import FOUND, run_plan, said_of, usable
 from experiments._runner import Found, Results, asked, config_hash, console
 from experiments.privge import cells
 from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE, Cell
@@ -19,7 +18,6 @@ results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
 
 
 def load(dataset: str) -> datasets.Dataset:
-    """A data set; a UsageError where there is none."""
     return usable(cells.load, dataset, "--datasets", hint="; on the command line: --bounds LOWER UPPER")
 
 
@@ -62,8 +60,21 @@ def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> dict[Cell
     return planned
 
 
-def compute_plan(planned: Mapping[Cell, Settings], results: Results) -> None:
-    """Compute what is missing; a killed run goes on here."""
+def _notes(cell: Cell, resolved: Settings) -> dict[str, dict[str, Any]]:
+    data = load(resolved.dataset)
+    made = None if cell.mechanism.startswith(STRUCTURE) else cells.made_by(cell, data.num_features)
+    promised = None if made is None else cells.ledger(made, chosen=data.public_choices).total()
+    return said_of(data, f"{cell.mechanism}, epsilon {cell.epsilon:g}, k {cell.k}, d {data.num_features}", promised)
+
+
+def main(config: Config) -> None:
+    config.check()
+    if config.bounds is not None:
+        cells.declare_bounds(config.datasets, config.bounds)
+    planned = {}
+    for task in config.parts:
+        for dataset in config.datasets or tuple(name for known, name in COMMITTED if known == task):
+            planned |= plan_task(config, task, dataset, plan(config, task, dataset))
     benches: dict[int, cells.Bench] = {}
 
     def compute(cell: Cell, resolved: Settings) -> Found:
@@ -73,27 +84,4 @@ def compute_plan(planned: Mapping[Cell, Settings], results: Results) -> None:
             benches[cell.seed] = cells.prepare(resolved, cell.seed)
         return cells.compute(benches[cell.seed], cell)
 
-    run_plan(planned, compute, results, "rows", _notes)
-
-
-def _notes(cell: Cell, resolved: Settings) -> dict[str, dict[str, Any]]:
-    """For the manifest: the origin of the data, and the guarantee of the mechanism."""
-    data = load(resolved.dataset)
-    notes = source(data)
-    made = cells.made_by(cell, data.num_features)
-    if made is not None and not cell.structure_only:
-        name = f"{cell.mechanism}, epsilon {cell.epsilon:g}, k {cell.k}, d {data.num_features}"
-        notes["guarantees"] = {name: str(cells.ledger(made, chosen=data.public_choices).total())}
-    return notes
-
-
-def main(config: Config) -> None:
-    """Run the plan."""
-    config.check()
-    if config.bounds is not None:
-        cells.declare_bounds(config.datasets, config.bounds)
-    planned = {}
-    for task in config.parts:
-        for dataset in config.datasets or tuple(name for known, name in COMMITTED if known == task):
-            planned |= plan_task(config, task, dataset, plan(config, task, dataset))
-    compute_plan(planned, results_in(config.out))
+    run_plan(planned, compute, results_in(config.out), "rows", _notes)

@@ -13,7 +13,7 @@ from scipy import sparse
 from experiments import _common, _runner
 from experiments._common import standardized
 from experiments._runner import Found
-from experiments.privge.settings import DEFAULT, HYPERPARAMETERS, Settings, Task
+from experiments.privge.settings import DEFAULT, HYPERPARAMETERS, Settings
 from ldp_jax import datasets, features, pipeline
 from ldp_jax.accounting.guarantee import Budget
 from ldp_jax.accounting.ledger import Ledger
@@ -21,14 +21,12 @@ from ldp_jax.datasets import splits
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import metrics, models, training
 
-METRIC: dict[Task, str] = {"node": "accuracy", "link": "auc"}
-
-
+METRIC = {"node": "accuracy", "link": "auc"}
 STRUCTURE = "structure-only:"
 """Before the name of a mechanism: one public record stands for all users."""
 
 NON_PRIVATE, LABEL_PROPAGATION, LINK_INDICES = "non-private", "label-propagation", "link-indices"
-GRAPH_ALONE: dict[Task, str] = {"node": LABEL_PROPAGATION, "link": LINK_INDICES}
+GRAPH_ALONE = {"node": LABEL_PROPAGATION, "link": LINK_INDICES}
 """By task, what the graph says without features and without training."""
 
 MANY_NODES = 10_000
@@ -48,15 +46,7 @@ class Cell(_runner.Cell):
     k: int
     preprocessing: str
 
-    @property
-    def last_metric(self) -> str:
-        """There is one a task."""
-        return METRIC["node" if self.task == "node" else "link"]
-
-    @property
-    def structure_only(self) -> bool:
-        """Whether no private feature plays a part."""
-        return self.mechanism.startswith(STRUCTURE)
+    last_metric = property(lambda self: METRIC[self.task])
 
 
 class Mechanism(NamedTuple):
@@ -70,15 +60,10 @@ class Mechanism(NamedTuple):
 
 def make_mechanism(name: str, epsilon: float, dim: int, k: int) -> Mechanism:
     """One of the paper's four mechanisms; ``k`` matters to HDS alone, the others have the papers' rule."""
-    if name == "hds":
-        value = features.HDS(epsilon, dim, k)
-    else:
-        made = {
-            "laplace": features.LaplaceVector,
-            "piecewise": features.MultiPiecewise,
-            "multibit": features.MultiBit,
-        }
-        value = made[name](epsilon, dim)
+    made = {
+        "laplace": features.LaplaceVector, "piecewise": features.MultiPiecewise, "multibit": features.MultiBit,
+    }  # fmt: skip
+    value = features.HDS(epsilon, dim, k) if name == "hds" else made[name](epsilon, dim)
     return Mechanism(name, epsilon, value.k, value)
 
 
@@ -87,16 +72,14 @@ def ledger(mechanism: Mechanism, *, structure_only: bool = False, chosen: tuple[
 
     ``chosen`` names choices that were made by a look at the records, and are not protected either.
     """
-    ledger = Ledger(Budget(mechanism.epsilon))
+    unspent = Ledger(Budget(mechanism.epsilon))
     if structure_only:
-        return ledger
-    exposed = ("edges", "labels", *chosen)
-    name, released = f"features by {mechanism.name}", mechanism.value.guarantee()
-    return ledger.spend(name, released, protects=("features",), exposes=exposed)
+        return unspent
+    exposed, released = ("edges", "labels", *chosen), mechanism.value.guarantee()
+    return unspent.spend(f"features by {mechanism.name}", released, protects=("features",), exposes=exposed)
 
 
 def published_k(dataset: str, task: str) -> int:
-    """The paper's k of HDS."""
     published = HYPERPARAMETERS.get(dataset, DEFAULT)
     return published.k if task == "node" else published.link_k
 
@@ -118,11 +101,6 @@ class Bench:
     model: models.Model
 
     @property
-    def objective(self) -> training.Objective:
-        """The objective of the head."""
-        return training.node_classification if self.settings.task == "node" else training.link_prediction
-
-    @property
     def numbers(self) -> list[Any]:
         """The propagation's alpha, r and tol."""
         return [jnp.float32(v) for v in (self.settings.alpha, self.settings.r, self.settings.tol)]
@@ -139,7 +117,6 @@ def declare_bounds(names: Sequence[str], bounds: tuple[float, float]) -> None:
 
 @lru_cache(maxsize=4)
 def load(name: str) -> datasets.Dataset:
-    """A data set."""
     return _common.load(name, _BOUNDS.get(name))
 
 
@@ -177,12 +154,12 @@ def prepare(settings: Settings, seed: int) -> Bench:
         op = propagation.operator(graphs.from_edges(part.train, data.num_nodes), layout=layout)
         train, validation, test = (training.Pairs(part[i], part[i + 3]) for i in range(3))
         outputs = 1
-    if settings.head == "logistic":
-        model = models.linear(outputs)
-    else:
+    model = models.linear(outputs)
+    if settings.head == "mlp":
         model = models.mlp(settings.layers, settings.hidden, outputs, settings.dropout)
-    x = _dense(settings.dataset)
-    return Bench(settings, data, seed, x, op, train, validation, test, noise_key, fit_key, model)
+    return Bench(
+        settings, data, seed, _dense(settings.dataset), op, train, validation, test, noise_key, fit_key, model
+    )
 
 
 @jax.jit
@@ -220,16 +197,15 @@ class Score(NamedTuple):
 def train(bench: Bench, z: Any, preprocessing: str) -> Score:
     """Train on the raw or on the standardised embedding; both with the same keys and the same rules."""
     rows = z if preprocessing == "raw" else standardized(z)
-    chosen = bench.settings.for_training(bench.settings.batch_size)
+    objective = training.node_classification if bench.settings.task == "node" else training.link_prediction
     fitted = training.fit(
-        jax.random.clone(bench.fit_key), bench.model, bench.objective, rows, bench.train, bench.validation,
-        bench.test, chosen,
+        jax.random.clone(bench.fit_key), bench.model, objective, rows, bench.train, bench.validation, bench.test,
+        bench.settings.for_training(bench.settings.batch_size),
     )  # fmt: skip
     return Score(float(fitted.test), float(fitted.validation))
 
 
 def made_by(cell: Cell, dim: int) -> Mechanism | None:
-    """The mechanism of a cell, or None."""
     if cell.mechanism in (NON_PRIVATE, *GRAPH_ALONE.values()):
         return None
     return make_mechanism(cell.mechanism.removeprefix(STRUCTURE), cell.epsilon, dim, cell.k)
@@ -247,7 +223,6 @@ def _embedding(bench: Bench, name: str, epsilon: float, k: int) -> Any:
 
 
 def compute(bench: Bench, cell: Cell) -> Found:
-    """The row of a cell: perturb and propagate, train, test. See :func:`embed`."""
     if cell.mechanism == LABEL_PROPAGATION:
         return label_propagation(bench)
     if cell.mechanism == LINK_INDICES:

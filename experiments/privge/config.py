@@ -45,7 +45,6 @@ class Config:
     """where the CSV and its manifest are, and are looked for"""
 
     def check(self) -> None:
-        """Raise a UsageError for the first invalid option."""
         check_words(self, positive=("epsilons", "ks", "seeds", "epochs"), filled=("parts", "mechanisms"))
         if self.ks and "hds" not in self.mechanisms:
             raise UsageError("--ks are of HDS: it must be among --mechanisms")
@@ -60,26 +59,21 @@ class Config:
 
 
 def plan(config: Config, task: Task, dataset: str) -> Plan:
-    """What is to be run for one task and data set, the command line's words first."""
     if config.preset == "smoke":
         base = Plan((1.0,), 2, epochs=3)
     elif config.preset == "paper":
         base = Plan(EPSILONS if task == "node" else EPSILONS[2:], 10)
     else:
         base = COMMITTED.get((task, dataset), Plan(EPSILONS, 3))
+    epsilons = config.epsilons or base.epsilons
     return Plan(
-        epsilons=config.epsilons or base.epsilons,
-        seeds=config.seeds if config.seeds is not None else base.seeds,
-        epochs=config.epochs if config.epochs is not None else base.epochs,
-        tol=base.tol,
+        epsilons, config.seeds or base.seeds, config.epochs or base.epochs, base.tol,
         ks=config.ks or (() if config.epsilons else base.ks),
-        k_epsilons=(config.epsilons or base.epsilons) if config.ks else base.k_epsilons,
-        k_seeds=config.seeds if config.seeds is not None else base.k_seeds,
-    )
+        k_epsilons=epsilons if config.ks else base.k_epsilons, k_seeds=config.seeds or base.k_seeds,
+    )  # fmt: skip
 
 
 def settings(config: Config, task: Task, dataset: str, todo: Plan) -> Settings:
-    """The resolved configuration of one task and data set."""
     chosen = published.HYPERPARAMETERS.get(dataset, published.DEFAULT)
     node = task == "node"
     return Settings(

@@ -1,169 +1,130 @@
 """Tables and figures of PrivGE / LDP-GE from its tidy rows; nothing is computed but statistics."""
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from experiments._report import curves, legend_below, log_ticks, panels, prose, publish, signed, table
-from experiments._runner import REFERENCE
+from experiments._report import curves, legend_below, log_ticks, markdown, panels, prose, publish, signed, table
 from experiments.privge import accuracy, cells, summary
 from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE
 from experiments.privge.published import NAMED_GAPS, PUBLISHED_VALUES
 from experiments.privge.settings import HYPERPARAMETERS, KS
-from experiments.privge.summary import COLOURS, LABELS, Line, Reference, Summary, summarise, tally
+from experiments.privge.summary import COLOURS, LABELS, Line, Summary, summarise, tally
 from ldp_jax import features
 from ldp_jax.core import mechanism
 from ldp_jax.learning import bounds
 
 _TEXT = prose("privge")
 
-Configs = Mapping[str, Mapping[str, Any]]
-"""The settings of each ``config``, as the manifest has them."""
-
-
-class Folder(NamedTuple):
-    """The rows of a folder and their summaries: all, and on the raw embedding alone, which is the paper's."""
-
-    frame: pd.DataFrame
-    configs: Configs
-    all: list[Summary]
-    raw: list[Summary]
-    committed: Reference | None
-
-    @classmethod
-    def read(cls, out: Path) -> "Folder":
-        """With the committed values, where the folder is not that of the committed rows."""
-        results = accuracy.results_in(out)
-        frame = results.read()
-        every, raw = (summarise(part, published_ks(frame)) for part in (frame, frame[frame.preprocessing == "raw"]))
-        own = out.resolve() == REFERENCE.resolve()
-        committed = None if own else _committed(REFERENCE)
-        return cls(frame, results.describe().get("configs", {}), every, raw, committed)
-
-
-@lru_cache(maxsize=1)
-def _committed(folder: Path) -> Reference:
-    """The committed values, which a process that writes elsewhere does not change: they take seconds to find."""
-    return summary.reference(accuracy.results_in(folder).read())
-
 
 def write(out: Path) -> list[Path]:
-    """REPORT.md and its figures, from the rows of a folder, with the committed ones beside them."""
-    folder = Folder.read(out)
-    if folder.frame.empty:
+    frame = accuracy.results_in(out).read()
+    if frame.empty:
         return []
+    summaries, raw = _of_folder(frame), _of_folder(frame[frame.preprocessing == "raw"])
     sections = [
         "# Results", _TEXT.preface, "## Figure 1: worst-case error of one number", "![Figure 1](figure1.png)",
-        _TEXT.figure_1, "## What the private features add", _TEXT.verdict, table(_verdict(folder)),
+        _TEXT.figure_1, "## What the private features add", _TEXT.verdict, _verdict(summaries),
     ]  # fmt: skip
     figures = {"figure1": figure_1()}
     for task, title, stem in (
         ("node", "Node classification (Figure 2)", "figure2_node"),
         ("link", "Link prediction (Table III, Table 2)", "table3_link"),
     ):
-        of_task = [one for one in folder.all if one.task == task]
+        of_task = [one for one in summaries if one.task == task]
         if drawn := [one for one in of_task if one.epsilons()]:
-            figures[stem] = _panels(drawn)
-            sections += [f"## {title}", f"![{title}]({stem}.png)"]
-            sections += [_table(one, folder.configs, folder.committed) for one in of_task]
-    sections += [_above(folder.all, folder.raw), _far(folder.all, folder.raw), _gaps(folder.all)]
+            figures[stem], axes = panels(len(drawn), width=4.0)
+            for axis, one in zip(axes, drawn, strict=True):
+                summary.draw(axis, one)
+            legend_below(figures[stem], axes[0])
+            sections += [f"## {title}", f"![{title}]({stem}.png)", _tables(out, of_task)]
+    sections += [_above(summaries, raw), _far(summaries, raw), _gaps(summaries)]
     for task, stem, title in (("node", "figure3_k_node", "Figure 3"), ("link", "figure4_k_link", "Figure 4")):
-        if (figure := figure_k(folder.frame, task)) is not None:
+        if (figure := figure_k(frame, task)) is not None:
             figures[stem] = figure
             sections += [f"## {title}: the k of HDS, {task} task", f"![{title}]({stem}.png)", _FIGURE_K]
     return publish(out, {"REPORT": "\n\n".join(filter(None, sections))}, figures)
 
 
 def tables(out: Path) -> str:
-    """The tables of a folder, beside the committed rows of the same settings."""
-    folder = Folder.read(out)
-    return "\n\n".join(_table(one, folder.configs, folder.committed) for one in folder.all)
+    return _tables(out, _of_folder(accuracy.results_in(out).read()))
+
+
+def _of_folder(frame: pd.DataFrame) -> list[Summary]:
+    return summarise(frame, published_ks(frame))
 
 
 def published_ks(frame: pd.DataFrame) -> dict[str, int]:
     """The k of HDS that tables show, by data set and task."""
-    pairs = frame[["dataset", "task"]].drop_duplicates().itertuples(index=False, name=None)
+    pairs = set(zip(frame.dataset, frame.task, strict=True))
     return {f"{d} {t}": cells.published_k(d, t) for d, t in pairs if d in HYPERPARAMETERS}
 
 
 def digest(out: Path) -> str:
-    """What the rows of a folder say in short."""
-    folder = Folder.read(out)
-    return (
-        "" if folder.frame.empty else "\n\n".join((_TEXT.verdict, table(_verdict(folder)), _best_rows(folder.all)))
-    )
-
-
-def _best_rows(summaries: Sequence[Summary]) -> str:
-    rows = []
+    frame, rows = accuracy.results_in(out).read(), []
+    summaries = _of_folder(frame)
     for one in summaries:
-        graph = one.find(GRAPH_ALONE["node" if one.task == "node" else "link"], 0.0)
+        graph, known = one.find(GRAPH_ALONE[one.task], 0.0), one.find(NON_PRIVATE, math.inf)
         private = [line.value for line in one.lines if line.twin is not None]
-        known = one.find(NON_PRIVATE, math.inf)
         rows.append(
             {
-                "accuracy or AUC (%)": f"{one.dataset}, {one.task}",
-                "seeds": one.seeds,
+                "accuracy or AUC (%)": f"{one.dataset}, {one.task}", "seeds": one.seeds,
                 "non-private": known and known.value,
                 "best private": max(private, key=lambda value: value.mean, default=None),
-                "best structure-only": one.best_value,
-                "graph alone": graph and graph.value,
+                "best structure-only": one.best_value, "graph alone": graph and graph.value,
             }
-        )
-    return table(rows)
+        )  # fmt: skip
+    return "" if frame.empty else "\n\n".join((_TEXT.verdict, _verdict(summaries), table(rows)))
 
 
 _FIGURE_K = "Solid: HDS with k sampled coordinates. Dotted: its structure-only twin. Bars are 95 % intervals."
 
 
-def _described(settings: Mapping[str, Any]) -> str:
-    """The distinguishing settings of a configuration, in a line."""
-    patience = settings.get("patience")
-    stopping = f"patience {patience}" if patience else "none stopped early"
-    mlp = f"MLP with {settings.get('layers')} layers of {settings.get('hidden')}"
-    head = mlp if settings["head"] == "mlp" else "logistic regression"
-    return (
-        f"at most {settings['epochs']} epochs, {stopping}, batch {settings['batch_size']}, {head}, "
-        f"alpha {settings['alpha']:g}, r {settings['r']:g}"
-    )
+def _tables(out: Path, summaries: Sequence[Summary]) -> str:
+    configs = accuracy.results_in(out).describe().get("configs", {})
+    return "\n\n".join(_table(one, configs[one.config]) for one in summaries)
 
 
-def _table(one: Summary, configs: Configs, committed: Reference | None = None) -> str:
+def _table(one: Summary, settings: Mapping[str, Any]) -> str:
     rows = []
     for line in one.lines:
         printed = PUBLISHED_VALUES.get((one.task, one.dataset, line.mechanism, line.epsilon))
-        ours: dict[str, Any] = {"ours" if committed is None else "yours": line.value}
-        if committed is not None:
-            ours["committed"] = committed.get(summary.identity(one, line))
         embedding = ", ".join(filter(None, (line.embedding, line.twin_embedding)))
         rows.append(
             {
                 "mechanism": LABELS.get(line.mechanism, line.mechanism),
                 "eps": "" if line.mechanism in GRAPH_ALONE.values() else f"{line.epsilon:g}",
                 "k": None if line.twin is None else line.k, "paper": None if printed is None else f"{printed:.1f}",
-                **ours, "structure-only": line.twin,
+                "ours": line.value, "structure-only": line.twin,
                 "gain": signed(line.gain) if line.repeats is None else f"repeats eps {line.repeats:g}",
                 "over best": signed(line.over_best), "embedding": embedding.replace("standardized", "std."),
             }
         )  # fmt: skip
-    best = "" if one.best is None else f" Best structure-only row: {summary.name_of(one.best)}, {one.best_value}."
-    made = f"{one.metric} in %, {one.seeds} seeds; {_described(configs[one.config])}; config `{one.config}`.{best}"
+    patience = settings.get("patience")
+    mlp = f"MLP with {settings.get('layers')} layers of {settings.get('hidden')}"
+    made = (
+        f"{one.metric} in %, {one.seeds} seeds; at most {settings['epochs']} epochs, "
+        f"{f'patience {patience}' if patience else 'none stopped early'}, batch {settings['batch_size']}, "
+        f"{mlp if settings['head'] == 'mlp' else 'logistic regression'}, alpha {settings['alpha']:g}, "
+        f"r {settings['r']:g}; config `{one.config}`."
+    )
+    if one.best is not None:
+        name, epsilon, k = one.best
+        label = LABELS.get(name.removeprefix(STRUCTURE), name)
+        made += f" Best structure-only row: {label} at eps {epsilon:g}, k {k}, {one.best_value}."
     return f"### {one.dataset}, {one.task} task\n\n{made}\n\n{table(rows)}"
 
 
-def _verdict(folder: Folder) -> list[dict[str, Any]]:
-    """By the numbers, where a score is the graph's."""
+def _verdict(summaries: Sequence[Summary]) -> str:
     rows = []
-    for one in folder.all:
-        lines = one.counted()
-        if not lines:
+    for one in summaries:
+        if not (lines := one.counted()):
             continue
         up, down, over = tally(lines)
         most = max(lines, key=lambda line: line.gain.mean if line.gain else -math.inf)
@@ -176,32 +137,20 @@ def _verdict(folder: Folder) -> list[dict[str, Any]]:
                 "above the best structure-only row": over,
             }
         )  # fmt: skip
-    return rows
+    return table(rows)
 
 
-# --- Beside the paper ---------------------------------------------------------------------------------------------
-
-
-class Above(NamedTuple):
-    """A row of HDS that the paper prints above its non-private one, by ``paper`` points, and ours."""
-
-    summary: Summary
-    line: Line
-    paper: float
-
-
-def _claimed_above(summaries: Sequence[Summary]) -> list[Above]:
+def _claimed_above(summaries: Sequence[Summary]) -> Iterator[tuple[Summary, Line, float]]:
+    """The rows of HDS that the paper prints above its non-private one, by so many points."""
     gaps = {("node", name, epsilon): gap for name, epsilon, _, b, gap in NAMED_GAPS if b == NON_PRIVATE}
     for (task, name, row, epsilon), value in PUBLISHED_VALUES.items():
         if task == "link" and row == "hds":
             gaps[task, name, epsilon] = value - PUBLISHED_VALUES[task, name, NON_PRIVATE, math.inf]
-    return [
-        Above(one, line, gap)
-        for (task, name, epsilon), gap in gaps.items()
-        for one in summaries
-        if gap > 0 and (one.task, one.dataset) == (task, name)
-        if (line := one.find("hds", epsilon)) is not None and line.over_non_private is not None
-    ]
+    for (task, name, epsilon), gap in gaps.items():
+        for one in summaries:
+            line = one.find("hds", epsilon) if (one.task, one.dataset) == (task, name) and gap > 0 else None
+            if line is not None and line.over_non_private is not None:
+                yield one, line, gap
 
 
 def _above(summaries: Sequence[Summary], raw: Sequence[Summary]) -> str:
@@ -228,71 +177,47 @@ FAR = 5.0
 
 def _far(summaries: Sequence[Summary], raw: Sequence[Summary]) -> str:
     """Link rows far from the paper's, and the same rows on the paper's embedding, the raw one."""
-    plain = {summary.identity(one, line)[2:5]: line.value for one in raw for line in one.lines}
-    rows = []
-    counts = {name: np.zeros(3, int) for name in LABELS}
-    for one in (one for one in summaries if one.task == "link"):
-        for line in one.lines:
-            theirs = PUBLISHED_VALUES.get(("link", one.dataset, line.mechanism, line.epsilon))
-            if theirs is None:
-                continue
-            on_raw = plain.get(summary.identity(one, line)[2:5])
-            gap = line.value.mean - theirs
-            far = abs(gap) > FAR
-            counts[line.mechanism] += (True, far, on_raw is not None and abs(on_raw.mean - theirs) > FAR)
-            if far:
-                rows.append(
-                    {
-                        "data set": one.dataset, "mechanism": LABELS[line.mechanism], "eps": f"{line.epsilon:g}",
-                        "paper": f"{theirs:.1f}", "ours": line.value, "difference": f"{gap:+.1f}",
-                        "ours, raw": on_raw, "structure-only": line.twin,
-                    }
-                )  # fmt: skip
+    plain = {(one.config, line.mechanism, line.epsilon): line.value for one in raw for line in one.lines}
+    rows, counts = [], []
+    for one, line in ((link, line) for link in summaries if link.task == "link" for line in link.lines):
+        theirs = PUBLISHED_VALUES.get(("link", one.dataset, line.mechanism, line.epsilon))
+        if theirs is None:
+            continue
+        on_raw, gap = plain.get((one.config, line.mechanism, line.epsilon)), line.value.mean - theirs
+        counts.append(
+            {
+                "mechanism": LABELS[line.mechanism], "rows with a printed number": True,
+                "of them far": abs(gap) > FAR,
+                "far on the raw embedding": on_raw is not None and abs(on_raw.mean - theirs) > FAR,
+            }
+        )  # fmt: skip
+        if abs(gap) > FAR:
+            rows.append(
+                {
+                    "data set": one.dataset, "mechanism": LABELS[line.mechanism], "eps": f"{line.epsilon:g}",
+                    "paper": f"{theirs:.1f}", "ours": line.value, "difference": f"{gap:+.1f}",
+                    "ours, raw": on_raw, "structure-only": line.twin,
+                }
+            )  # fmt: skip
     if not rows:
         return ""
-    heads = ("rows with a printed number", "of them far", "far on the raw embedding")
-    by_row = [
-        {"mechanism": LABELS[name], **dict(zip(heads, count, strict=True))}
-        for name, count in counts.items()
-        if count[0]
-    ]
-    return "\n\n".join(
-        (
-            f"### Link rows more than {FAR:g} points from the paper",
-            "The tables show the embedding that validation chooses; the paper's is the raw one. Its splits and the "
-            "hyper-parameters of all mechanisms but HDS are unpublished.",
-            table(by_row),
-            table(rows),
-        )
-    )
+    each = pd.DataFrame(counts).groupby("mechanism").sum()
+    each = each.loc[[label for label in LABELS.values() if label in each.index]].reset_index()
+    title = f"### Link rows more than {FAR:g} points from the paper"
+    return "\n\n".join((title, _TEXT.far, markdown([*map(str, each)], each.to_numpy().tolist()), table(rows)))
 
 
 def _gaps(summaries: Sequence[Summary]) -> str:
     rows = []
     for dataset, epsilon, first, second, published in NAMED_GAPS:
-        found = [one for one in summaries if one.dataset == dataset and one.task == "node"]
+        found = [one for one in summaries if (one.dataset, one.task) == (dataset, "node")]
         budgets = (epsilon, math.inf if second == NON_PRIVATE else epsilon)
         a, b = (found[0].find(*row) if found else None for row in zip((first, second), budgets, strict=True))
         if a is not None and b is not None:
             label = f"{dataset}, eps {epsilon:g}: {LABELS[first]} less {LABELS[second]}"
             ours = a.value.mean - b.value.mean
             rows.append({"rows": label, "paper": f"{published:+.1f}", "ours": f"{ours:+.1f}"})
-    lead = (
-        "### The margins that the paper names\n\nMean accuracy of one mechanism less that of another, in points;\n"
-        "our embeddings are raw or standardised by validation, the paper's raw.\n\n"
-    )
-    return lead + table(rows) if rows else ""
-
-
-# --- Figures ------------------------------------------------------------------------------------------------------
-
-
-def _panels(summaries: Sequence[Summary]) -> Any:
-    figure, axes = panels(len(summaries), width=4.0)
-    for axis, one in zip(axes, summaries, strict=True):
-        summary.draw(axis, one)
-    legend_below(figure, axes[0])
-    return figure
+    return f"### The margins that the paper names\n\n{_TEXT.gaps}\n\n{table(rows)}" if rows else ""
 
 
 def _moments(m: mechanism.HasMoments[jax.Array], grid: jax.Array) -> tuple[jax.Array, jax.Array]:

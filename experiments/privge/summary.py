@@ -18,40 +18,29 @@ Key = tuple[str, float, int]
 
 
 class Line(NamedTuple):
-    """One row of a summary, in per cent.
-
-    Attributes:
-      value: mean and 95 % interval over seeds.
-      twin: the same of its own structure-only row; None for baselines.
-      gain: value less twin, paired by seed.
-      over_best: value less the best structure-only row, paired by seed; the best of many rows is lucky as well as
-        good, so this errs in the public graph's favour.
-      over_non_private: value less the non-private row, paired by seed.
-      embedding: which embedding validation chose for the row, with a star where there was one alone.
-      twin_embedding: the same of its structure-only row.
-      repeats: the lower budget whose row this one repeats, seed by seed, as its structure-only row does: then noise
-        drowns the features at both, and standardising takes away its scale, all that a budget changes.
-    """
+    """One row of a summary, in per cent; differences are paired by seed."""
 
     mechanism: str
     epsilon: float
     k: int
     value: ConfidenceInterval
     twin: ConfidenceInterval | None
+    """its own structure-only row; None for baselines"""
     gain: ConfidenceInterval | None
+    """value less twin"""
     over_best: ConfidenceInterval | None
+    """value less the best structure-only row; the best of many is lucky as well as good: this errs in its favour"""
     over_non_private: ConfidenceInterval | None
     embedding: str = ""
+    """which one validation chose, with a star where there was one alone"""
     twin_embedding: str = ""
     repeats: float | None = None
+    """the lower budget whose row this one repeats, seed by seed, as its twin does: there noise drowns the features,
+    and standardising takes away its scale, all that a budget changes"""
 
 
 class Summary(NamedTuple):
-    """All rows of one data set, task and configuration.
-
-    ``best`` names the best structure-only row of those with most seeds, also of the k sweep. ``mean_gain`` is the
-    mean gain of the :meth:`counted` rows, a number a seed: rows of one seed share their split and their keys.
-    """
+    """All rows of one data set, task and configuration."""
 
     dataset: str
     task: str
@@ -59,9 +48,11 @@ class Summary(NamedTuple):
     config: str
     lines: tuple[Line, ...]
     best: Key | None
+    """the best structure-only row of those with most seeds, also of the k sweep"""
     best_value: ConfidenceInterval | None
     seeds: int
     mean_gain: ConfidenceInterval | None = None
+    """of the :meth:`counted` rows, a number a seed: rows of one seed share their split and their keys"""
 
     def counted(self) -> list[Line]:
         """Private rows whose gain has an interval, each release once."""
@@ -72,24 +63,17 @@ class Summary(NamedTuple):
         return next((x for x in self.lines if x.mechanism == mechanism and x.epsilon == epsilon), None)
 
     def epsilons(self) -> list[float]:
-        """Budgets of the mechanisms, ascending."""
         return sorted({x.epsilon for x in self.lines if x.twin is not None})
 
 
 def summarise(frame: pd.DataFrame, keep_k: dict[str, int] | None = None) -> list[Summary]:
-    """Means, intervals and paired differences, for each data set, task and configuration.
+    """A summary of each data set, task and configuration; the embedding of each row is the :func:`chosen` one.
 
-    :func:`chosen` takes the raw or the standardised embedding of each row.
-
-    Args:
-      frame: tidy results.
-      keep_k: the k of HDS that tables show, by data set and task as ``"cora node"``; all by default. The best
-        structure-only row is looked for among all.
+    ``keep_k`` is the k of HDS that tables show, by data set and task as ``"cora node"``; all by default. The best
+    structure-only row is looked for among all.
     """
-    summaries = []
-    for names, part in frame.groupby(["dataset", "task", "metric", "config"], sort=False):
-        keep = (keep_k or {}).get(f"{names[0]} {names[1]}")
-        summaries.append(_summarise_one(names, part, keep))
+    groups = frame.groupby(["dataset", "task", "metric", "config"], sort=False)
+    summaries = [_summarise_one(n, part, (keep_k or {}).get(f"{n[0]} {n[1]}")) for n, part in groups]
     return [summary for summary in summaries if summary.lines]  # a sweep over k alone has no table
 
 
@@ -122,7 +106,7 @@ def _summarise_one(names: Any, part: pd.DataFrame, keep_k: int | None) -> Summar
         )  # fmt: skip
     lines.sort(key=lambda x: (list(LABELS).index(x.mechanism) if x.mechanism in LABELS else 99, x.epsilon, x.k))
     mean_gain = interval(pd.concat(gains, axis=1).dropna().mean(axis=1)) if gains else None
-    best_value = interval(twins.get(best)) if best is not None else None
+    best_value = interval(twins[best]) if best else None
     dataset, task, metric, config = map(str, names)
     seeds = int(part.seed.nunique())
     return Summary(dataset, task, metric, config, tuple(lines), best, best_value, seeds, mean_gain)
@@ -177,12 +161,6 @@ def tally(lines: Sequence[Line]) -> tuple[int, int, int]:
     return up, down, counted(line.over_best for line in lines)[0]
 
 
-def name_of(row: Key) -> str:
-    """A structure-only row in words."""
-    mechanism, epsilon, k = row
-    return f"{LABELS.get(mechanism.removeprefix(STRUCTURE), mechanism)} at eps {epsilon:g}, k {k}"
-
-
 def name_of_row(mechanism: str) -> str:
     """A row's mechanism in words, structure-only or not."""
     label = LABELS.get(mechanism.removeprefix(STRUCTURE), mechanism)
@@ -220,17 +198,3 @@ def draw(axis: Any, summary: Summary) -> None:
     up, down, _ = tally(rows)
     found = f"\nof {len(rows)} rows {up} above, {down} below structure-only" if rows else ""
     axis.set_title(f"{summary.dataset}, {summary.task} task, {summary.seeds} seeds{found}", fontsize=8)
-
-
-Reference = dict[tuple[str, ...], ConfidenceInterval]
-"""Committed values, by :func:`identity`."""
-
-
-def reference(frame: pd.DataFrame) -> Reference:
-    """The committed values that a user's own stand beside."""
-    return {identity(summary, line): line.value for summary in summarise(frame) for line in summary.lines}
-
-
-def identity(summary: Summary, line: Line) -> tuple[str, ...]:
-    """The common part of two rows of tables that were made in the same way."""
-    return (summary.dataset, summary.task, summary.config, line.mechanism, f"{line.epsilon:g}", f"{line.k}")
