@@ -94,13 +94,11 @@ def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | 
             yield words, beside, features_report.gains(found, method, over).values(), "frontier_features.md"
     if len(frame := joint.results_in(out).read()):
         found = joint_report.points(frame)
-        for words, method, (metric, beside) in (
-            ("record and list within one total", joint_report.JOINT, (joint_report.OVER_NOTHING, "nothing asked")),
-            (
-                "one report of record and whole list", joint_report.ONE,
-                (joint_report.OVER_JOINT, "record and list within one total"),
-            ),
-        ):  # fmt: skip
-            at = pick(found[np.isfinite(found.epsilon)], mechanism=method)
+        at = pick(found[np.isfinite(found.epsilon)], mechanism=joint_report.JOINT)
+        over = {
+            joint_report.OVER_NOTHING: "nothing asked",
+            joint_report.OVER_RECORDS: "the whole total on the record",
+        }
+        for metric, beside in over.items():
             gained = intervals(at, [*PANEL, "epsilon"], metric=metric).values()
-            yield f"{words}, a panel", beside, gained, "frontier_joint.md"
+            yield "record and list within one total, a panel", beside, gained, "frontier_joint.md"

@@ -5,9 +5,11 @@ import contextlib
 import gc
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import tomllib
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -129,21 +131,31 @@ _FAULTS = {test for mutant in mutants.load() for test in mutant["tests"]}
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Cases that sampled.toml leaves to ``-m slow`` are marked; then those of one name are put together.
 
-    As on a chessboard: a case runs where the places of its parameters add up to a multiple, so that no value of a
-    parameter is left out.
+    As on a chessboard: a case runs where the places of its parameters, its file's start and the number of commits
+    add up to a multiple. So no value of a parameter is left out for long, and each commit asks others.
     """
+    commits = _commits()
     places: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
     for item in items:
         test = item.nodeid.partition("[")[0]
-        if test not in _SAMPLED:
-            continue
-        every, where = _SAMPLED[test], 0
+        file = test.partition("::")[0]
+        where = start = commits + zlib.crc32(file.encode())  # tests of one file share fixtures: they go together
         for name, value in item.callspec.params.items() if hasattr(item, "callspec") else ():
             known = places[test, name]
             where += known.setdefault(repr(value), len(known))
-        if item.nodeid not in _FAULTS and (every == 0 or where % every):
+        asked = ((_SAMPLED.get(test, 1), where), (_SAMPLED.get(file, 1), start))
+        if item.nodeid not in _FAULTS and any(every == 0 or place % every for every, place in asked):
             item.add_marker(pytest.mark.slow)
     _together(items)
+
+
+def _commits() -> int:
+    """How many there are up to HEAD; 0 outside a repository."""
+    count = ["git", "rev-list", "--count", "HEAD"]
+    try:
+        return int(subprocess.run(count, cwd=Path(__file__).parent, capture_output=True, check=True).stdout)
+    except (OSError, subprocess.CalledProcessError):
+        return 0
 
 
 def _together(items: list[pytest.Item]) -> None:

@@ -21,4 +21,5 @@ def test_every_fault_can_be_planted_and_its_tests_are_there():
 def test_every_test_that_is_sampled_is_there():
     for test in tomllib.loads((mutants.ROOT / "tests" / "sampled.toml").read_text()):
         file, _, name = test.partition("::")
-        assert name == Path(file).name or f"def {name}(" in (mutants.ROOT / file).read_text(), test
+        text = (mutants.ROOT / file).read_text()
+        assert name in ("", Path(file).name) or f"def {name}(" in text, test

@@ -10,23 +10,28 @@ import pytest
 from experiments.frontier import joint_methods as joint
 from experiments.frontier.features_methods import Asked
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import JointPrivacy, Rehearsal
+from ldp_jax.pipeline import JointPrivacy, Rehearsal, StatedFriends
 from ldp_jax.pipeline.rows import feature_rows
 
 
 def test_rows_differ_in_what_their_names_say(monkeypatch):
     asked = []
-    monkeypatch.setattr(joint, "predict_jointly", lambda *given, **more: asked.append(given[5]))
+    monkeypatch.setattr(
+        joint, "predict_jointly", lambda *given, **more: asked.append((given[5], more["homophily"]))
+    )
     worlds = np.array([[0.0, 3.0], [0.0, 5.0]])
     told = Rehearsal((4.0,), worlds[:, 1:], worlds[:, 0], "both", 1, 4, splits=(JointPrivacy(3.0, 1.0),))
     monkeypatch.setattr(joint, "rehearsed", lambda *_: told)
-    nothing = type("Nothing", (), {"graph": None, "num_classes": 3})
+    monkeypatch.setattr(joint, "stated", lambda *_: StatedFriends(4.0, 0.5))
+    nothing = type("Nothing", (), {"graph": None, "y": None, "num_classes": 3})
     draw = Asked("g", nothing, None, np.array([0, 1, 2, -1, 0]), nothing)
     plain = (joint.JOINT, joint.RECORDS, joint.LISTS, joint.HALVES, joint.LABELS_TOO)
     checked = (joint.CHECKED, joint.ONE, joint.ONE_CHECKED)
     for name in plain + checked:
         with pytest.raises(AttributeError):  # nothing was found
             joint.METHODS[name].run(jax.random.key(0), draw, 4.0)
+    asked, alike = zip(*asked, strict=True)
+    assert alike == (None,) * 6 + (0.5,) * 2  # one report reads friends
     assert [one.record for one in asked[:5]] == [3.0, 4.0, 0.0, 2.0, 3.0]
     assert [one.labels for one in asked[:5]] == [None] * 4 + [2.0]
     assert {one.record + one.list for one in asked[:5]} == {4.0}
