@@ -1,7 +1,8 @@
-"""Curves of Gaussian noise, against quadrature and many digits."""
+"""Curves of Gaussian noise, against quadrature, many digits and dp_accounting."""
 
 import itertools
 import math
+import warnings
 from fractions import Fraction
 
 import hypothesis.strategies as st
@@ -61,6 +62,21 @@ def test_delta_takes_arrays_and_extremes():
     assert GaussianCurve(1e200).epsilon(1e-9) == math.inf
     line = GaussianCurve(1.3).delta(np.linspace(0.0, 40.0, 4001))
     assert (np.diff(line) < 0.0).all()
+
+
+def test_delta_agrees_with_dp_accounting():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pytest.importorskip("dp_accounting", exc_type=ImportError)
+        from dp_accounting.pld.privacy_loss_distribution import from_gaussian_mechanism
+
+        made = [from_gaussian_mechanism(s, value_discretization_interval=1e-3) for s in (2.0, 0.8)]
+        composed = made[0].self_compose(4).compose(made[1])
+        curve = GaussianCurve(0.5).repeated(4) + GaussianCurve(1.25)
+        for epsilon in (0.5, 1.0, 4.0):
+            theirs = composed.get_delta_for_epsilon(epsilon)  # rounded up on their grid
+            assert curve.delta(epsilon) <= theirs * (1 + 1e-9) + 1e-12
+            assert curve.delta(epsilon) == pytest.approx(theirs, rel=2e-2, abs=1e-9)
 
 
 def test_epsilon_inverts_delta_on_the_safe_side():

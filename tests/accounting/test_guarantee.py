@@ -203,6 +203,13 @@ def test_numbers_are_kept_as_floats_on_the_safe_side(untyped):
     assert Guarantee(1.0) == Guarantee(np.float64(1.0)) == Guarantee(1)
 
 
+def test_a_budget_is_no_guarantee(untyped):
+    assert Budget(1.0) != Guarantee(1.0)
+    for add in (lambda: Budget(1.0) + Guarantee(1.0), lambda: Guarantee(1.0) + Budget(1.0)):
+        with pytest.raises(TypeError):
+            add()
+
+
 def test_a_pipeline_names_each_unit_once(untyped):
     for make, words in (
         (lambda: PipelineGuarantee((Guarantee(1.0), Guarantee(2.0))), "each unit once, got record 2 times"),
