@@ -161,26 +161,27 @@ def test_overlap_is_what_features_say_of_friends_beyond_the_own_class(untyped):
 
 
 @pytest.mark.parametrize(
-    ("clarity", "alike", "privacy", "words"),
+    ("clarity", "alike", "degree", "privacy", "words"),
     [
-        (4.0, 0.0, JointPrivacy(2.0), "2 a record"), (0.0, 0.9, JointPrivacy(list=2.0), "0 a record"),
-        (2.0, 0.9, JointPrivacy(both=2.0), "one report of both"),
+        (4.0, 0.0, 8.0, JointPrivacy(2.0), "2 a record"), (0.0, 0.9, 8.0, JointPrivacy(list=2.0), "0 a record"),
+        (2.0, 0.9, 4.0, JointPrivacy(both=4.0), "one report of both"),
     ],
 )  # fmt: skip
-def test_a_total_goes_where_something_is_to_be_learned(monkeypatch, clarity, alike, privacy, words):
+def test_a_total_goes_where_something_is_to_be_learned(monkeypatch, clarity, alike, degree, privacy, words):
     """Records that say all beside friends at random, the other way round, and both; foretold within 12 points."""
     monkeypatch.setattr(rehearsal, "SHARES", (1.0, 0.5, 0.0))
-    made, y, x = blocks(n=N, degree=8.0, homophily=alike, clarity=clarity)
+    made, y, x = blocks(n=N, degree=degree, homophily=alike, clarity=clarity)
     labels, panel = np.where(np.arange(N) < PANEL, y, -1).astype(np.int32), np.arange(PANEL)
     facts = joint_facts(jax.random.key(0), feature_rows(x[:PANEL]), labels, num_classes=3, num_folds=3)
-    told = ldp.rehearse(jax.random.key(1), facts, (2.0,), friends=StatedFriends(8.0, alike, 0.3), worlds=2)
+    total, friends = privacy.record + privacy.list + privacy.both, StatedFriends(degree, alike, 0.3)
+    told = ldp.rehearse(jax.random.key(1), facts, (total,), friends=friends, worlds=2)
     assert told.splits == (privacy,)
     assert "records and lists" in str(told)
     assert words in str(told)
     alike = alike if privacy.both else None
     found = predict_jointly(jax.random.key(2), made, x, panel, y[:PANEL], privacy, num_folds=3, homophily=alike)
     right = 100 * (found.classes == y)[PANEL:].mean()
-    assert abs(told.without.mean() + told.foreseen(2.0).points - right) < 12
+    assert abs(told.without.mean() + told.foreseen(total).points - right) < 12
 
 
 def test_a_verdict_needs_points_and_a_chance():
