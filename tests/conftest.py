@@ -144,7 +144,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             known = places[test, name]
             where += known.setdefault(repr(value), len(known))
         asked = ((_SAMPLED.get(test, 1), where), (_SAMPLED.get(file, 1), start))
-        if item.nodeid not in _FAULTS and any(every == 0 or place % every for every, place in asked):
+        if not {item.nodeid, test} & _FAULTS and any(every == 0 or place % every for every, place in asked):
             item.add_marker(pytest.mark.slow)
     _together(items)
 

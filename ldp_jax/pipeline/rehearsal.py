@@ -133,8 +133,9 @@ class Rehearsal(NamedTuple):
       users: how many would report.
       labels: how many are public.
       friends: what was stated, of lists.
-      splits: of records and lists, the best split of each total, to which the gains belong; else empty. It is
-        chosen on the same worlds, so that the gains of close splits are a little too high.
+      splits: of records and lists, the best split of each total or one report of both, to which the gains belong;
+        else empty. It is chosen on the same worlds, so that the gains of close ones are a little too high. One
+        report protects the whole list, counts a bit of it; devices then read friends by the stated homophily.
     """
 
     epsilons: tuple[float, ...]
