@@ -292,7 +292,7 @@ TRUE = "non-private"
 
 _SOURCES = (
     "1 hops", "2 hops", "PageRank 0.3", "PageRank 0.1", "PageRank 0.03", "spectral 16", "spectral 32",
-    "spectral 64", "records of the panel",
+    "spectral 64", "records of the panel", "shared friends",
 )  # fmt: skip
 
 METHODS: dict[str, Method] = {

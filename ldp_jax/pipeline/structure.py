@@ -1,8 +1,8 @@
 r"""What a public graph and a public panel say of everybody's class, without any private record.
 
 Sources, each a posterior that has not seen the node's own label: the panel's labels one hop and two hops away and
-by personalized PageRank; logistic regressions on spectral coordinates with degree profiles, and on the panel's
-records, propagated. A conditional logit weighs them. It is what private reports are held against.
+by personalized PageRank; logistic regressions on spectral coordinates and on shared friends, with degree profiles,
+and on the panel's records, propagated. A conditional logit weighs them: what private reports are held against.
 """
 
 from typing import NamedTuple
@@ -35,11 +35,17 @@ ALPHAS = (0.3, 0.1, 0.03)
 SPECTRAL = (16, 32, 64)
 """Numbers of eigenvectors."""
 
+SHARED = 64
+"""Dimensions of shared friends."""
+
 FIELDS = ((0.1, 0.8), (0.1, 0.95), (0.1, 0.99), (1.0, 0.8), (1.0, 0.95), (1.0, 0.99))
 """kappa and c of the fields to choose from."""
 
 _RECORDS = 64
 """Dimensions that the panel's records are reduced to before they are propagated."""
+
+_WIDER, _ROUNDS = 16, 6
+"""Columns beyond :data:`SHARED` of subspace iteration, and its rounds."""
 
 _TOL = 1e-3
 """Relative error of propagations: far below what few labels can tell."""
@@ -186,6 +192,38 @@ def spectral_coordinates(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n
     return found
 
 
+def shared_friends(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
+    """Leading left singular vectors of who is a friend of whom, times the singular values; float32, on the host.
+
+    As of words in documents, a friend of d others weighs log(n / d), and each row has length 1. Nodes are near that
+    have the same friends, whether or not those are alike; eigenvectors of the largest eigenvalues bring friends
+    near. Where the graph has fewer than ``count`` nodes, the last columns are 0.
+
+    Reference: Deerwester et al., Indexing by latent semantic analysis (JASIS 1990); subspace iteration by Halko,
+    Martinsson and Tropp (SIAM Review 2011), algorithm 4.4.
+
+    >>> from ldp_jax.graph import graphs
+    >>> near = shared_friends(graphs.from_edges([[0, 1], [0, 2], [3, 4]], num_nodes=5), 2)
+    >>> bool(np.allclose(near[1], near[2], atol=1e-5)), bool(np.allclose(near[1], near[4], atol=1e-5))
+    (True, False)
+    """
+    graph = as_graph(graph)
+    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
+    n = int(np.asarray(graph.n_node).sum())
+    weight = np.log(n / np.maximum(np.bincount(senders, minlength=n), 1)).astype(np.float32)
+    length = np.sqrt(np.bincount(receivers, weights=weight[senders] ** 2, minlength=n)).astype(np.float32)
+    values = weight[senders] / np.maximum(length, np.float32(1e-12))[receivers]
+    matrix = scipy.sparse.csr_array((values, (receivers, senders)), shape=(n, n))
+    width = min(count + _WIDER, n)
+    block = np.random.default_rng(0).standard_normal((n, width), np.float32)
+    for _ in range(_ROUNDS):
+        block = np.linalg.qr(matrix @ (matrix.T @ block))[0]
+    left, singular, _ = np.linalg.svd((matrix.T @ block).T, full_matrices=False)
+    found = np.zeros((n, count), np.float32)
+    found[:, :width] = (block @ (left * singular))[:, :count]
+    return found
+
+
 def _spectral_designs(graph: GraphsTuple, op: Operator) -> dict[str, np.ndarray]:
     """Coordinates scaled to length 1, and degrees: the node's own, and the mean of its neighbours'."""
     most = max(SPECTRAL)
@@ -195,13 +233,13 @@ def _spectral_designs(graph: GraphsTuple, op: Operator) -> dict[str, np.ndarray]
     around = np.bincount(ends[0], weights=size[ends[1]], minlength=len(size)) / np.maximum(np.asarray(op.degree), 1)
     profile = np.stack([size, around, size - around], 1)
     profile = (profile - profile.mean(0)) / np.maximum(profile.std(0), 1e-6) / 3.0
-    designs = {}
-    for count in SPECTRAL:
-        part = np.zeros((len(size), max(SPECTRAL)), np.float32)
-        part[:, :count] = coordinates[:, :count]
-        part /= np.maximum(np.sqrt((part**2).sum(1, keepdims=True)), 1e-12)
-        designs[f"spectral {count}"] = np.concatenate([part, profile], 1).astype(np.float32)
-    return designs
+    parts = {f"spectral {count}": np.where(np.arange(most) < count, coordinates, 0.0) for count in SPECTRAL}
+    parts["shared friends"] = shared_friends(graph, SHARED)
+
+    def scaled(part: np.ndarray) -> np.ndarray:
+        return part / np.maximum(np.sqrt((part**2).sum(1, keepdims=True)), 1e-12)
+
+    return {name: np.concatenate([scaled(part), profile], 1).astype(np.float32) for name, part in parts.items()}
 
 
 def _record_coordinates(rows: Rows, most: int) -> np.ndarray:

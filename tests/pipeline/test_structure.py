@@ -1,4 +1,4 @@
-"""What structure is read from: whom the panel reaches, and spectral coordinates."""
+"""What structure is read from: whom the panel reaches, spectral coordinates, and shared friends."""
 
 import re
 
@@ -11,7 +11,7 @@ from ldp_jax.graph.propagation import operator, ppr
 from ldp_jax.pipeline import structure
 from ldp_jax.pipeline.rows import feature_rows
 from ldp_jax.pipeline.self_training import FoldedLabels, folds
-from ldp_jax.pipeline.structure import panel_sums, spectral_coordinates, structure_posterior
+from ldp_jax.pipeline.structure import panel_sums, shared_friends, spectral_coordinates, structure_posterior
 from tests.pipeline.planted import blocks
 
 FOLDS = 3
@@ -61,6 +61,24 @@ def test_a_graph_of_fewer_nodes_than_columns_has_columns_of_zeros():
     assert found.shape == (4, 5)
     assert not found[:, 2:].any()
     assert found[:, :2].any(0).all()
+
+
+def test_shared_friends_are_singular_vectors_and_tell_classes_that_befriend_others():
+    rng = np.random.default_rng(0)
+    y = np.arange(300) % 3  # everybody's friends are of other classes: those of 0 and 2 are of class 1
+    ends = np.argwhere(np.triu(rng.random((300, 300)) < np.where((y[:, None] == 1) != (y == 1), 0.1, 0.0), 1))
+    graph = graphs.from_edges(ends, 300)
+    friends = np.zeros((300, 300))
+    friends[np.asarray(graph.receivers), np.asarray(graph.senders)] = 1.0
+    weighed = friends * np.log(300 / np.maximum(friends.sum(0), 1))
+    weighed /= np.maximum(np.linalg.norm(weighed, axis=1, keepdims=True), 1e-12)
+    found, values = shared_friends(graph, 2).astype(float), np.linalg.svd(weighed)[1]
+    np.testing.assert_allclose(found.T @ found, np.diag(values[:2] ** 2), atol=1e-3)
+    np.testing.assert_allclose(weighed @ weighed.T @ found, found * values[:2] ** 2, atol=0.01)
+    middles = np.stack([found[y != 1].mean(0), found[y == 1].mean(0)])
+    near = np.linalg.norm(found[:, None] - middles, axis=2).argmin(1)
+    assert ((near == 1) == (y == 1)).mean() > 0.99
+    assert not shared_friends(graphs.from_edges([[0, 1], [1, 2]], 3), 5)[:, 3:].any()
 
 
 def test_no_program_of_a_panel_holds_a_matrix_of_nodes_and_members(data):
