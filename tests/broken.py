@@ -62,6 +62,14 @@ class HonestDensityOnly(SquareWave):
 
 
 @mechanism
+class InTheRecordsPrecision(Laplace):
+    """Sums of few bits, of a record that has few: most reports are possible for no other record."""
+
+    def privatize(self, key: Any, x: Any) -> Any:
+        return super().privatize(key, x).astype(jnp.asarray(x).dtype)
+
+
+@mechanism
 class SwappedBranch(Duchi):
     """The probability of the flip is used for the keep."""
 

@@ -100,6 +100,7 @@ def is_total(mechanism: Asked, key: PRNGKey) -> Fit:
 
     NaN, infinities, 1e30 and numbers just beyond the ends are privatised with the keys of the clipped records:
     reports must be the same and inside the codomain. Each is also privatised by a plain call, which must not raise.
+    Real numbers of float16 must be reported as the same numbers of float32.
 
     >>> from ldp_jax.features import Laplace
     >>> is_total(Laplace(1.0), jax.random.key(0)).fits
@@ -107,10 +108,17 @@ def is_total(mechanism: Asked, key: PRNGKey) -> Fit:
     """
     domain, codomain = spaces(mechanism)
     bad, good = domain.outside()
-    n = count_of(bad)
-    words = jax.random.key_data(random.split(key, n))
-    reports, meant = (report_each(words, mechanism, x) for x in (bad, good))
+    words = jax.random.key_data(random.split(key, count_of(bad)))
     for place, key in enumerate(jax.random.wrap_key_data(words)):
         mechanism.privatize(key, take(bad, place))
-    wrong = ~np.asarray(codomain.contains(reports, rounding=2)) | ~_same(reports, meant)
+    pairs = [(bad, good)]
+    if isinstance(bad, np.ndarray) and bad.dtype == np.float32:
+        with np.errstate(over="ignore"):
+            short = np.stack([*bad[1:], np.asarray(domain.typical())]).astype(np.float16)
+        pairs.append((short, short.astype(np.float32)))
+    wrong = np.zeros(0, bool)
+    for asked, meant in pairs:
+        reports, others = (report_each(words, mechanism, x) for x in (asked, meant))
+        wrong = np.append(wrong, ~np.asarray(codomain.contains(reports, rounding=2)) | ~_same(reports, others))
+    n = len(wrong)
     return Fit(not wrong.any(), "reports of no records", float(wrong.sum()), 0.0, 1 / n, n)

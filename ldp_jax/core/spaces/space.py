@@ -36,10 +36,11 @@ _A = TypeVar("_A", bound=AnyArray)
 
 
 def as_records(x: object) -> Array:
-    """Records as an array of the device; the one place where numbers of the host become float32.
+    """Records as an array of the device; the one place where other numbers become float32.
 
-    Numbers of any size are clipped to +-1e9 first (every domain lies far within), in a precision that holds them,
-    and no floating-point flag is seen. Arrays of the device and traced ones stay as they are.
+    Numbers of the host of any size are clipped to +-1e9 first (every domain lies far within), in a precision that
+    holds them, and no floating-point flag is seen. Arrays of the device and traced ones stay as they are; those of
+    float16 and bfloat16, whose rounding would break a guarantee, are float32 from here on.
 
     Raises:
       TypeError: for what are no real numbers, by their type alone.
@@ -48,7 +49,8 @@ def as_records(x: object) -> Array:
     [1000000000.0, -1000000000.0, 1000000000.0, 0.5]
     """
     if isinstance(x, jax.Array):
-        return real(x)
+        short = jnp.issubdtype(real(x).dtype, jnp.floating) and x.dtype.itemsize < 4
+        return x.astype(jnp.float32) if short else x
     with np.errstate(all="ignore"):
         if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
             return jnp.asarray(_near(x))  # weakly typed, as every Python number
