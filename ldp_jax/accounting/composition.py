@@ -258,8 +258,9 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
     least = -math.expm1(k * math.log1p(-each))
     if delta < least * (1.0 - 1e-12):
         raise ValueError(f"delta must be in [{least:g}, 1): {k} releases have that much; got {delta}")
-    # 1e-9 covers the rounding of gammaln and of the sums, on the safe side
-    left = -math.expm1(math.log1p(-delta) - k * math.log1p(-each)) * (1.0 - 1e-9)
+    # Covers the rounding of gammaln, in units of its last place, and of the sums; on the safe side.
+    rounding = 1e-9 + 8.0 * float(np.spacing(special.gammaln(k + 1.0)))
+    left = -math.expm1(math.log1p(-delta) - k * math.log1p(-each)) * (1.0 - rounding)
     total = add_up((epsilon,), k)
     if epsilon > 0.0 and left > 0.0:
         ell = np.arange((k + 1) // 2, dtype=np.float64)  # the losses (k - 2l) eps above 0

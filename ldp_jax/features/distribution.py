@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike
 from scipy import ndimage, special
 
 from ldp_jax.core import validate
-from ldp_jax.core.mechanism import HasDensity, Mechanism, check_single
+from ldp_jax.core.mechanism import HasDensity, HasTable, Mechanism, check_single
 from ldp_jax.core.quadrature import gauss_legendre
 from ldp_jax.core.spaces import Finite, Interval
 from ldp_jax.core.types import AnyArray, Array
@@ -67,8 +67,9 @@ class Estimate(NamedTuple):
 def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) -> Transition:
     r"""The matrix :math:`M_{oi} = P(\text{report in output bin } o \mid \text{record uniform in input bin } i)`.
 
-    The density is integrated on the host in float64 by three-point rules between edges and breaks: exact for the
-    square wave and the piecewise mechanisms, else with an error of O(width^6).
+    The density is integrated on the host in float64 by three-point rules between edges and breaks, and of records
+    also between the rows of a table: exact for the square wave, the piecewise mechanisms and tables, else with an
+    error of O(width^6).
 
     The mechanism has one number, a ``log_density`` and a concrete epsilon; its codomain is a finite interval, or
     finite. ``inputs`` and ``outputs`` are equal bins; of a finite codomain there is an output for each value.
@@ -118,14 +119,28 @@ def _gauss(cuts: AnyArray) -> tuple[AnyArray, AnyArray]:
 
 
 def _finite_mass(mechanism: HasDensity, values: np.ndarray, records: np.ndarray) -> np.ndarray:
-    x, weights = _gauss(records)
+    ends = records[[0, -1]]
+    cuts = ends.mean(keepdims=True)  # where laws that are symmetric may bend
+    if isinstance(mechanism, HasTable):
+        table = mechanism.table()
+        cuts = np.linspace(ends[0], ends[1], len(table.masses) + (table.encoding == "bins"))
+    x, weights = _gauss(np.unique(np.concatenate([records, cuts])))
     log_mass = jax.vmap(jax.vmap(mechanism.log_density, (None, 0)), (0, None))
-    mass = np.exp(np.asarray(log_mass(values, x.ravel()))).reshape(len(values), *x.shape)
-    return (mass * weights).sum(-1) / np.diff(records)
+    mass = np.exp(np.asarray(log_mass(values, x.ravel())))
+    return _of_bins(x.ravel(), mass.T, weights.ravel(), records)
+
+
+def _of_bins(x: AnyArray, mass: np.ndarray, weights: AnyArray, records: np.ndarray) -> np.ndarray:
+    """Means over the bins of records [outputs, inputs], of masses [points, outputs] at points with weights."""
+    width = np.diff(records)
+    home = np.clip(np.searchsorted(records, x, "right") - 1, 0, len(width) - 1)
+    matrix = np.zeros((len(width), mass.shape[1]))
+    np.add.at(matrix, home, mass * (weights / width[home])[:, None])
+    return matrix.T
 
 
 def _interval_mass(mechanism: HasDensity, codomain, edges: np.ndarray, records: np.ndarray) -> np.ndarray:
-    outputs, inputs = len(edges) - 1, len(records) - 1
+    outputs = len(edges) - 1
     given = codomain.breaks or (lambda x: jnp.zeros(0))
     breaks = lambda x: jnp.clip(jnp.ravel(given(x)), edges[0], edges[-1])
 
@@ -140,10 +155,7 @@ def _interval_mass(mechanism: HasDensity, codomain, edges: np.ndarray, records: 
     x, weights = (part.ravel() for part in _gauss(np.unique(np.concatenate([records, crossings]))))
     block = max(1, _EVALUATIONS // (outputs * len(_NODES)))
     mass = np.asarray(jax.jit(lambda x: jax.lax.map(masses, x, batch_size=block))(x))
-    home = np.clip(np.searchsorted(records, x, "right") - 1, 0, inputs - 1)
-    matrix = np.zeros((inputs, outputs))
-    np.add.at(matrix, home, mass * (weights / np.diff(records)[home])[:, None])
-    return matrix.T
+    return _of_bins(x, mass, weights, records)
 
 
 def _crossings(breaks: Callable[[np.ndarray], Array], edges: np.ndarray, records: np.ndarray) -> np.ndarray:

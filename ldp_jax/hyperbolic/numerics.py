@@ -52,11 +52,18 @@ def dot(a: Array, b: Array) -> Array:
     return (a * b).sum(-1, keepdims=True)
 
 
+def _over_largest(v: Array) -> tuple[Array, Array, Array]:
+    """Finite coordinates; over about the largest one; and what they are divided by, whose inverse XLA holds."""
+    most = jnp.finfo(v.dtype).max
+    v = jnp.clip(v, -most, most)
+    largest = jax.lax.stop_gradient(jnp.abs(v).max(-1, keepdims=True))
+    scale = jnp.where(largest > 0, jnp.minimum(largest, most / 4), 1.0)
+    return v, v / scale, scale
+
+
 def length(v: Array) -> Array:
     """Euclidean length over the last axis, which is kept; without underflow, and of gradient 0 at 0."""
-    largest = jax.lax.stop_gradient(jnp.abs(v).max(-1, keepdims=True))
-    scale = jnp.where(largest > 0, largest, 1.0)
-    unit = v / scale
+    _, unit, scale = _over_largest(v)
     squared = dot(unit, unit)
     some = squared > 0
     return jnp.where(some, scale * jnp.sqrt(jnp.where(some, squared, 1.0)), 0.0)
@@ -64,10 +71,8 @@ def length(v: Array) -> Array:
 
 def shorten(v: Array, most: Array) -> Array:
     """The vector itself, or the one in its direction of length ``most``."""
-    largest = jax.lax.stop_gradient(jnp.abs(v).max(-1, keepdims=True))
-    scale = jnp.where(largest > 0, largest, 1.0)
-    unit = v / scale
-    squared = dot(unit, unit)  # in [1, n], but for the vector 0
+    v, unit, scale = _over_largest(v)
+    squared = dot(unit, unit)  # in [1, 16 n], but for the vector 0
     long = scale * jnp.sqrt(jax.lax.stop_gradient(squared)) > most
     return jnp.where(long, unit * (most / jnp.sqrt(jnp.where(long, squared, 1.0))), v)
 

@@ -191,6 +191,12 @@ def test_advanced_at_its_ends():
     # many small losses are a Gaussian: mu = eps sqrt(k)
     many = composition.advanced(Guarantee(1e-3), 10**6, 1e-6).epsilon
     assert many == pytest.approx(GaussianCurve(1.0).epsilon(1e-6), rel=1e-3)
+    # Masses by sums of logarithms, from 1 on: gammaln of 10^6 is rounded by 2e-9.
+    lost = np.arange(10**6 + 1, dtype=np.longdouble)
+    log_p = np.append(0, np.cumsum(np.log(10**6 - lost[:-1]) - np.log(lost[1:]) - np.longdouble(1e-3)))
+    p = np.exp(log_p - log_p.max())
+    delta = (p * np.maximum(0, -np.expm1(many - (10**6 - 2 * lost) * np.longdouble(1e-3)))).sum() / p.sum()
+    assert 1 - 1e-6 < delta / 1e-6 <= 1
 
 
 MANY = st.lists(st.tuples(EPSILONS, DELTAS), min_size=1, max_size=4)

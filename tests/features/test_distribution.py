@@ -9,7 +9,17 @@ import pytest
 
 from ldp_jax.core.mechanism import privatize
 from ldp_jax.core.spaces import Finite
-from ldp_jax.features import Duchi, Laplace, MultiBit, Piecewise, SquareWave, distribution
+from ldp_jax.features import (
+    Duchi,
+    FeatureRR,
+    GridSquareWave,
+    Laplace,
+    MultiBit,
+    Piecewise,
+    SquareWave,
+    ThreeOutputs,
+    distribution,
+)
 from ldp_jax.features.distribution import em, histogram, transition
 
 ems = functools.partial(em, smooth=True)
@@ -56,6 +66,21 @@ def test_transition_of_finite_reports_and_of_a_piecewise_law():
     mean = np.asarray(Piecewise(6.0).estimate(middle) @ law.matrix)
     # Middles of bins stand for reports, which costs the square of a bin's width.
     np.testing.assert_allclose(mean, law.centres, atol=float(np.diff(law.edges)[0]) ** 2)
+
+
+def test_transition_of_reports_whose_law_bends_between_the_bins_of_records():
+    """A step, a grid and a kink at 0, against the mean of 3 000 records of each bin; detects 2e-4 of a mass."""
+    for m, inputs in (
+        (FeatureRR(4.0, 10, dim=1).coordinate(0), 4),
+        (GridSquareWave(2.0, 5), 3),
+        (ThreeOutputs(3.0), 3),
+    ):
+        law, domain = transition(m, inputs), m.domain()
+        x = np.linspace(domain.lower, domain.upper, 3000 * inputs + 1)
+        x = np.float32((x[1:] + x[:-1]) / 2)
+        values = jnp.sort(jnp.asarray(m.codomain().values))
+        each = np.exp(jax.vmap(jax.vmap(m.log_density, (None, 0)), (0, None))(values, x))
+        np.testing.assert_allclose(law.matrix, each.reshape(len(values), inputs, -1).mean(-1), atol=2e-4)
 
 
 def test_wide_bins_by_blocks_are_the_same(monkeypatch):

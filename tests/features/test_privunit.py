@@ -11,7 +11,14 @@ from scipy import integrate, special
 from ldp_jax import verification
 from ldp_jax.core.mechanism import mse, privatize
 from ldp_jax.core.spaces import Ball, Sphere, Turned
-from ldp_jax.features import PrivUnit, PrivUnitG, ProjUnit, choose, random_projection
+from ldp_jax.features import (
+    PrivUnit,
+    PrivUnitG,
+    ProjUnit,
+    ThreeOutputs,
+    choose,
+    random_projection,
+)
 from ldp_jax.verification import cases
 from tests.contract.checks import draw_each
 from tests.marks import untyped
@@ -199,6 +206,9 @@ def test_choose_takes_the_least_error():
     worst = lambda m: float(jax.jit(mse)(m, np.linspace(-1, 1, 201).astype(np.float32)).max())
     assert found.error == pytest.approx(worst(found.mechanism), rel=1e-3)
     assert found.error == min(found.errors.values())
+    inner = choose("cube", None, 1, 2.58)  # whose three outputs have their largest error within [0, 1]
+    assert inner.errors["ThreeOutputs"] == pytest.approx(worst(ThreeOutputs(2.58)), rel=1e-4)
+    assert next(iter(inner.errors)) == "OptimalPiecewise"
     assert set(found.errors) == {
         *("Laplace", "Duchi", "Piecewise", "OptimalPiecewise", "Hybrid", "ThreeOutputs", "SquareWave")
     }

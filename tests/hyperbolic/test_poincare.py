@@ -154,9 +154,10 @@ def test_maps_are_the_identity_to_first_order():
 
 def test_long_vectors_reach_the_edge_and_no_farther():
     for c in (0.1, 4.0):
-        for size in (100.0, 1e4, 1e20, 1e30):
+        for size in (100.0, 1e4, 1e20, 1e30, 3e38):
             v = np.array([0.6 * size, 0.8 * size], np.float32)
             end = call("exp_0", v, c)
+            np.testing.assert_allclose(call("project", v, c), end, rtol=1e-6)
             np.testing.assert_allclose(end / np.linalg.norm(end), [0.6, 0.8], rtol=1e-6)
             assert ref.norm(end, ref.curvature(c)) * np.sqrt(c) == pytest.approx(poincare.REACH, abs=0.02)
             np.testing.assert_allclose(end, call("exp_map", np.zeros(2, np.float32), v, c), rtol=2e-7)
