@@ -18,8 +18,9 @@ pipelines, scores, cross-validation and searches split users, as they should.
 True
 
 Every fit asks the users, and what fits cost adds up. The same parameters, data and key give the same reports, which
-cost nothing more. Other parameters draw noise of their own, and a search over them costs the sum of all. Another
-graph or other records need another key: the key cannot depend on what is private.
+cost nothing more. Other parameters, other public features or another public graph draw noise of their own, and a
+search over them costs the sum of all. Another private graph, or other private records, need another key: the key
+cannot depend on what is private.
 """
 
 import abc
@@ -27,6 +28,7 @@ from typing import Any
 
 import jax  # noqa: F401 - the examples below
 import numpy as np
+import scipy.sparse
 from jaxtyping import Float, PyTree
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
@@ -139,6 +141,11 @@ class _UserClassifier(ClassifierMixin, BaseEstimator, abc.ABC):
         users, y = _users(X, graphs.num_nodes(_graph(self.graph))), np.asarray(y)
         if y.shape != users.shape or len(np.unique(users)) != len(users):
             raise ValueError(f"X must name {y.shape} users, one a class and each once, got {users.shape}")
+        if y.dtype.kind in "iuf" and not (y >= 0).all():
+            raise ValueError(
+                "y must not hold -1 or NaN, which elsewhere mark an unknown class: leave such users out of X; or "
+                "where -1 is a class, give it another name"
+            )
         try:
             classes, labels = np.unique(y, return_inverse=True)
         except TypeError:
@@ -178,10 +185,9 @@ class ReportClassifier(_UserClassifier):
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> PredictedClasses:
         if self.records is None:
             raise ValueError("records must be given")
-        key = _key_of(self.key, self.epsilon, users, labels)
-        return predict_from_reports(
-            key, _graph(self.graph), self.records, users, labels, self.epsilon, num_classes=num_classes
-        )
+        graph = _graph(self.graph)
+        key = _key_of(self.key, self.epsilon, users, labels, graphs.to_edges(graph))
+        return predict_from_reports(key, graph, self.records, users, labels, self.epsilon, num_classes=num_classes)
 
 
 class CountClassifier(_UserClassifier):
@@ -205,7 +211,11 @@ class CountClassifier(_UserClassifier):
         graph = _graph(self.graph)
         everybody = np.full(graphs.num_nodes(graph), -1, np.int32)
         everybody[users] = labels
-        key = _key_of(self.key, self.epsilon, everybody, self.unit == "list")
+        features = self.features
+        if scipy.sparse.issparse(features):
+            features = scipy.sparse.csr_array(features)
+            features = (features.indptr, features.indices, features.data, features.shape)
+        key = _key_of(self.key, self.epsilon, everybody, self.unit == "list", num_classes, features)
         return predict_from_counts(
             key, graph, self.features, everybody, self.epsilon, unit=self.unit, num_classes=num_classes
         )

@@ -157,6 +157,7 @@ def predict_from_counts(
     if labels.dtype.kind not in "iu":
         hint = "datasets.read_records numbers names of classes"
         raise ValueError(f"labels must be integers, one a user and -1 or None for none, got {labels.dtype}: {hint}")
+    labels = labels.astype(np.int64)
     if num_classes is None:
         num_classes = int(labels.max(initial=-1)) + 1
         if num_classes < 2:

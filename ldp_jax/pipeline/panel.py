@@ -152,8 +152,8 @@ def panel_arguments(
             f"{len(members)} of {n} users"
         )
     rows = features if isinstance(features, Rows) else feature_rows(features, public=members)
-    if rows.shape[0] != n:
-        raise ValueError(f"features must have a row for each of {n} users, got {rows.shape[0]}")
+    if rows.shape[0] != n or not rows.shape[1]:
+        raise ValueError(f"features must have a row for each of {n} users, and columns, got shape {rows.shape}")
     return PanelArguments(everybody, num_classes, members, rows, noise)
 
 

@@ -238,6 +238,8 @@ def rehearse(
     asked = tuple(sorted({validate.number(least, most, open_lower=not of_lists, epsilons=one) for one in epsilons}))
     if not asked:
         raise ValueError("epsilons must name one at least")
+    if isinstance(public, PublicFacts):
+        public = public._replace(labels=validate.labels(public.labels))
     if of_records and friends is not None:
         raise ValueError("friends must be None of records, whose graph is public")
     if not of_records and friends is None:

@@ -273,8 +273,12 @@ def _entries(
     x: Features, log: bool = False, public: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]]:
     """Row, column and float64 value of each entry, sorted by row, and the shape; see :func:`feature_rows`."""
-    sparse = scipy.sparse.csr_array(x) if scipy.sparse.issparse(x) else scipy.sparse.csr_array(_dense(x))
-    sparse.sum_duplicates()
+    sparse = scipy.sparse.csr_array(x if scipy.sparse.issparse(x) else _dense(x))
+    if np.iscomplexobj(sparse.data):
+        raise ValueError(f"x must be real features, got {sparse.dtype}")
+    if not sparse.has_canonical_format:
+        sparse = sparse.copy()  # the caller's arrays stay as they are
+        sparse.sum_duplicates()
     values = sparse.data.astype(np.float64)
     row = np.repeat(np.arange(sparse.shape[0]), np.diff(sparse.indptr))
     shown = np.ones(len(row), bool) if public is None else np.isin(row, public)

@@ -175,7 +175,7 @@ def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
 def spectral_coordinates(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
     r"""Leading eigenvectors of :math:`D^{-1/2} A D^{-1/2}`, the largest eigenvalue first; float32, on the host.
 
-    Where the graph has fewer than ``count`` + 2 nodes, the last columns are 0.
+    Where the graph has fewer than ``count`` + 2 nodes, the last columns are 0; where it has no edge, all are.
     """
     graph = as_graph(graph)
     degree = np.bincount(np.asarray(graph.receivers), minlength=int(np.asarray(graph.n_node).sum()))
@@ -185,9 +185,10 @@ def spectral_coordinates(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n
     matrix = scipy.sparse.csr_array((scale[senders] * scale[receivers], (receivers, senders)), shape=(n, n))
     found = np.zeros((n, count), np.float32)
     k = min(count, n - 2)
-    if k > 0:
-        start = np.random.default_rng(0).normal(size=n)
-        values, vectors = scipy.sparse.linalg.eigsh(matrix, k=k, which="LA", v0=start, tol=1e-3)
+    if k > 0 and matrix.nnz:
+        rng = np.random.default_rng(0)  # also of restarts, where few eigenvalues differ
+        start = rng.normal(size=n)
+        values, vectors = scipy.sparse.linalg.eigsh(matrix, k=k, which="LA", v0=start, tol=1e-3, rng=rng)
         found[:, :k] = vectors[:, np.argsort(-values)]
     return found
 

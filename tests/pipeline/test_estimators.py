@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -12,6 +13,7 @@ from sklearn.utils import estimator_checks
 
 from ldp_jax import features
 from ldp_jax.core import random
+from ldp_jax.graph import graphs
 from ldp_jax.pipeline import predict_from_counts, predict_from_reports, private_embedding
 from ldp_jax.pipeline.estimators import CountClassifier, PrivateEmbedding, ReportClassifier
 from tests.pipeline.planted import compiled, words
@@ -95,6 +97,26 @@ def test_the_same_parameters_give_the_same_reports_and_another_epsilon_new_noise
         first = other
 
 
+def test_other_public_features_or_another_public_graph_draw_noise_of_their_own(data, monkeypatch):
+    """Under one key two groupings, or alphabets, would have one noise: its difference would be private data."""
+    keys = []
+    for name in ("predict_from_counts", "predict_from_reports"):
+        refused = lambda key, *given, **named: keys.append(jax.random.key_data(key).tolist()) or 1 / 0
+        monkeypatch.setattr(f"ldp_jax.pipeline.estimators.{name}", refused)
+    sparse, y = scipy.sparse.csr_array(data.x), CLASSES[data.y[TRAIN]]
+    other = graphs.from_edges(data.edges[1:], 120)
+    for changes in (
+        *({"features": x} for x in (None, sparse, sparse[:, ::-1], 2 * sparse)),
+        *({"graph": graph} for graph in (data.graph, other)),
+    ):
+        model = estimators(data)["reports" if "graph" in changes else "counts"]
+        for _ in range(2):
+            with pytest.raises(ZeroDivisionError):
+                clone(model).set_params(**changes).fit(TRAIN, y)
+    assert keys[::2] == keys[1::2]
+    assert len({tuple(key) for key in keys}) == 6
+
+
 @pytest.mark.parametrize("kind", [PrivateEmbedding, ReportClassifier, CountClassifier])
 def test_checks_of_scikit_learn_that_apply(kind):
     for check in (
@@ -116,7 +138,8 @@ def test_what_does_not_fit_is_refused(data):
     classifier = estimators(data)["reports"]
     for users, y, fault in (
         ([120], [0], "X must"), ([0.5], [0], "X must"), ([1, 1], [0, 1], "X must"), ([1, 2], [0], "X must"),
-        ([1, 2], ["red", None], "y must be classes of one type"),
+        ([1, 2], ["red", None], "y must be classes of one type"), ([1, 2], [-1, 1], "y must not hold -1"),
+        ([1, 2], [np.nan, 1], "y must not hold -1 or NaN"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=fault):
             classifier.fit(np.array(users), np.array(y))

@@ -201,6 +201,7 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
         ({"panel": panel + N - 5}, r"panel must name nodes in \[0, 600\)"),
         ({"panel": panel // 2}, "each of its members once"),
         ({"features": x[:-1]}, "features must have a row for each of 600 users"),
+        ({"features": x[:, :0]}, "and columns, got shape"),
         ({"features": x[:, :-1], "facts": facts}, "features must have 3 columns"),
         ({"features": np.where(np.arange(N)[:, None] == 3, np.nan, x), "facts": facts}, "x must be finite"),
         ({"facts": facts, "panel": panel + 1}, "facts must be of this graph"),

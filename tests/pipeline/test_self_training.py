@@ -53,6 +53,14 @@ def test_rows_are_the_matrix_with_rows_of_length_one():
         feature_rows(-x, log=True)
     with pytest.raises(ValueError, match=r"x must be real features of shape \[n, d\]"):
         feature_rows(np.ones(3))
+    with pytest.raises(ValueError, match="x must be real features, got complex"):
+        feature_rows(scipy.sparse.csr_array(1j * x))
+
+
+def test_features_of_the_caller_stay_as_they_are():
+    given = scipy.sparse.csr_array((np.ones(3), [1, 0, 1], [0, 3]), shape=(1, 2))
+    feature_rows(given)
+    assert given.indices.tolist() == [1, 0, 1]
 
 
 @pytest.mark.parametrize(("most", "kind"), [(0.2, RowTables), (1.0, DenseRows)])
