@@ -65,6 +65,7 @@ class Dataset:
     def __post_init__(self) -> None:
         from ldp_jax.graph import graphs
 
+        object.__setattr__(self, "graph", graphs.as_graph(self.graph))
         n = graphs.num_nodes(self.graph)
         object.__setattr__(self, "y", validate.labels(self.y))
         if not scipy.sparse.issparse(self.x):
@@ -116,10 +117,10 @@ class Dataset:
 
     @property
     def num_classes(self) -> int:
-        """Classes, from the largest; labels where a node may carry several."""
+        """Classes, from the largest and their names; labels where a node may carry several."""
         if self.y.ndim == 2:
             return self.y.shape[1]
-        return int(self.y.max()) + 1
+        return max(int(self.y.max()) + 1, len(self.class_names or ()))
 
     @property
     def known(self) -> Bool[np.ndarray, " rows"]:

@@ -194,7 +194,8 @@ def to_arrays(dataset: Dataset) -> dict[str, np.ndarray]:
         raise ValueError(f"extras must not use the names of the format, got {', '.join(taken)}")
     x = dataset.x
     if scipy.sparse.issparse(x):
-        x = scipy.sparse.csr_array(x)
+        x = scipy.sparse.csr_array(x, copy=not x.has_canonical_format)
+        x.sum_duplicates()
         parts = x.indptr.astype(np.int32), x.indices.astype(np.int32), x.data.astype(np.float32)
         features = dict(zip(_FEATURES, (*parts, np.array(x.shape, np.int64)), strict=True))
     else:

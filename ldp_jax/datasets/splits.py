@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Int
 
 from ldp_jax.core import validate
+from ldp_jax.graph.graphs import check_edges
 
 
 class NodeSplit(NamedTuple):
@@ -66,7 +67,8 @@ def link_split(
     """Split the edges, each given once in either direction, and draw as many distinct pairs without an edge.
 
     Raises:
-      ValueError: for an edge given twice, or a graph too dense to have that many pairs without an edge.
+      ValueError: for an edge given twice, a self-loop, an end outside [0, num_nodes), or a graph too dense to have
+        that many pairs without an edge.
 
     >>> import jax
     >>> ring = np.array([[i, i + 1] for i in range(99)], np.int32)
@@ -77,6 +79,7 @@ def link_split(
     m = len(edges)
     if num_nodes * (num_nodes - 1) // 2 < 2 * m:
         raise ValueError(f"{m} edges leave too few pairs without an edge among {num_nodes} nodes")
+    check_edges(edges[:, 0], edges[:, 1], np.zeros(num_nodes, np.int32))
     sizes = _sizes(m, shares)
     generator = _generator(key)
     edges = np.sort(edges, axis=1)

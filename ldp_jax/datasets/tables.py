@@ -175,6 +175,9 @@ def _labels(
 
     if classes is not None and not {-1, "-1", ""}.isdisjoint(classes):
         say("may not declare a class -1 or '': they mark an unknown class")
+    if classes is not None and len(set(classes)) < len(classes):
+        say("must declare each class once")
+        return np.full(len(column), -1, np.int32), ()
     unknown = (column.isna() | column.isin([-1, "-1", ""])).to_numpy(bool)
     found = list(dict.fromkeys(column[~unknown]))
     try:

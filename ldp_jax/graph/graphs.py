@@ -204,7 +204,7 @@ def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
     [[0, 1], [1, 2]]
     """
     if not isinstance(graph, GraphSet):
-        as_graph(graph)
+        graph = as_graph(graph)
     senders, receivers = (np.asarray(end).astype(np.int64) for end in (graph.senders, graph.receivers))
     if not _symmetric(senders, receivers):
         raise ValueError(
@@ -213,7 +213,10 @@ def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
         )
     once = senders < receivers
     pairs = np.stack([senders[once], receivers[once]], 1)
-    return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].astype(np.int32)
+    pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].astype(np.int32)
+    if (senders == receivers).any() or (pairs[1:] == pairs[:-1]).all(1).any():
+        raise ValueError("graph must hold each edge once in each direction and no self-loop, and does not")
+    return pairs
 
 
 def num_nodes(graph: jraph.GraphsTuple) -> int:

@@ -178,7 +178,7 @@ def to_scipy(graph: Graph) -> scipy.sparse.csr_array:
 
 
 def to_networkx(graph: Graph, names: Names | None = None) -> "networkx.Graph":
-    """A networkx graph, of a noisy graph too, whose nodes have their names.
+    """A networkx graph, of an undirected noisy graph too, whose nodes have their names.
 
     >>> to_networkx(*read([[0, 1]], nodes=["ana", "bo"])).edges
     EdgeView([('ana', 'bo')])
@@ -196,7 +196,7 @@ def to_table(names: Names, columns: Mapping[str, np.ndarray]) -> "pandas.DataFra
     """A pandas table with a row a user: of a matrix [n, k] a column for each of its k numbers.
 
     Raises:
-      ValueError: where a column does not have a row for each name.
+      ValueError: where a column does not have a row for each name, or two would have one name.
 
     >>> to_table(np.array(["ana", "bo"]), {"class": np.array([1, 0]), "z": np.eye(2)}).columns.tolist()
     ['class', 'z0', 'z1']
@@ -208,7 +208,10 @@ def to_table(names: Names, columns: Mapping[str, np.ndarray]) -> "pandas.DataFra
         values = np.asarray(given)
         if len(values) != len(names):
             raise ValueError(f"column {name!r} must have {len(names)} rows, one a name, got {len(values)}")
-        made |= {name: values} if values.ndim == 1 else {f"{name}{k}": values[:, k] for k in range(values.shape[1])}
+        new = {name: values} if values.ndim == 1 else {f"{name}{k}": values[:, k] for k in range(values.shape[1])}
+        if twice := made.keys() & new:
+            raise ValueError(f"columns must have names of their own, got {', '.join(sorted(twice))} twice")
+        made |= new
     return pandas.DataFrame(made, index=pandas.Index(names, name="user"))
 
 

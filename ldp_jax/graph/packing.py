@@ -378,7 +378,8 @@ def from_graphs(
     >>> batch.sum_neighbours(jnp.ones((4, 1)))[:, 0].tolist(), batch.graph_mask.tolist()
     ([1.0, 2.0, 1.0, 0.0], [True])
     """
-    leaves = jax.tree.leaves(as_graph(graph).nodes)
+    graph = as_graph(graph)
+    leaves = jax.tree.leaves(graph.nodes)
     if leaves:
         n = leaves[0].shape[0]
     elif validate.concrete(graph.n_node):

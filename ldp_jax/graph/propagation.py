@@ -179,6 +179,8 @@ def operator(
         graphs.check_edges(*ends, np.zeros(n, np.int32))
         order = np.lexsort(ends)
         senders, receivers = (end[order].astype(np.int32) for end in ends)
+        if ((senders[1:] == senders[:-1]) & (receivers[1:] == receivers[:-1])).any():
+            raise ValueError("graph must hold each directed edge once, and has one twice")
         directed = True
     else:
         senders, receivers, n = graphs.validate_symmetric(graph)
@@ -570,6 +572,7 @@ def ppr_dense(
     [0.583, 0.236, 0.083, 0.5]
     """
     _check(alpha, r)
+    graph = graphs.as_graph(graph)
     n = graphs.num_nodes(graph)
     _check_rows(n, x)
     validate.positive(memory=memory)
@@ -601,7 +604,8 @@ def ppr_rows(
     _check(alpha, r)
     op = _as_operator(op_or_graph)
     nodes = np.asarray(nodes)
-    if nodes.ndim != 1 or (len(nodes) and (nodes.min() < 0 or nodes.max() >= op.num_nodes)):
+    known = not len(nodes) or (nodes.dtype.kind in "iu" and 0 <= nodes.min() <= nodes.max() < op.num_nodes)
+    if nodes.ndim != 1 or not known:
         raise ValueError(f"nodes must be a list of nodes in [0, {op.num_nodes}), got {nodes}")
     seeds = jnp.zeros((op.num_nodes, len(nodes))).at[nodes, jnp.arange(len(nodes))].set(1.0)
     return ppr(op, seeds, alpha, 1.0 - jnp.asarray(r), tol).T  # Pi_r' = Pi_(1-r)

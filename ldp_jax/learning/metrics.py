@@ -38,7 +38,7 @@ def accuracy(
     >>> float(accuracy(jnp.array([[2.0, 1.0], [0.0, 3.0]]), jnp.array([0, 0])))
     0.5
     """
-    validate.known(labels, mask)
+    _check(scores, labels, mask)
     right = (scores.argmax(-1) == labels).astype(jnp.float32)
     if mask is None:
         return right.mean()
@@ -52,8 +52,10 @@ def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"],
     >>> float(f1(jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]]), jnp.array([0, 1, 1]), "micro").round(4))
     0.6667000...
     """
-    validate.known(labels)
+    _check(scores, labels)
     classes = scores.shape[-1]
+    if validate.concrete(labels) and np.max(labels, initial=0) >= classes:
+        raise ValueError(f"labels must be below {classes}, the columns of scores, got {np.max(labels)}")
     predicted = jnp.eye(classes)[scores.argmax(-1)]
     true = jnp.eye(classes)[labels]
     hits, found, wanted = (predicted * true).sum(0), predicted.sum(0), true.sum(0)
@@ -66,6 +68,16 @@ def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"],
     if average == "weighted":
         return (each * wanted).sum() / wanted.sum()
     raise ValueError(f"average must be one of micro, macro, weighted; got {average!r}")
+
+
+def _check(scores: Array, labels: Array | np.ndarray, mask: Array | np.ndarray | None = None) -> None:
+    """Refuse what NumPy would broadcast: one label a row, by its number; a mask of booleans, or of weights."""
+    rows = scores.shape[:-1]
+    if np.shape(labels) != rows:
+        raise ValueError(f"labels must be classes of shape {rows}, one a row of scores, got {np.shape(labels)}")
+    if mask is not None and (np.shape(mask) != rows or jnp.issubdtype(jnp.result_type(mask), jnp.integer)):
+        raise ValueError(f"mask must be bool, or float weights, of shape {rows}, got {np.shape(mask)}")
+    validate.known(labels, mask)
 
 
 def auc(positive: Float[Array, " p"], negative: Float[Array, " q"]) -> Float[Array, ""]:

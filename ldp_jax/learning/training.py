@@ -23,6 +23,7 @@ from ldp_jax.core.sharding import each_part, placement
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
 from ldp_jax.learning import metrics
 from ldp_jax.learning.models import Bound, Model, Variables
+from ldp_jax.learning.models.gcn import check_rows
 
 __all__ = [
     "Examples",
@@ -151,6 +152,9 @@ def check_index(name: str, index: Array | np.ndarray, z: jax.ShapeDtypeStruct) -
 def check_nodes(name: str, examples: Examples, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
     """Refuse rows that the context lacks, and classes that the model has no output for."""
     check_index(f"index of {name}", examples.index, z)
+    if np.shape(examples.index) != np.shape(examples.label):
+        shapes = f"{np.shape(examples.label)} and {np.shape(examples.index)}"
+        raise ValueError(f"label of {name} must be as many as index of {name}, got shapes {shapes}")
     _refuse_outside(f"label of {name}", examples.label, scores.shape[-1], "the model's outputs")
 
 
@@ -452,6 +456,9 @@ def check_examples(
     sizes = {np.shape(leaf)[1 if stacked else 0 :][:1] for leaf in jax.tree.leaves(parts["train"])}
     if not sizes or (0,) in sizes:
         raise ValueError("train must hold at least one example, got none")
+    fields = getattr(context, "_fields", ())
+    if not stacked and "graph" in fields and "x" in fields:
+        check_rows(context.graph, len(context.x))
     if objective.check is None:
         return
 

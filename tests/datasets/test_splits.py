@@ -107,6 +107,8 @@ def test_bad_input_is_refused():
         (lambda: link_split(good, EDGES[:4], N), "leave a part of 4 without any member"),
         (lambda: link_split(good, EDGES, 16), "leave too few pairs without an edge among 16 nodes"),
         (lambda: link_split(good, twice, N), "name each pair once"),
+        (lambda: link_split(good, np.append(EDGES, [[7, 7]], 0), N), "no self-loops, got one at node 7"),
+        (lambda: link_split(good, np.append(EDGES, [[7, N]], 0), N), f"edges must join nodes in .0, {N}"),
         *((lambda key=key: node_split(key, N), "key must be a") for key in (jax.random.key(0, impl="rbg"), 0)),
         (lambda: link_split(0, EDGES, N), "key must be a"),
     ):

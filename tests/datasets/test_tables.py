@@ -71,6 +71,7 @@ def test_all_faults_at_once_and_no_value():
         ({"numbers": {"age": (5, 5), "paid": (1, 0), "height": (0, 1)}}, "'height'.*lower < upper.*'paid' needs"),
         ({"categories": {"city": "ulm"}}, "in a tuple"),
         ({"classes": ("red", "blue", "-1")}, "'team' may not declare a class -1"),
+        ({"classes": ("red", "blue", "red")}, "'team' must declare each class once"),
         ({"classes": ("red", "blue", 1, "1")}, "'team' holds classes that are written alike"),
     ],
 )

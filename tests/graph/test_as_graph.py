@@ -13,7 +13,8 @@ import scipy.sparse
 
 import ldp_jax
 from ldp_jax import edges, features, pipeline
-from ldp_jax.graph import graphs, propagation
+from ldp_jax.graph import graphs, interop, packing, propagation
+from ldp_jax.learning import models
 
 pytestmark = pytest.mark.usefixtures("untyped")
 
@@ -96,6 +97,14 @@ def test_graphs_of_other_libraries_whose_nodes_are_numbers_are_taken_everywhere(
             jax.random.key(0), each, np.eye(3), features.MultiBit(1.0, 3), alpha=0.5, r=0.5
         ).z for each in (source, ours)]  # fmt: skip
         np.testing.assert_array_equal(*made)
+        assert graphs.to_edges(source).tolist() == PATH.tolist()
+        np.testing.assert_array_equal(
+            *(propagation.ppr_dense(each, np.eye(3), 0.5, 0.5) for each in (source, ours))
+        )
+        assert packing.from_graphs(source).node_mask.tolist() == [True] * 3
+        assert models.gcn(1, 1, 2).init(jax.random.key(0), (source, np.eye(3)))["params"]
+        assert interop.to_networkx(source).number_of_edges() == 2
+        assert ldp_jax.Dataset("mine", graph=source, x=np.eye(3), y=np.arange(3), lower=0, upper=1).num_edges == 2
     strangers = networkx.Graph([("a", "b")]), networkx.Graph([(0, 2)]), networkx.Graph([(0, 0), (0, 1)])
     directed = networkx.DiGraph([(0, 1)]), SimpleNamespace(edge_index=PATH.T, num_nodes=3), scipy.sparse.eye(3, k=1)
     for strange in (*strangers, *directed):

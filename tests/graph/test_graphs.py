@@ -136,3 +136,6 @@ def test_a_directed_graph_has_no_undirected_edges():
     for senders, receivers in (([0], [1]), ([0, 1, 2], [1, 0, 0]), ([1, 0, 2, 2], [0, 1, 0, 1])):
         with pytest.raises(ValueError, match=r"both directions.* directed pairs are np\.stack"):
             graphs.to_edges(graphs.directed(senders, receivers, 3))
+    for senders, receivers in (([0, 1, 0, 1], [1, 0, 1, 0]), ([0, 1, 2], [1, 0, 2])):
+        with pytest.raises(ValueError, match="each edge once in each direction and no self-loop"):
+            graphs.to_edges(graphs.directed(senders, receivers, 3))

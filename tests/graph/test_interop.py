@@ -132,3 +132,5 @@ def test_results_become_a_table():
     assert table.loc["cy"].tolist() == [2, 1, 1, 1]
     with pytest.raises(ValueError, match="5 rows, one a name, got 4"):
         interop.to_table(np.array(NAMES), {"class": np.arange(4)})
+    with pytest.raises(ValueError, match="names of their own, got z0 twice"):
+        interop.to_table(np.array(NAMES), {"z": np.ones((5, 2)), "z0": np.arange(5)})

@@ -214,6 +214,8 @@ REFUSED = [
     (lambda: ppr_rows(GRAPH, [0], 0.1, 1.5), "r must be in .* got 1.5"),
     (lambda: ppr_rows(GRAPH, [60], 0.1, 0.5), "nodes must be"),
     (lambda: ppr_rows(GRAPH, [-1], 0.1, 0.5), "nodes must be"),
+    (lambda: ppr_rows(GRAPH, [True, False], 0.1, 0.5), "nodes must be"),
+    (lambda: operator(graphs.directed([0, 0], [1, 1], 2), allow_directed=True), "each directed edge once"),
     *((lambda s=s: s(GRAPH, np.ones((N + 1, 2)), 0.1, 0.5), f"x must have a row for each of {N} nodes, got shape")
       for s in (ppr, ppr_dense)),
     (lambda: operator(GRAPH, "dense"), "layout must be one of auto, segment, ell; got 'dense'"),

@@ -230,6 +230,12 @@ def test_examples_that_do_not_fit_are_refused():
             )  # fmt: skip
     with pytest.raises(ValueError, match="x must have a row for each of 40 nodes"):
         MODELS["gcn"].init(jax.random.key(0), (operator(graph), x[:-1]))
+    for name in ("gcn", "gat"):
+        with pytest.raises(ValueError, match="x must have a row for each of 40 nodes"):
+            MODELS[name].init(jax.random.key(0), (graph, x[:-1]))
+    given = NodeInputs(graph, x[:-1]), good, good, good, settings
+    with pytest.raises(ValueError, match="x must have a row for each of 40 nodes, got 39 rows"):
+        training.fit(jax.random.key(0), gcn(1, 1, 2), training.on_graph(training.node_labels), *given)
 
 
 def finite(tree):

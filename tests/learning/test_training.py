@@ -253,6 +253,13 @@ def test_examples_outside_the_model_are_refused():
                 call(key, linear(3), training.node_classification, *given, SETTINGS)
 
 
+def test_labels_are_as_many_as_rows():
+    z, train, *others = blobs()
+    short = train._replace(label=train.label[:1])
+    with pytest.raises(ValueError, match="label of train must be as many as index of train"):
+        fit(jax.random.key(0), linear(3), training.node_classification, z, short, *others, SETTINGS)
+
+
 def test_other_bad_input_is_refused():
     z, train, *others = blobs()
     pairs = Pairs(np.int32([[0, 1]]), np.int32([[2, 90]]))
@@ -350,6 +357,17 @@ def test_accuracy_and_f1_are_scikit_learns():
     assert accuracy(scores, labels, np.zeros(40, bool)) == 0.0
     with pytest.raises(ValueError, match="average must be one of .* got 'binary'"):
         metrics.f1(jnp.eye(2), np.arange(2), "binary")
+
+
+@pytest.mark.usefixtures("untyped")
+def test_metrics_refuse_what_would_be_broadcast():
+    for wrong in (np.arange(2)[:, None], np.eye(2, dtype=int), np.arange(3)):
+        with pytest.raises(ValueError, match="labels must be classes of shape"):
+            metrics.accuracy(jnp.eye(2), wrong)
+    with pytest.raises(ValueError, match="mask must be bool, or float weights"):
+        metrics.accuracy(jnp.eye(2), np.arange(2), np.array([0, 1]))
+    with pytest.raises(ValueError, match="labels must be below 2, the columns of scores, got 5"):
+        metrics.f1(jnp.eye(2), np.array([0, 5]))
 
 
 def test_other_metrics():

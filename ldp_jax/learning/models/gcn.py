@@ -36,13 +36,25 @@ class NodeInputs(NamedTuple):
 def operator_of(graph: Graph | Operator, num_nodes: int) -> Operator:
     """The operator of any graph that a model may be given; ``ValueError`` unless of ``num_nodes`` nodes."""
     if not isinstance(graph, Operator):
-        receivers = jnp.asarray(as_graph(graph).receivers)
+        graph = as_graph(graph)
+        check_rows(graph, num_nodes)
+        receivers = jnp.asarray(graph.receivers)
         order = jnp.argsort(receivers, stable=True)
         edges = Segments(jnp.asarray(graph.senders)[order], receivers[order])
         graph = Operator(degree(receivers, num_nodes), edges, directed=True)
-    if graph.num_nodes != num_nodes:
-        raise ValueError(f"x must have a row for each of {graph.num_nodes} nodes, got {num_nodes} rows")
+    check_rows(graph, num_nodes)
     return graph
+
+
+def check_rows(graph: Graph | Operator, num_nodes: int) -> None:
+    """Refuse a concrete graph, or an operator, of another number of nodes than x has rows."""
+    if isinstance(graph, Operator):
+        count = graph.num_nodes
+    else:
+        nodes = as_graph(graph).n_node
+        count = int(np.sum(np.asarray(nodes))) if validate.concrete(nodes) else num_nodes
+    if count != num_nodes:
+        raise ValueError(f"x must have a row for each of {count} nodes, got {num_nodes} rows")
 
 
 def average(op: Operator, h: Array, normalisation: str) -> Array:
