@@ -193,6 +193,9 @@ def test_a_verdict_needs_points_and_a_chance():
     few = found._replace(labels=40)
     assert not any(map(few.collect, few.epsilons))
     assert str(few).startswith("cannot tell: 40 public labels")
+
+
+def test_labels_of_nan_are_unknown(graph):
     labels = some_labels(graph[1], 0.1).astype(float)
     marked = PublicFacts(None, np.where(labels < 0, np.nan, labels), 3)
     found = ldp.rehearse(jax.random.key(0), marked, (2.0,), friends=StatedFriends(8, 0.8), worlds=2)
