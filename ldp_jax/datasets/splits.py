@@ -7,7 +7,6 @@ import numpy as np
 from jaxtyping import Int
 
 from ldp_jax.core import validate
-from ldp_jax.graph.graphs import check_edges
 
 
 class NodeSplit(NamedTuple):
@@ -76,6 +75,8 @@ def link_split(
     >>> [len(part) for part in split]
     [84, 4, 11, 84, 4, 11]
     """
+    from ldp_jax.graph.graphs import check_edges  # which needs JAX
+
     m = len(edges)
     if num_nodes * (num_nodes - 1) // 2 < 2 * m:
         raise ValueError(f"{m} edges leave too few pairs without an edge among {num_nodes} nodes")
