@@ -21,7 +21,7 @@ from experiments._published import DuchiVectorWithTies, PrintedHyperbolicGaussia
 from experiments._report import legend_below, markdown, panels, prose, save, terminal
 from experiments._runner import DEFAULT_OUT, Found, Results, UsageError, config_hash, console, run, write_atomically
 from ldp_jax import edges, features, verification
-from ldp_jax.core.mechanism import HasInverse, HasMoments
+from ldp_jax.core.mechanism import HasInverse, HasMoments, require_protocol
 from ldp_jax.core.spaces import Ball
 from ldp_jax.verification.arithmetic import ROUNDING
 from ldp_jax.verification.cases import CASES
@@ -251,15 +251,15 @@ def named(text: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
         maker: Any = importlib.import_module(module)
         for part in name.split("."):
             maker = getattr(maker, part)
-        if call:
-            return [maker(*arguments, **options)]
-        made, refused = [], ""
-        for epsilon in epsilons:
+        made, refused = [maker(*arguments, **options)] if call else [], ""
+        for epsilon in () if call else epsilons:
             try:
                 made.append(maker(epsilon))
             except ValueError as error:
                 refused = str(error)
                 console.print(f"epsilon {epsilon:g} is refused: {refused}", soft_wrap=True, markup=False)
+        for one in made:
+            require_protocol(one)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
         raise UsageError(f"--mechanism {text}: {error}") from error
     if not made:

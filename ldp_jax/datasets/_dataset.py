@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float32, Int32
 
 from ldp_jax.core import validate
 from ldp_jax.core.validate import integer_in
+from ldp_jax.datasets._arrays import integers
 
 Bounds: TypeAlias = tuple[float | int, float | int]
 """The public (lower, upper) of every feature value."""
@@ -70,10 +71,19 @@ class Dataset:
         object.__setattr__(self, "y", validate.labels(self.y))
         if not scipy.sparse.issparse(self.x):
             object.__setattr__(self, "x", np.asarray(self.x, np.float32))
+        elif not getattr(self.x, "has_canonical_format", True):
+            summed = scipy.sparse.csr_array(self.x, copy=True)
+            summed.sum_duplicates()
+            object.__setattr__(self, "x", summed)
         if self.x.shape[0] != n:
             raise ValueError(f"x of {self.name} must have one row a node ({n}), got shape {self.x.shape}")
         validate_records(self.x, self.lower, self.upper, self.name)
-        _check_labels(self.y, n, self.node_graph, self.name)
+        if self.node_graph is not None:
+            object.__setattr__(self, "node_graph", integers("node_graph", np.asarray(self.node_graph), np.int32))
+        _check_labels(self.y, n, self.node_graph, self.name, named=len(self.class_names or ()))
+        object.__setattr__(self, "y", self.y.astype(np.int32 if self.y.ndim == 1 else np.int8))
+        if self.node_graph is not None:
+            graphs.check_edges(np.asarray(self.graph.senders), np.asarray(self.graph.receivers), self.node_graph)
         for field, length in (
             ("feature_names", self.num_features),
             ("node_names", n),
@@ -239,7 +249,8 @@ def check_bounds(lower: Any, upper: Any, name: str) -> tuple[float, float]:
     return low, high
 
 
-def _check_labels(y: np.ndarray, n: int, node_graph: np.ndarray | None, name: str) -> None:
+def _check_labels(y: np.ndarray, n: int, node_graph: np.ndarray | None, name: str, *, named: int = 0) -> None:
+    """Refuse labels that do not fit; a class of which nobody is must be among so many that have names."""
     lengths = {n: "node"}
     if node_graph is not None:
         if node_graph.shape != (n,):
@@ -264,6 +275,7 @@ def _check_labels(y: np.ndarray, n: int, node_graph: np.ndarray | None, name: st
         return
     least = -1 if lengths[len(y)] == "node" else 0
     known = y[y >= 0]
-    if not len(known) or y.min() < least or int(y.max()) >= len(y) or not np.bincount(known).all():
+    outside = not len(known) or y.min() < least or int(y.max()) >= max(len(y), named)
+    if outside or not (named or np.bincount(known).all()):
         unknown = ", or -1 where the class of a node is unknown" if least else ""
         raise ValueError(f"y of {name} must be classes 0..c-1, each with a member{unknown}")

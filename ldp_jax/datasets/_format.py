@@ -4,7 +4,8 @@ A file holds ``edges`` [m, 2], the features in CSR form (``x_indptr``, ``x_indic
 or dense as ``x`` [n, d]; left out where there are none), ``y`` (-1 for an unknown class; left out where nothing is
 labelled), and ``node_graph`` for a set of graphs.
 Optional are the public bounds ``x_lower`` and ``x_upper``, and UTF-8 text as uint8 arrays: ``source``, ``licence``,
-``notes``, and ``feature_names``, ``node_names``, ``class_names`` with one name a line. Any other array is an extra.
+``notes``, and ``feature_names``, ``node_names``, ``class_names``, ``public_choices`` with one a line. Any other
+array is an extra.
 """
 
 import contextlib
@@ -23,10 +24,11 @@ from ldp_jax.datasets._arrays import integers
 from ldp_jax.datasets._dataset import Bounds, Dataset, check_bounds
 
 _TEXT = ("source", "licence", "notes")
-_NAMES = ("feature_names", "node_names", "class_names")
+_NAMES = ("feature_names", "node_names", "class_names", "public_choices")
 _FEATURES = ("x_indptr", "x_indices", "x_values", "x_shape")
 _CLIPPED = "Feature values are clipped to the declared bounds."
 _RESERVED = {"edges", "x", "y", "node_graph", "x_lower", "x_upper", *_FEATURES, *_TEXT, *_NAMES}
+_RESERVED |= {"file", "allow_pickle"}  # arguments of np.savez
 
 
 def build(
@@ -214,7 +216,7 @@ def to_arrays(dataset: Dataset) -> dict[str, np.ndarray]:
             arrays[field] = text_array(getattr(dataset, field))
     for field in _NAMES:
         names = getattr(dataset, field)
-        if names is not None:
+        if names:
             for name in names:
                 if "\n" in name:
                     raise ValueError(f"{field} must be names of one line, got {name!r}")

@@ -41,7 +41,7 @@ def _generator(key: Any) -> np.random.Generator:
 def _sizes(total: int, shares: Sequence[float]) -> list[int]:
     if len(shares) != 3 or any(not 0.0 < share < 1.0 for share in shares) or abs(sum(shares) - 1.0) > 1e-9:
         raise ValueError(f"shares must be three numbers in (0, 1) that sum to 1, got {tuple(shares)}")
-    train, validation = (int(share * total) for share in shares[:2])
+    train, validation = (int(share * total + 1e-9) for share in shares[:2])  # 0.29 of 100 is 29
     sizes = [train, validation, total - train - validation]
     if min(sizes) < 1:
         raise ValueError(f"shares {tuple(shares)} leave a part of {total} without any member")

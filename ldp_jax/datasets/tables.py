@@ -89,7 +89,9 @@ def read_records(
     strangers = set(table.index) - set(names)
     if strangers:
         faults.append(f"{len(strangers)} rows are of users that are not among the nodes: see table.set_index")
-    wanted = [*numbers, *categories, *([label] if label else [])]
+    if label is not None and not isinstance(label, str):
+        faults.append(f"label must be the name of a column, a string, got {label!r}")
+    wanted = [*numbers, *categories, *([label] if isinstance(label, str) else [])]
     faults += [f"column {name!r} is declared twice" for name in dict.fromkeys(wanted) if wanted.count(name) > 1]
     known = ", ".join(map(str, table.columns[:20]))
     faults += [f"column {name!r} is not there, beside {known}" for name in wanted if name not in table.columns]

@@ -16,6 +16,9 @@ except ModuleNotFoundError:
 from ldp_jax.deployment import *  # noqa: E402, F403
 from ldp_jax.deployment import __all__, __dir__  # noqa: E402, F401
 
+# One module has one copy, by either name: classes of a second one would be others.
+sys.modules |= {f"ldp_jax_client{name[7:]}": made for name, made in sys.modules.items() if name[:8] == "ldp_jax."}
+
 
 def __getattr__(name: str) -> str:
     if name == "__version__":

@@ -21,6 +21,7 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Budget, Guarantee, PipelineGuarantee
 from ldp_jax.accounting.ledger import HasGuarantee, Ledger
+from ldp_jax.core import validate
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.rounding import log_up
 from ldp_jax.deployment.codecs import Codec, codec_of
@@ -125,6 +126,9 @@ class ReportStore:
           OSError: for a file that is missing or damaged; of damage that only the number of rows shows, at the end.
         """
         codec = codec_of(asked)
+        validate.integer_in(1, rows=rows)
+        for one in () if rounds is None else rounds:
+            validate.integer_in(0, 2**32 - 1, rounds=one)
         with self._database() as database:
             files = database.execute(
                 "SELECT name, reports FROM files WHERE digest = ? ORDER BY rowid", (codec.digest,)

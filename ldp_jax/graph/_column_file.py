@@ -48,7 +48,11 @@ def write_columns(
             file.write(name)
             file.flush()
             os.fsync(file.fileno())
-        part.replace(path)
+        try:
+            part.replace(path)
+        except FileNotFoundError:  # another process that made the same file was first
+            if not _ends(path, end, name):
+                raise
     return np.load(path, mmap_mode="r")
 
 

@@ -385,6 +385,12 @@ def _ppr_block(op: Operator, x: Array, alpha: Array, r: Array, tol: Array, block
     return jax.lax.fori_loop(0, blocks, one, jnp.zeros((2, *x.shape), x.dtype))[0]
 
 
+def _numbers(alpha: Scalar, r: Scalar, tol: Scalar) -> list[np.float32]:
+    _check(alpha, r)
+    validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
+    return [np.float32(v) for v in (alpha, r, tol)]
+
+
 def ppr_by_blocks(
     op: Operator,
     block: Callable[[np.int32], Float[Array, "n width"]],
@@ -398,8 +404,7 @@ def ppr_by_blocks(
     ``block(start)`` gives the columns from ``start`` on: :func:`block_width` of them, or all where there are fewer.
     The last block overlaps the one before it where the width does not divide the columns.
     """
-    numbers = [np.float32(v) for v in (alpha, r, tol)]
-    width = block_width()
+    numbers, width = _numbers(alpha, r, tol), block_width()
     if columns <= width:
         return _ppr(op, block(np.int32(0)), *numbers)
     starts = [*range(0, columns - width, width), columns - width]
@@ -425,7 +430,7 @@ def ppr_to_file(
     are there the file's name ends with ``.part``. ``block`` holds all that its columns depend on, and gives
     ``block_width(to_file=True)`` of them, or all where there are fewer.
     """
-    numbers, width = [np.float32(v) for v in (alpha, r, tol)], min(columns, block_width(to_file=True))
+    numbers, width = _numbers(alpha, r, tol), min(columns, block_width(to_file=True))
     made_of = op, block.func.__qualname__.encode(), block.args, numbers
     return write_columns(
         out, (op.num_nodes, columns), lambda start: _ppr(op, block(start), *numbers), width, made_of

@@ -35,11 +35,13 @@ def accuracy(
 ) -> Float[Array, ""]:
     """The share of rows whose largest score is their label's; over masked rows only, where a mask is given.
 
+    A row that has a NaN is wrong.
+
     >>> float(accuracy(jnp.array([[2.0, 1.0], [0.0, 3.0]]), jnp.array([0, 0])))
     0.5
     """
     _check(scores, labels, mask)
-    right = (scores.argmax(-1) == labels).astype(jnp.float32)
+    right = ((scores.argmax(-1) == labels) & ~jnp.isnan(scores).any(-1)).astype(jnp.float32)
     if mask is None:
         return right.mean()
     weight = jnp.asarray(mask, jnp.float32)

@@ -158,7 +158,9 @@ def check_nodes(name: str, examples: Examples, z: PyTree, scores: jax.ShapeDtype
     _refuse_outside(f"label of {name}", examples.label, scores.shape[-1], "the model's outputs")
 
 
-def _check_pairs(name: str, pairs: Pairs, z: PyTree, _: jax.ShapeDtypeStruct) -> None:
+def _check_pairs(name: str, pairs: Pairs, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
+    if scores.shape[-1] != 1:
+        raise ValueError(f"model must have one output, the score of a pair, got {scores.shape[-1]}")
     for field in Pairs._fields:
         check_index(f"{field} of {name}", getattr(pairs, field), z)
 

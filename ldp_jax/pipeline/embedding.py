@@ -300,7 +300,11 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
     for start in range(0, n, rows):
         place = np.minimum(start + np.arange(rows), n - 1)  # a last block of the same shape, to be cut off
         own = [leaf if axis is None else np.asarray(leaf)[place] for leaf, axis in zip(leaves, axes, strict=True)]
-        block = real(x.scaled_rows(start, min(n, start + rows))).astype(np.float32, copy=False)
+        stop = min(n, start + rows)
+        block = real(x.scaled_rows(start, stop)).astype(np.float32, copy=False)
+        if block.shape != (stop - start, domain.dim):
+            wanted = (stop - start, domain.dim)
+            raise ValueError(f"scaled_rows({start}, {stop}) of x must give shape {wanted}, got {block.shape}")
         block = np.pad(_to_domain(block, domain), ((0, rows - len(block)), (0, 0)))
         some = jax.random.wrap_key_data(jax.device_put(words[place]), impl="threefry2x32")
         made = jax.tree.unflatten(structure, own)

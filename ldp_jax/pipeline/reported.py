@@ -20,6 +20,7 @@ from ldp_jax.core.spaces import SparseReport
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.features import Discrete, Sampled
 from ldp_jax.graph.propagation import Operator, block_width, operator, ppr_by_blocks, ppr_to_file
+from ldp_jax.pipeline.embedding import _check_file
 
 
 class ReportedEmbedding(NamedTuple):
@@ -115,6 +116,7 @@ def embed_reports(
     """
     op = graph if isinstance(graph, Operator) else operator(graph)
     n, k, dim = op.num_nodes, mechanism.k, mechanism.dim
+    _check_file(out, n, dim, op, mechanism, alpha, r, tol)
     if not isinstance(mechanism.inner, Discrete):
         raise ValueError(f"mechanism must be Sampled(Discrete.of(table), dim, k), got {mechanism}")
     table = mechanism.inner.table()

@@ -166,7 +166,8 @@ def test_a_data_set_comes_back_from_its_file(tmp_path):
         notes="for a test",
         feature_names=("ä", "b"),
         node_names=("n0", "n1", "n2", "n3"),
-        class_names=("c0", "c1"),
+        class_names=("c0", "c1", "nobody's"),
+        public_choices=("the choice of the 2 most frequent features",),
     )
     path = tmp_path / "whole.npz"
     datasets.save(data, path)
@@ -202,6 +203,7 @@ def test_a_saved_file_has_the_mode_of_any_other(tmp_path, write, monkeypatch):
     [
         ("mine.npz", {"node_names": ("a\nb", "c", "d")}, r"node_names must be names of one line, got 'a\\nb'"),
         ("mine.npz", {"extras": {"edges": np.zeros(1)}}, "extras must not use the names of the format, got edges"),
+        ("mine.npz", {"extras": {"file": np.zeros(1)}}, "extras must not use the names of the format, got file"),
         ("mine.txt", {}, r"path must end in .npz, got"),
     ],
 )

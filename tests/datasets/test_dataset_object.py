@@ -66,15 +66,24 @@ def test_top_features_keeps_the_most_frequent_in_order():
             data.top_features(k)
 
 
+@pytest.mark.usefixtures("untyped")
 def test_what_does_not_fit_is_refused_by_name():
     """More: tests/datasets/test_dataset_format.py, by the same checks."""
     for fields, message in (
         ({"n": 4}, r"x of small must have one row a node \(4\), got shape \(3, 2\)"),
         *(({f"{of}_names": ("a",)}, f"{of}_names of small must hold") for of in ("feature", "node", "class")),
         ({"node_graph": np.int32([0, 0])}, r"node_graph of small must have shape \(3,\), got \(2,\)"),
+        ({"node_graph": [0.0, 0.0, 1.0]}, "node_graph must be integers"),
+        ({"node_graph": [0, 0, 1]}, "edges must stay in one graph"),
     ):
         with pytest.raises(ValueError, match=message):
             small(**fields)
+
+
+def test_entries_that_are_given_twice_are_summed_before_they_are_checked():
+    twice = scipy.sparse.csr_array((np.float32([0.6, 0.6]), [0, 0], [0, 2, 2, 2]), shape=(3, 2))
+    with pytest.raises(ValueError, match="x of mine must be at most its declared upper bound 1, and"):
+        Dataset("mine", graphs.from_edges([[0, 1]], 3), twice, np.zeros(3, int), 0.0, 1.0)
 
 
 def test_validate_records_takes_dense_and_sparse():

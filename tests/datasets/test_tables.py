@@ -6,7 +6,7 @@ import pytest
 
 from ldp_jax import datasets
 from ldp_jax.datasets.tables import read_records
-from ldp_jax.graph import interop
+from ldp_jax.graph import graphs, interop
 
 TABLE = pd.DataFrame(
     {
@@ -78,6 +78,13 @@ def test_all_faults_at_once_and_no_value():
 def test_declarations_that_do_not_fit_are_refused(change, words):
     with pytest.raises(ValueError, match=words):
         read_records(TABLE, **{**DECLARED, "missing": "centre"} | change)
+
+
+@pytest.mark.parametrize("classes", [("x", "z", "y"), ("x", "y", "z")])
+def test_a_declared_class_may_have_no_member(classes):
+    table = pd.DataFrame({"age": [20, 30, 40], "team": ["x", "z", "x"]})
+    made = read_records(table, numbers={"age": (0, 80)}, label="team", classes=classes)
+    assert made.dataset("mine", graphs.from_edges([[0, 1]], 3)).num_classes == 3
 
 
 def test_a_data_set_needs_no_labels(tmp_path):

@@ -42,7 +42,7 @@ session = client.Session(device, budget=1e9, key=key)
 sent = session.report_many(table, [0.5, -1.0, 1.0], user=3, round=2)
 sent += session.report_sampled(table, [0.1] * 9, 4, user=4, round=2)
 (folder / "memory").write_bytes(session.to_bytes())
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
+from ldp_jax_client.accounting.guarantee import NEIGHBOUR_LIST, Budget
 lists = client.Session(device, budget=Budget(1e9, unit=NEIGHBOUR_LIST))
 (folder / "sent").write_bytes(sent + lists.report_neighbours(asked, [1, 2, 4], user=0))
 """

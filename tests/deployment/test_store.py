@@ -255,8 +255,8 @@ def test_rows_that_no_device_sends_are_refused_and_users_of_64_bits_find_their_n
     mechanism = features.Sampled(features.Discrete.of(GRID), DIM, K)
     fields = {"user": users[3:5], "round": np.uint32([0, 0]), "index": np.tile([1, 2, 3], (2, 1)),
               "output": np.zeros((2, K), int), "incomplete": 0, "digest": GRID.digest}  # fmt: skip
-    ask = lambda **change: embed_reports(
-        ring, mechanism, users, deployment.Vectors(**fields | change), alpha=0.2, r=0.5
+    ask = lambda alpha=0.2, r=0.5, tol=1e-5, out=None, **change: embed_reports(
+        ring, mechanism, users, deployment.Vectors(**fields | change), alpha=alpha, r=r, tol=tol, out=out
     )
     found = ask()
     assert (np.flatnonzero(found.reported).tolist(), found.strangers) == ([3, 4], 0)
@@ -265,8 +265,15 @@ def test_rows_that_no_device_sends_are_refused_and_users_of_64_bits_find_their_n
         ({"index": np.tile([3, 2, 1], (2, 1))}, "ascend"),
         ({"user": users[[3, 3]]}, "choose one round"),
         ({"digest": SECOND.digest}, "another table than the mechanism's"),
+        ({"alpha": 1.5}, "alpha must be"),
+        ({"r": 7.0}, "r must be"),
+        ({"tol": 2.0}, "tol must be"),
+        ({"out": tmp_path / "missing" / "z.npy"}, "out must be a file in a folder that is there"),
     ):
         with pytest.raises(ValueError, match=words):
             ask(**change)
     with pytest.raises(ValueError, match=rf"must be deployment.vectors\(reports, {K}, {DIM}\), got Decoded"):
         embed_reports(ring, mechanism, users, ReportStore(tmp_path).all(GRID), alpha=0.2, r=0.5)
+    for change, words in (({"rows": 0}, "rows must be"), ({"rounds": [0.5]}, "rounds must be")):
+        with pytest.raises(ValueError, match=words):
+            next(ReportStore(tmp_path).read(GRID, **change), None)

@@ -62,6 +62,17 @@ def test_kill_9_loses_the_block_in_flight_alone(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["z.npy"]
 
 
+def test_who_comes_second_takes_the_file_of_the_first(tmp_path):
+    path = tmp_path / "z.npy"
+
+    def block(start):
+        if not path.exists():
+            write(path, 3, 4, 2)
+        return expected(3, 4)[:, start : start + 2]
+
+    np.testing.assert_array_equal(write_columns(path, (3, 4), block, 2, "numbers"), expected(3, 4))
+
+
 def test_any_beginning_of_a_file_becomes_the_same_file(tmp_path):
     """Cut after any byte; and a file that is whole is made again for other arguments alone, also under one name."""
     path = tmp_path / "z.npy"

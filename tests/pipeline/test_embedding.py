@@ -304,6 +304,20 @@ def test_an_embedding_beyond_memory_is_refused_before_anything_is_spent():
     assert embedding.embedding_memory(HDS(1.0, 10_000, 20), 3_000_000, 10**8) > 2e11
 
 
+@pytest.mark.parametrize("part", [np.s_[:-1], np.s_[:, 1:]])
+def test_a_source_that_gives_less_is_refused(part):
+    """A short last batch would be zeros, and a narrow one numbers of other columns."""
+
+    class Short:
+        num_nodes, num_features = WIDE.shape
+
+        def scaled_rows(self, start, stop):
+            return WIDE[start:stop][part]
+
+    with pytest.raises(ValueError, match=rf"scaled_rows\(0, {N}\) of x must give shape"):
+        private_embedding(jax.random.key(0), GRAPH, Short(), HDS(1.0, WIDE.shape[1], 5), alpha=ALPHA, r=R)
+
+
 def test_records_of_a_file_go_to_a_file_and_a_killed_call_goes_on(tmp_path, monkeypatch):
     """The bits of a call that was not killed, of records in memory; a file is of its arguments alone."""
     out, x = tmp_path / "z.npy", (WIDE + 1) / 2
