@@ -19,7 +19,16 @@ from ldp_jax.core.pytree import mechanism, pytree, static
 from ldp_jax.core.spaces import Finite, Interval, Mixture, clip
 from ldp_jax.edges import DPRR
 from ldp_jax.edges.curator import BinnedPairs, EdgeRand
-from ldp_jax.features import BranchReport, Discrete, Duchi, Laplace, Sampled, SparseReport, SquareWave
+from ldp_jax.features import (
+    BranchReport,
+    Discrete,
+    Duchi,
+    Laplace,
+    Sampled,
+    SparseReport,
+    SquareWave,
+    ThreeOutputs,
+)  # fmt: skip
 from ldp_jax.features.sampled import _subset
 
 
@@ -67,6 +76,25 @@ class InTheRecordsPrecision(Laplace):
 
     def privatize(self, key: Any, x: Any) -> Any:
         return super().privatize(key, x).astype(jnp.asarray(x).dtype)
+
+
+@mechanism
+class SignOfZero(ThreeOutputs):
+    """Says nothing with the sign of the record: -0 is equal to 0."""
+
+    def from_word64(self, word: Any, x: Any) -> Any:
+        y = super().from_word64(word, x)
+        return jnp.where((y == 0) & (jnp.asarray(x) < 0), jnp.float32(-0.0), y)
+
+
+@mechanism
+class InTheNoise(Laplace):
+    """Sends nothing one time in a hundred, and the record in the bits of that NaN."""
+
+    def privatize(self, key: Any, x: Any) -> Any:
+        y = super().privatize(key, x)
+        bits = jnp.uint32(0x7FC00000) | (jnp.clip(x, 0, 1) * 1000).astype(jnp.uint32)
+        return jnp.where(y > 4.6, jax.lax.bitcast_convert_type(bits, jnp.float32), y)
 
 
 @mechanism

@@ -319,8 +319,9 @@ def evaluate(
 
     The intervals are Student's, from a jackknife that leaves out one of at most 100 groups of nodes at a time, with
     every pair of a node of the group: pairs that share a node are not independent. Noise of each pair by itself
-    counts twice in the variance, so the intervals are up to 1.5 times too wide. The groups are fixed, which pairs
-    the intervals of :meth:`Attack.minus`. Widths are NaN where one group is in all true targets, or all others.
+    counts twice in the variance, so the intervals are up to 1.5 times too wide. That of ``tpr``, a tail's quantile,
+    is too narrow where fewer than about a thousand targets are false. The groups are fixed, which pairs the
+    intervals of :meth:`Attack.minus`. Widths are NaN where one group is in all true targets, or all others.
 
     Args:
       name: of the attack.

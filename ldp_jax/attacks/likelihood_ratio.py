@@ -85,8 +85,9 @@ def likelihood_ratio(
       ridge: lambda, >= 0.
 
     Returns:
-      Scores of the runs without the edge, then of those with it, and intervals over runs. The TPR at 1 % FPR bounds
-      epsilon from below: a mechanism of (epsilon, 0) allows no more than 0.01 e^epsilon.
+      Scores of the runs without the edge, then of those with it, and intervals over runs. A mechanism of
+      (epsilon, 0) allows a TPR at 1 % FPR of no more than 0.01 e^epsilon. The one that is found is an estimate, and
+      no bound (:func:`ldp_jax.verification.private_edge_lower_bound` is one).
 
     Raises:
       ValueError: for runs of different lengths, too few of them, or ones that are not finite.

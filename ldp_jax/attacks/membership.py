@@ -152,7 +152,8 @@ def rmia(
     With P(v) the target's probability of the label of v, and Q(v) its mean over the attacker's models, the score of
     v is the share of population nodes z with :math:`P(v) / Q(v) \ge \gamma P(z) / Q(z)`. Online, Q is the mean of
     those of models with v and without; offline, :math:`((1 + a) Q_\mathrm{out} + 1 - a) / 2`. Where no other model
-    has v, or all have it, Q is of those there are.
+    has v, or all have it, Q is of those there are. Q is taken for 1e-12 at least, which understates what is told of
+    nodes that all models find all but impossible.
 
     Args:
       confidences: float [N, n], the :func:`log_odds` of N >= 2 models.

@@ -87,8 +87,9 @@ class ThreeOutputs(Worded):
         is_along = jnp.where(
             nothing > along, random_words.less(~number, high), ~random_words.less(number, _sum(low, zero))
         )
-        value = jnp.where(is_against, -1.0, jnp.where(is_along | ~silent, 1.0, 0.0))
-        return (jnp.where(x >= 0, value, -value) + 0.0).astype(np.float32)  # no -0
+        # Whole numbers, whose 0 has no sign: that of -0 would be the record's, and XLA drops what adds 0 to it.
+        value = jnp.where(is_against, -1, jnp.where(is_along | ~silent, 1, 0))
+        return jnp.where(x >= 0, value, -value).astype(np.float32)
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log P(y | x); ``-inf`` for 0 where it is never reported."""

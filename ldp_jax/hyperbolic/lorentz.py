@@ -96,8 +96,9 @@ def _step(x: Array, y: Array, c: Scalar) -> Array:
     """y - x of the ball's points, from differences of the hyperboloid's: those of close points are exact."""
     root, away = _root(c, x), y - x
     far_x, far_y = 1.0 + root * x[..., :1], 1.0 + root * y[..., :1]
-    near = jnp.where(far_x < far_y, x[..., 1:] / far_x, y[..., 1:] / far_y)  # of the two, the nearer to the origin
-    return (away[..., 1:] - root * near * away[..., :1]) / jnp.maximum(far_x, far_y)
+    nearer = far_x < far_y  # to the origin; one choice for both, or slopes are of neither where they are equal
+    near, far = jnp.where(nearer, x[..., 1:] / far_x, y[..., 1:] / far_y), jnp.where(nearer, far_y, far_x)
+    return (away[..., 1:] - root * near * away[..., :1]) / far
 
 
 def _to_origin(x: Array, v: Array, c: Scalar) -> Array:

@@ -161,7 +161,7 @@ def _mass(mechanism: Exact, y: Report, x: Values) -> np.ndarray:
     """The most that a report may weigh."""
     codomain = mechanism.codomain()
     # Rounding may have put a report just beyond the break that it was drawn on the other side of.
-    nudges = (-2, 0, 2) if codomain.continuous else (0,)
+    nudges = (-2, -1, 0, 1, 2) if codomain.continuous else (0,)
     beside = [jax.tree.map(lambda leaf, by=by: _nudged(leaf, by) if by else leaf, y) for by in nudges]
     logs = np.max([np.asarray(logs_of(mechanism, at, x), np.float64) for at in beside], 0)
     volume, atom = law_of(codomain).volume(y)

@@ -139,7 +139,7 @@ def _square_wave(m: SquareWave) -> Law:
     if epsilon > 0.01:
         b = (epsilon * e - e + 1) / (e * (e - epsilon - 1))
     else:  # its series: the fraction is 0/0 at 0
-        b = 1 - 2 * epsilon / 3 + 5 * epsilon**2 / 18
+        b = 1 - 2 * epsilon / 3 + 2 * epsilon**2 / 9 - 7 * epsilon**3 / 135 + 4 * epsilon**4 / 405
     return _window(lambda y, x: x - b, lambda y, x: x + b, e / (2 * b * e + 2), e, 1 + b)
 
 

@@ -82,6 +82,8 @@ RUNGS = {
     "no noise in 64 records": (broken.QuietWindow(1.0, width=64 / FEW), verification.record_windows, FEW),
     "honest while traced": (broken.HonestWhileTraced(1.0), verification.is_pure, None),
     "float16 where records are": (broken.InTheRecordsPrecision(1.0), verification.is_total, None),
+    "the sign of zero is the record's": (broken.SignOfZero(1.0), verification.is_pure, None),
+    "a NaN holds the record": (broken.InTheNoise(1.0), verification.is_pure, None),
     "the last bit is the sign": (broken.SignInTheLastBit(1.0), verification.record_in_bits, FEW),
     # Each of 65 536 reports twice, where 8 come by chance; as 19 bits in 2^20.
     "noise of 16 bits": (broken.FewBits(1.0), verification.distinct_reports, FEW),

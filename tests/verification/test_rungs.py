@@ -10,7 +10,17 @@ from ldp_jax import verification
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.spaces import Box
 from ldp_jax.edges import RandomizedResponse
-from ldp_jax.features import Duchi, DuchiVector, GridSquareWave, Hybrid, Laplace, Sampled, ThreeOutputs
+from ldp_jax.features import (
+    Duchi,
+    DuchiVector,
+    GeneralizedRR,
+    GridSquareWave,
+    Hybrid,
+    Laplace,
+    Sampled,
+    SquareWave,
+    ThreeOutputs,
+)  # fmt: skip
 from ldp_jax.verification import statistics
 from tests import broken
 from tests.contract.test_mechanisms import CASES, KINDS
@@ -71,6 +81,18 @@ def test_honest_coordinates_are_independent(name):
 
 
 @untyped
+@untyped
+def test_honest_mechanisms_pass_at_small_and_large_budgets():
+    """Where series, cancelling float32 moments and pieces of one spacing each refused one."""
+    one, other = jax.random.split(jax.random.key(0))
+    found = [
+        verification.matches_reference(SquareWave(0.009), one),
+        verification.distinct_reports(SquareWave(20.0), other, x=0.75, trials=DRAWS),
+        *(verification.matches_moments(m) for m in (GeneralizedRR(0.01, 8), GridSquareWave(0.02))),
+    ]
+    assert all(fit.fits for fit in found), found
+
+
 def test_arithmetic_sees_one_word_and_adds_up_what_is_composed():
     """Masses of a sampler written here, in whole numbers: a step anywhere that a probe or the density says."""
     m = broken.FloatDuchi(1.0)
