@@ -40,6 +40,7 @@ from ldp_jax.graph import graphs
 from ldp_jax.pipeline.embedding import UserRecords, private_embedding
 from ldp_jax.pipeline.from_counts import CountedClasses, Protects, predict_from_counts
 from ldp_jax.pipeline.from_reports import PredictedClasses, predict_from_reports
+from ldp_jax.pipeline.rows import Rows
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
@@ -67,6 +68,18 @@ def _users(X: Users, n: int) -> np.ndarray:  # noqa: N803 - scikit-learn's name
     if users.ndim != 1 or users.dtype.kind not in "iu" or (len(users) and not 0 <= users.min() <= users.max() < n):
         raise ValueError(f"X must be users, integers [m] or [m, 1] in [0, {n}), got {users.dtype} {users.shape}")
     return users
+
+
+def _public(features: Any, users: np.ndarray) -> PyTree:
+    """The arrays of these users' public rows; nothing where there are too few, which is refused elsewhere."""
+    if np.shape(features)[:1] <= (users.max(initial=-1),):
+        return None
+    if isinstance(features, Rows):
+        return features.take(users)
+    if not scipy.sparse.issparse(features):
+        return np.asarray(features)[users]
+    rows = scipy.sparse.csr_array(features)[users]
+    return rows.indptr, rows.indices, rows.data, rows.shape
 
 
 def _graph(graph: Graph | None) -> Graph:
@@ -186,7 +199,8 @@ class ReportClassifier(_UserClassifier):
         if self.records is None:
             raise ValueError("records must be given")
         graph = _graph(self.graph)
-        key = _key_of(self.key, self.epsilon, users, labels, graphs.to_edges(graph))
+        shown = _public(self.records, users)
+        key = _key_of(self.key, self.epsilon, users, labels, graphs.to_edges(graph), shown)
         return predict_from_reports(key, graph, self.records, users, labels, self.epsilon, num_classes=num_classes)
 
 
@@ -211,11 +225,8 @@ class CountClassifier(_UserClassifier):
         graph = _graph(self.graph)
         everybody = np.full(graphs.num_nodes(graph), -1, np.int32)
         everybody[users] = labels
-        features = self.features
-        if scipy.sparse.issparse(features):
-            features = scipy.sparse.csr_array(features)
-            features = (features.indptr, features.indices, features.data, features.shape)
-        key = _key_of(self.key, self.epsilon, everybody, self.unit == "list", num_classes, features)
+        shown = None if self.features is None else _public(self.features, np.arange(len(everybody)))
+        key = _key_of(self.key, self.epsilon, everybody, self.unit == "list", num_classes, shown)
         return predict_from_counts(
             key, graph, self.features, everybody, self.epsilon, unit=self.unit, num_classes=num_classes
         )

@@ -36,12 +36,13 @@ rung                              smallest defect that is found                 
 :func:`record_in_bits`            one of the last 8 bits that is a statistic of  a bit that follows the record no
                                   the record, up to epsilon 7                    more than float32 rounding might
 :func:`is_total`                  NaN, infinities or numbers beyond the ends       other values
-                                  that are reported as another record
+                                  that are reported as another record; float16
 :func:`sums_to_one`               1e-8 of the mass, at four records              other records
 :func:`matches_moments`           1e-8 of a mean or a variance, at four records  other records
 :func:`draws_have_moments`        ten standard errors of the draws               less
 :func:`is_pure`                   state that changes within 48 reports; a plain  state that waits longer
-                                  call that raises for half of the records
+                                  call that raises for half of the records;
+                                  -0, or NaN of two kinds, in one report of 300
 :func:`independent_coordinates`   a mean product of two or three signs of       four and more that are not exact;
                                   0.06; an exact product of any number           triples beyond 64 coordinates
 :func:`relationship_supremum`     1e-9 of epsilon, on all graphs of four nodes   what larger graphs alone do

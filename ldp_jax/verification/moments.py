@@ -24,8 +24,8 @@ _MOST_NODES = 2_000_000
 _EXACT = 1e-8
 """How far a mass or a moment in float64 may be from its quadrature, relative."""
 
-_ROUNDED = 4 * 2.0**-23
-"""Of the largest estimate: four roundings, by which moments in float32 are off where estimates cancel."""
+_ROUNDED = 2.0**-24
+"""Of the largest estimate: one rounding, by which moments in float32 are off where estimates cancel."""
 
 SIGMAS = 5.0
 """Standard errors that a mean of draws may be off by: 6e-7 of correct samplers are, in one number."""
@@ -131,7 +131,7 @@ def _total(found: list[float]) -> Fit:
 def matches_moments(mechanism: Exact, x: Values | None = None) -> Fit:
     """Whether ``mean`` and ``variance`` are those of the estimate under the density.
 
-    To 1e-8 in float64; in float32 to 1e-5 of a mean and 3e-5 of a variance, and 1e-6; and to 4 roundings of the
+    To 1e-8 in float64; in float32 to 1e-5 of a mean and 3e-5 of a variance, and 1e-6; and to one rounding of the
     largest estimate, or of its square.
 
     >>> from ldp_jax.features import Piecewise

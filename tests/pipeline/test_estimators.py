@@ -108,13 +108,14 @@ def test_other_public_features_or_another_public_graph_draw_noise_of_their_own(d
     for changes in (
         *({"features": x} for x in (None, sparse, sparse[:, ::-1], 2 * sparse)),
         *({"graph": graph} for graph in (data.graph, other)),
+        {"records": np.where(np.arange(120)[:, None] == TRAIN[0], 0.5, sparse.toarray())},
     ):
-        model = estimators(data)["reports" if "graph" in changes else "counts"]
+        model = estimators(data)["counts" if "features" in changes else "reports"]
         for _ in range(2):
             with pytest.raises(ZeroDivisionError):
                 clone(model).set_params(**changes).fit(TRAIN, y)
     assert keys[::2] == keys[1::2]
-    assert len({tuple(key) for key in keys}) == 6
+    assert len({tuple(key) for key in keys}) == 7
 
 
 @pytest.mark.parametrize("kind", [PrivateEmbedding, ReportClassifier, CountClassifier])
