@@ -1,7 +1,6 @@
 """k of d coordinates, each through a mechanism on one number."""
 
 import dataclasses
-from collections.abc import Callable
 from functools import partial
 from typing import cast
 
@@ -9,16 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from jaxtyping import Float
 
 from ldp_jax.accounting.composition import sampled
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, random_words, validate
-from ldp_jax.core.mechanism import Numeric, Univariate, Worded, check_single, one_record, require_protocol
+from ldp_jax.core.mechanism import Univariate, check_single, one_record, require_protocol
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.rounding import share
 from ldp_jax.core.spaces import Box, Interval, SparseReport, Subset, as_records
-from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Record, Scalar
+from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, Piecewise
@@ -134,25 +132,6 @@ class Sampled:
             return values.at[columns].get(mode="fill", fill_value=0.0)
         return _columns(self._gain * self.inner.estimate(y.values), y.indices, start, width)
 
-    def shares_programs(self) -> bool:
-        """Whether :meth:`privatize_many` serves: one budget, a proper subset, values drawn from words."""
-        single = all(jnp.ndim(leaf) == 0 for leaf in jax.tree.leaves(self))
-        words = type(self) is Sampled and type(self.inner).draw in (Numeric.draw, Worded.draw)
-        return bool(words and single and self.k < self.dim)
-
-    def privatize_many(self, keys: PRNGKeys, x: Float[Array, "n d"]) -> SparseReport:
-        """The reports of n users, as :meth:`privatize` draws them, by one program for many k and budgets.
-
-        For :meth:`shares_programs`, concrete arguments and some thousands of users: a report has room for 64
-        coordinates, or the next power of two.
-        """
-        return _first(_privatized(keys, self.inner, x, np.int32(self.k), room=_room(self.k)), k=self.k)
-
-    def column_blocks(self, y: SparseReport, width: int) -> Callable[[Scalar], Float[Array, "n width"]]:
-        """:meth:`estimate_columns` of n users, given ``start``; for :meth:`shares_programs` alone."""
-        roomy = _padded(y, room=_room(self.k))
-        return lambda start: _estimated(self.inner, np.float32(self._gain), roomy, start, width=width)
-
     def mean(self, x: Record) -> Array:
         """Mean of the estimate, by coordinate."""
         return self.k / self.dim * self._gain * self.inner.mean(x)
@@ -166,15 +145,10 @@ class Sampled:
 
 @partial(jax.jit, static_argnames=("dim", "k"))  # an eager loop is compiled at each call
 def _subset(key: PRNGKey, dim: int, k: int) -> Array:
-    """A uniform sorted k-subset of range(dim)."""
+    """A uniform sorted k-subset of range(dim): Floyd's algorithm, each step an insertion into a sorted row."""
+    tops = jnp.arange(dim - k, dim, dtype=jnp.int32)
     # The draws of randint(key, (k,), 0, tops + 1), whose two blocks of words are one program here.
     high, low = jax.vmap(lambda key: random_words.words(key, (k,), 1)[0])(random.split(key))
-    return _subset_from_words(high, low, dim, k)
-
-
-def _subset_from_words(high: Array, low: Array, dim: int, k: Scalar) -> Array:
-    """Floyd's algorithm, each step an insertion into a sorted row; ``dim`` beyond place k."""
-    tops = (dim - k + jnp.arange(len(high))).astype(jnp.int32)
     small = jnp.uint16 if dim < 2**16 else jnp.int32  # half the memory that each step goes through
     draws, tops = (a.astype(small) for a in (random_words.below_from_words(high, low, tops + 1), tops))
 
@@ -185,57 +159,6 @@ def _subset_from_words(high: Array, low: Array, dim: int, k: Scalar) -> Array:
 
     none = jnp.zeros_like(draws) + small(dim)  # varies where draws do
     return jax.lax.fori_loop(0, k, insert, none).astype(jnp.int32)
-
-
-# --- Programs of many users, which k is an argument of ------------------------------------------------------------
-
-_ROOM = 64  # the least number of coordinates that a report has room for
-_NOWHERE = np.int32(2**31 - 1)  # the coordinate of padding
-
-
-def _room(k: int) -> int:
-    return max(_ROOM, 1 << (k - 1).bit_length())
-
-
-@partial(jax.jit, static_argnames="room")
-def _privatized(keys: PRNGKeys, inner: Numeric | Worded, x: Array, k: Scalar, *, room: int) -> SparseReport:
-    """Reports in ``room`` places, of which the first k count."""
-    n, dim = x.shape
-    pair = jax.vmap(random.split)(keys)
-    keys, subset = pair[:, 0], jax.vmap(random.split)(pair[:, 1])
-    high, low = subset[:, 0], subset[:, 1]
-    count = 2 if isinstance(inner, Worded) else 1
-    # One generator of words for all three: word i of a key is the same, however many are asked for.
-    drawn = jax.vmap(lambda key: random_words.words(key, (count * room,), 1)[0])(jnp.concatenate([keys, high, low]))
-    at = jnp.minimum(k * jnp.arange(count)[:, None] + jnp.arange(room), count * room - 1)
-
-    def one(words: Array, high: Array, low: Array, record: Array) -> SparseReport:
-        indices = _subset_from_words(high, low, dim, k)
-        chosen = record[jnp.minimum(indices, dim - 1)]
-        word = words[at]
-        values = (
-            inner.from_word64(word, chosen) if isinstance(inner, Worded) else inner.from_word32(word[0], chosen)
-        )
-        return SparseReport(indices, values)
-
-    return jax.vmap(one)(drawn[:n], drawn[n : 2 * n, :room], drawn[2 * n :, :room], x)
-
-
-def _first(reports: SparseReport, *, k: int) -> SparseReport:
-    """The first k places, cut on the host: another k compiles nothing."""
-    return jax.tree.map(lambda leaf: jax.device_put(np.asarray(leaf)[:, :k]), reports)
-
-
-def _padded(reports: SparseReport, *, room: int) -> SparseReport:
-    """Reports padded to ``room`` places, on the host."""
-    padding = (0, 0), (0, room - reports.indices.shape[1])
-    indices, values = map(np.asarray, reports)
-    return SparseReport(np.pad(indices, padding, constant_values=_NOWHERE), np.pad(values, padding))
-
-
-@partial(jax.jit, static_argnames="width")
-def _estimated(inner: Univariate, gain: Array, reports: SparseReport, start: Array, *, width: int) -> Array:
-    return jax.vmap(lambda y: _columns(gain * inner.estimate(y.values), y.indices, start, width))(reports)
 
 
 def _columns(values: Array, indices: Array | np.ndarray, start: Scalar, width: int) -> Array:

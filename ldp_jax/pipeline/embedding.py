@@ -33,9 +33,6 @@ _ROWS = 4096
 _COLUMNS = 1024
 """Columns of the true features that are dense at the same time (non-private rows only)."""
 
-_FEW = 2**15
-"""Users of whom programs that serve several mechanisms may do more work than one needs: compiling takes longer."""
-
 _MEMORY = 8e9
 """Bytes that an embedding may take by default."""
 
@@ -96,20 +93,6 @@ class HasColumns(Protocol):
 
     def estimate_columns(self, y: Report, start: Scalar, width: int) -> Array:
         """The estimate of coordinates [start, start + width)."""
-
-
-@runtime_checkable
-class SharesPrograms(Protocol):
-    """A vector mechanism with programs for many users that serve others of its kind, too."""
-
-    def shares_programs(self) -> bool:
-        """Whether this one's can be asked for."""
-
-    def privatize_many(self, keys: PRNGKeys, x: Float[Array, "n d"]) -> Report:
-        """The reports of n users, the same as one by one."""
-
-    def column_blocks(self, y: Report, width: int) -> Callable[[Scalar], Float[Array, "n width"]]:
-        """Their estimates, some columns from ``start`` on."""
 
 
 UserRecords: TypeAlias = Any
@@ -284,15 +267,12 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
         x = _declared(x, domain, None, clip=True)
     leaves, structure = jax.tree.flatten(mechanism)
     known = all(map(validate.concrete, (key, *leaves)))
-    sharing = _sharing(mechanism, n) if known else None
     keys = random.split(_key_for(key, x), n)
     if not isinstance(x, RowSource):
         records = jnp.asarray(as_records(x), jnp.float32)
         over = by_rows(records)
         known = known and validate.concrete(records)
-        if over is not None and known:
-            return _reports(keys, mechanism, records, over=over)
-        return _of_users(keys, mechanism, records, sharing) if known else _report(keys, mechanism, records, over)
+        return (_reports if known else _report)(keys, mechanism, records, over)
     if not known:
         return _report(keys, mechanism, _to_domain(as_records(x.scaled_rows(0, n)), domain))
     axes, words, pieces = _axes(mechanism, n), np.asarray(jax.random.key_data(keys)), []
@@ -309,19 +289,9 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
         some = jax.random.wrap_key_data(jax.device_put(words[place]), impl="threefry2x32")
         made = jax.tree.unflatten(structure, own)
         # jnp.asarray would compile a program for each shape that is brought to the device.
-        pieces.append(_of_users(some, made, jax.device_put(block), sharing))
+        pieces.append(_reports(some, made, jax.device_put(block)))
     # On the host, where another shape of report compiles nothing.
     return jax.tree.map(lambda *leaves: jax.device_put(np.concatenate(leaves)[:n]), *pieces)
-
-
-def _sharing(mechanism: object, n: int) -> SharesPrograms | None:
-    """The mechanism, where few enough users report for programs that it shares with others of its kind."""
-    shares = n <= _FEW and isinstance(mechanism, SharesPrograms) and mechanism.shares_programs()
-    return mechanism if shares else None
-
-
-def _of_users(keys: PRNGKeys, mechanism: Mechanism, x: Array, sharing: SharesPrograms | None) -> Report:
-    return _reports(keys, mechanism, x) if sharing is None else sharing.privatize_many(keys, x)
 
 
 def _report(keys: PRNGKeys, mechanism: Mechanism, x: Array, over: NamedSharding | None = None) -> Report:
@@ -444,9 +414,7 @@ def embedding_memory(
     sent = sum(leaf.size for leaf in jax.tree.leaves(report))
     columns = -(-dim // width) * width if dim > width else dim
     together = nodes if dense else min(nodes, _ROWS)
-    # Programs that other k share draw words for a power of two of coordinates, at most twice as many.
-    words = 0 if _sharing(mechanism, nodes) is None else 6 * max(64, sent)
-    reporting = nodes * sent + together * (2 * dim + 3 * sent + words + 32)
+    reporting = nodes * sent + together * (2 * dim + 3 * sent + 32)
     estimates = 0 if isinstance(mechanism, HasColumns) else 2 * columns  # every one at once, and padded
     whole = 2 * (min(dim, width) if to_file else columns)
     propagating = nodes * (whole + 6 * min(dim, width) + estimates + sent + 8 + dim * dense) + 3 * edges
@@ -531,9 +499,6 @@ def propagate(
         return ppr(op, _estimates(mechanism, reports, over), alpha, r, tol)
     dim = _box(mechanism).dim
     width = min(dim, block_width(to_file=out is not None))
-    sharing = _sharing(mechanism, op.num_nodes) if out is None else None
-    if sharing is not None:
-        return ppr_by_blocks(op, sharing.column_blocks(reports, width), dim, alpha, r, tol)
     if isinstance(mechanism, HasColumns):
         columns = partial(_estimate_columns, mechanism, reports, width=width)
     else:

@@ -1,5 +1,7 @@
 """The main job in one call, against the naive dense computation; what it spends, and before what."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ import scipy.sparse
 from ldp_jax import datasets, edges, pipeline
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP
 from ldp_jax.core import mechanism
-from ldp_jax.features import HDS, LaplaceVector, MultiBit, sampled
+from ldp_jax.features import HDS, LaplaceVector, MultiBit
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.graph.propagation import operator, ppr_dense
 from ldp_jax.pipeline import PublicRecord, embedding, private_embedding, private_embeddings
@@ -23,7 +25,7 @@ GRAPH = graphs.from_edges(EDGES, N)
 X = np.random.default_rng(1).uniform(-1, 1, (N, D)).astype(np.float32)
 WIDE = np.random.default_rng(2).uniform(-1, 1, (N, 150)).astype(np.float32)
 MECHANISMS = {
-    "hds": HDS(2.0, D, 3),  # whose programs serve many k and budgets
+    "hds": HDS(2.0, D, 3),
     "multibit": MultiBit(2.0, D, 2),
     "laplace": LaplaceVector(2.0, D),
 }
@@ -59,7 +61,6 @@ def sparse_data(d=D):
 def test_streaming_rows_changes_no_bit(name, monkeypatch):
     """Rows of a sparse data set a few at a time, a last block that is not full included; and all at once."""
     m, data = MECHANISMS[name], sparse_data()
-    assert (embedding._sharing(m, N) is not None) == (name == "hds")  # programs of many k, or of one
     dense = 2 * data.x.toarray() - 1
     expected = pipeline.perturb(jax.random.key(4), dense, m)
     for rows in (embedding._ROWS, 8):
@@ -92,16 +93,14 @@ def test_many_runs_over_stacked_graphs():
 
 
 def test_a_graph_is_propagated_by_one_program_whatever_the_mechanism():
-    """Another epsilon compiles nothing, another k no draw; another mechanism its reports, but no propagation."""
+    """Another epsilon compiles nothing; another k or mechanism its reports and estimates, but no propagation."""
     dim, op = WIDE.shape[1], operator(GRAPH)
     release = lambda m: jax.block_until_ready(embed(x=WIDE, m=m, graph=op).z)
     release(HDS(2.0, dim, 40))
     programs = propagation._ppr_block._cache_size()
-    assert not HDS(2.0, D, D).shares_programs()  # no subset
-    assert not HDS(np.ones(N), D, 3).shares_programs()  # personal budgets
     assert compiled(lambda: release(HDS(1.0, dim, 40))) == 0
-    assert compiled(lambda: release(HDS(2.0, dim, 30))) <= 1  # the cut to k
-    assert compiled(lambda: release(MultiBit(2.0, dim, 2))) <= 3  # reports, the cut to k, estimates
+    for other in (HDS(2.0, dim, 30), MultiBit(2.0, dim, 2)):
+        assert compiled(partial(release, other)) <= 2
     assert propagation._ppr_block._cache_size() == programs
 
 
@@ -277,9 +276,6 @@ def test_memory_is_what_the_compiled_programs_take(m, dense):
         embedding._reports.lower(*given),
         embedding._propagate.lower(op, m, reports, number, number, number),
     ]
-    if embedding._sharing(m, rows) is not None:
-        keys, _, x = given
-        programs.append(sampled._privatized.lower(keys, m.inner, x, jnp.int32(m.k), room=sampled._room(m.k)))
     for program in programs:
         used = program.compile().memory_analysis()
         taken = max(taken, used.argument_size_in_bytes + used.output_size_in_bytes + used.temp_size_in_bytes)
