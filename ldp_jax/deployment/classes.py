@@ -36,8 +36,8 @@ class Classifier(Public):
       bias: float32 [C], or [width].
       log_counts: whether features are counts, of which log(1 + count) is taken first.
       unit_length: whether the record is then divided by its Euclidean length.
-      layers: what follows in a network, weights and bias of each, after max(., 0);
-        :attr:`ldp_jax.pipeline.device_classifier.DeviceClassifier.layers`.
+      layers: what follows in a network, weights and bias of each, after max(., 0), as
+        :func:`ldp_jax.learning.models.dense_layers` gives them of a perceptron.
 
     >>> Classifier(np.eye(3, 2, dtype=np.float32), np.zeros(2, np.float32))
     Classifier(3 features, 2 classes)

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from ldp_jax.core import random, validate
+from ldp_jax.core import validate
 from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph.graphs import GraphsTuple, as_graph
@@ -143,7 +143,6 @@ def panel_facts(
     num_classes: int,
     num_folds: int = 10,
     keep: float = 1.0,
-    hidden: tuple[int, ...] = (),
 ) -> PanelFacts:
     """Steps 1 and 2 of local prediction: what a sweep over epsilon or mechanisms finds once.
 
@@ -156,7 +155,6 @@ def panel_facts(
       num_folds: F.
       keep: the probability in (1 / C, 1] that a label is the true one. Below 1, labels are reports, and a class
         that nobody reported is no error.
-      hidden: widths of networks that are tried as the devices' classifier.
 
     Raises:
       ValueError: for a panel that cannot teach (:func:`~ldp_jax.pipeline.panel.check_panel`).
@@ -188,9 +186,7 @@ def panel_facts(
     if keep == 1.0:
         check_panel(labels, num_classes)
     graph = as_graph(graph)
-    op, network_key = operator(graph), None
-    if hidden:
-        key, network_key = random.split(key)
+    op = operator(graph)
     labels = labels.astype(np.int32)
     known = FoldedLabels(labels, num_classes, folds(key, labels, num_folds), num_folds, keep)
     phase("what structure says", 0.0)
@@ -198,7 +194,7 @@ def panel_facts(
     panel = known._replace(labels=labels[known.nodes], fold=np.asarray(known.fold)[known.nodes])
     phase("the classifier of the devices", 0.5)
     room = min(len(labels), max(MANY, 4 * len(known.nodes)))  # of large graphs few nodes are in the panel
-    classifier = device_classifier(rows, panel, hidden=hidden, key=network_key, room=room)
+    classifier = device_classifier(rows, panel, room=room)
     return PanelFacts(known, structure, classifier, op)
 
 

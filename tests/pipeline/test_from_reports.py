@@ -88,27 +88,6 @@ def test_devices_tell_records_apart(data):
         device_classifier(rows, FoldedLabels(y[:20], 3, fold[:20], FOLDS))
 
 
-def test_a_network_is_broadcast_where_it_is_better_out_of_fold_and_asks_nobody_by_her_own_label():
-    """Three signs, and as a class how many are positive, modulo 3: no line tells none from all."""
-    rng = np.random.default_rng(0)
-    signs = rng.integers(0, 2, (PANEL, 3))
-    rows = feature_rows(2 * signs - 1 + 0.2 * rng.normal(size=(PANEL, 3)))
-    y, fold = signs.sum(1) % 3, np.arange(PANEL) % FOLDS
-    known, given = FoldedLabels(y, 3, fold, FOLDS), {"hidden": (16,), "key": jax.random.key(0)}
-    tried = device_classifier(rows, known, **given)
-    assert tried.log_loss["network of 16"] < tried.log_loss["logistic regression"] - 0.15
-    assert [weights.shape for weights, _ in tried.layers] == [(16, 3)]
-    assert label_log_loss(tried.panel_scores, y) == pytest.approx(tried.log_loss["network of 16"])
-    assert (np.asarray(tried.scores(rows)).argmax(1) == y).mean() > 0.85
-    given["key"] = jax.random.key(0)
-    coins = device_classifier(rows, known._replace(labels=rng.integers(0, 3, PANEL)), **given)
-    assert coins.log_loss["network of 16"] > 1.0  # each label was held out
-    with pytest.raises(ValueError, match="key must be given"):
-        device_classifier(rows, known, hidden=(16,))
-    with pytest.raises(ValueError, match="num_folds"):
-        device_classifier(rows, FoldedLabels(y, 3, fold % 2, 2), hidden=(16,), key=jax.random.key(0))
-
-
 def test_records_say_what_structure_does_not_and_the_ledger_takes_what_it_cost(data):
     """One private record is NaN, which is read as 0."""
     _, y, x, facts = data
