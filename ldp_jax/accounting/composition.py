@@ -269,7 +269,7 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
         log_q = np.logaddexp.accumulate(log_p - (k - 2.0 * ell) * epsilon)
         above = np.cumsum(np.exp(log_p)) - left
         corners = np.log(above[above > 0.0]) - log_q[above > 0.0]
-        total = min(total, max(0.0, float(corners.max(initial=0.0))))
+        total = min(total, float(corners.max(initial=0.0)) * (1.0 + 2.0**-49))  # rounded logarithms
     return dataclasses.replace(guarantee, epsilon=total, delta=delta)
 
 

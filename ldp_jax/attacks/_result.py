@@ -350,7 +350,8 @@ def evaluate(
     group = (np.random.default_rng(0).permutation(len(who)) % groups)[place.reshape(units.shape)]
 
     order = np.argsort(-scores, kind="stable")
-    ends = np.flatnonzero(np.append(np.diff(scores[order]) != 0, True))  # the last of each run of ties
+    ordered = scores[order]
+    ends = np.flatnonzero(np.append(ordered[1:] != ordered[:-1], True))  # the last of each run of ties
     truth, group = truth[order], group[order]
     estimate = _metrics(np.ones((1, len(truth)), bool), truth, ends, density)[0]
     step = max(1, _BLOCK // len(truth))

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows
 from ldp_jax.attacks._result import Attack, Targets, check_targets, codes, evaluate
 from ldp_jax.core import random, validate
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning.training import fit
 
@@ -20,7 +21,7 @@ Distance = Literal[
 ]
 """The distances of two posteriors, by SciPy's names."""
 
-_TINY = 1e-12
+_TINY = np.finfo(np.float64).tiny
 
 
 def _cosine(a: Array, b: Array) -> Array:
@@ -45,20 +46,26 @@ _DISTANCES = {
 
 
 _BLOCK = 2**23
-"""Numbers of the records of pairs that are compared at a time, about: 32 MB."""
+"""Numbers of the records of pairs that are compared at a time, about: 64 MB."""
 
 
 @partial(jax.jit, static_argnames="distances")
-def _apart(rows: Array, pairs: Array, distances: tuple[str, ...]) -> Float[Array, "p distances"]:
+def _compared(rows: Array, pairs: Array, distances: tuple[str, ...]) -> Float[Array, "p distances"]:
     def one(pair: Array) -> Array:
         return jnp.stack([_DISTANCES[distance](rows[pair[0]], rows[pair[1]]) for distance in distances])
 
     return jax.lax.map(one, pairs, batch_size=max(1, _BLOCK // rows.shape[1]))
 
 
-def _rows(values: ArrayLike | tuple, name: str) -> Array:
-    rows = jnp.asarray(values, jnp.float32)
-    if rows.ndim != 2 or not bool(jnp.isfinite(rows).all()):
+def _apart(rows: np.ndarray, pairs: np.ndarray, distances: tuple[str, ...]) -> Float[np.ndarray, "p distances"]:
+    """Distances in float64: float32 has too few of them for answers that are nearly alike."""
+    with float64_on_cpu():
+        return np.asarray(_compared(rows, np.asarray(pairs, np.int32), distances))
+
+
+def _rows(values: ArrayLike | tuple, name: str) -> Float[np.ndarray, "n d"]:
+    rows = np.asarray(values, np.float64)
+    if rows.ndim != 2 or not np.isfinite(rows).all():
         raise ValueError(f"{name} must be finite numbers [n, d], got shape {rows.shape}")
     return rows
 
@@ -86,18 +93,18 @@ def by_distance(name: str, rows: ArrayLike | tuple, targets: Targets, distance: 
     validate.one_of(get_args(Distance), distance=distance)
     known = _rows(rows, what)
     check_targets(targets, len(known))
-    found = _apart(known, np.asarray(targets.units, np.int32), (distance,))
-    return evaluate(name, -np.asarray(found[:, 0], np.float64), targets)
+    return evaluate(name, -_apart(known, targets.units, (distance,))[:, 0], targets)
 
 
-@jax.jit
-def _pair_features(posteriors: Array, others: tuple[Array, ...], pairs: Array) -> Float[Array, "p k"]:
+def _pair_features(
+    posteriors: np.ndarray, others: tuple[np.ndarray, ...], pairs: np.ndarray
+) -> Float[np.ndarray, "p k"]:
     """The features of a pair for the trained attacker; the same for {u, v} and {v, u}."""
     distances = [_apart(rows, pairs, tuple(_DISTANCES)) for rows in (posteriors, *others)]
-    entropy = -(posteriors * jnp.log(jnp.maximum(posteriors, _TINY))).sum(-1)
-    first, second = entropy[pairs[:, 0]], entropy[pairs[:, 1]]
-    mixed = [first * second, (first + second) / 2, jnp.abs(first - second), (first - second) ** 2]
-    return jnp.concatenate([*distances, jnp.stack(mixed, 1)], 1)
+    entropy = -(posteriors * np.log(np.maximum(posteriors, _TINY))).sum(-1)
+    first, second = entropy[np.asarray(pairs)].T
+    mixed = [first * second, (first + second) / 2, np.abs(first - second), (first - second) ** 2]
+    return np.concatenate([*distances, np.stack(mixed, 1)], 1)
 
 
 _PERCEPTRON = Perceptron(layers=2, hidden=32)
@@ -155,22 +162,22 @@ def trained_link_stealing(
     split_key, fit_key = random.split(key)
     order = np.asarray(random.permutation(split_key, len(truth)))
     order = np.concatenate([order[truth[order]], order[~truth[order]]])  # each fifth pair of either kind validates
-    rows = _pair_features(seen, seen_x, np.asarray(known.units, np.int32))
+    rows = _pair_features(seen, seen_x, known.units)
     mean, spread = rows.mean(0), rows.std(0) + 1e-6
     validates = np.arange(len(order)) % 5 == 0
     train, validation = (
-        Rows((rows[part] - mean) / spread, jnp.asarray(truth[part], jnp.float32)[:, None])
+        Rows(jnp.asarray((rows[part] - mean) / spread, jnp.float32), jnp.asarray(truth[part], jnp.float32)[:, None])
         for part in (order[~validates], order[validates])
     )
     model = perceptron.model()
     fitted = fit(fit_key, model, CLASSIFICATION, (), train, validation, validation, perceptron.settings())
-    features = (_pair_features(asked, asked_x, np.asarray(targets.units, np.int32)) - mean) / spread
-    scores = model.apply(fitted.variables, features, key=None, train=False)[0][:, 0]
+    features = np.asarray((_pair_features(asked, asked_x, targets.units) - mean) / spread, np.float32)
+    scores = model.apply(fitted.variables, jnp.asarray(features), key=None, train=False)[0][:, 0]
     name = "trained link stealing" + (" with records" if asked_x else "")
     return evaluate(name, np.asarray(scores, np.float64), targets)
 
 
-def _records(x: ArrayLike | tuple | None, size: int, name: str) -> tuple[Array, ...]:
+def _records(x: ArrayLike | tuple | None, size: int, name: str) -> tuple[np.ndarray, ...]:
     if x is None:
         return ()
     rows = _rows(x, name)

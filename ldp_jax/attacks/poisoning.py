@@ -219,7 +219,7 @@ def lying_counts(
         made = at * counts.sum(1, keepdims=True)
     else:
         made = noise.add_noise(key, counts + fakes * at if lie == "friends" else np.roll(counts, 1, 1))
-    return np.where(liars[:, None], made, reports).astype(np.int32)
+    return np.where(liars[:, None], made, reports).astype(np.asarray(reports).dtype)
 
 
 def believable_counts(

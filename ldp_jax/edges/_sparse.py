@@ -241,13 +241,19 @@ def sample(key: PRNGKey, m: BitMechanism, people: Population, memory: float) -> 
         m = m.of_users(lambda leaf: leaf if np.ndim(leaf) == 0 else np.asarray(leaf)[made.who])
         _refuse_dense(m, made.users, half, memory)
         for number, (start, stop) in enumerate(_blocks(made.degree)):
-            counted = people.degree[made.who] if m.reporting == "half list" else None
+            counted = _private_friends(people)[made.who] if m.reporting == "half list" else None
             degree, user, place = _block(random.fold_in(key, number), m, made, counted, start, stop)
             reporter.append(made.who[user])
             reported.append(made.member[made.begin[user] + place])
             if degree is not None:
                 noisy[made.who[start:stop]] = degree
     return ReportedPairs(np.concatenate(reporter), np.concatenate(reported), noisy)
+
+
+def _private_friends(people: Population) -> np.ndarray:
+    """How many private neighbours each user has: edges with public users are no part of a private list."""
+    friends = people.receivers[people.private[people.senders]]
+    return np.bincount(friends, minlength=len(people.group)).astype(np.int32)
 
 
 def _one_or_each(leaf: Scalar, n: int) -> Scalar:

@@ -130,7 +130,7 @@ class Batch(NamedTuple):
         return self.into.sum(h) if isinstance(self.into, Segments) else self.into.sum(h, self.out)
 
     def mean_nodes(self, h: Float[Array, "nodes d"]) -> Float[Array, "graphs d"]:
-        """The mean of ``h`` over the nodes of each graph; 0 in free places. Differentiable in ``h``."""
+        """The mean of ``h`` over the nodes of each graph; 0 in free places. ``h`` has ``jax.grad`` alone."""
         total = _pool(h, self.node_graph, self.nodes_per_graph)
         return total / jnp.maximum(self.nodes_per_graph, 1.0)[:, None]
 

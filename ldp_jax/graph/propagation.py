@@ -133,7 +133,7 @@ class Operator:
             raise TypeError("parts of parts are not laid out: ask the operator of the whole graph on one device")
         if isinstance(sums, Tables):
             within = Induced(sums, jnp.stack(parts).astype(jnp.float32))
-            return dataclasses.replace(self, degree=within.sum(jnp.ones(n)), neighbours=within)
+            return dataclasses.replace(self, degree=within.sum(jnp.ones(n, jnp.float32)), neighbours=within)
         kept = jnp.zeros(sums.senders.shape, bool)
         for part in parts:
             sends, receives = (part.at[ends].get(mode="clip") for ends in (sums.senders, sums.receivers))
@@ -468,7 +468,7 @@ def _check_rows(num_nodes: int, x: ArrayLike | tuple) -> None:
 
 def _as_columns(x: ArrayLike | tuple) -> tuple[Array, bool]:
     x = jnp.asarray(x)
-    if not jnp.issubdtype(x.dtype, jnp.floating):
+    if not jnp.issubdtype(x.dtype, jnp.floating) or jnp.finfo(x.dtype).bits < 32:
         x = x.astype(jnp.float32)
     return (x[:, None], True) if x.ndim == 1 else (x, False)
 
@@ -558,6 +558,8 @@ def ppr_push(
     """
     _check(alpha, r)
     validate.positive(r_max=r_max)
+    if validate.concrete(alpha) and np.float32(1.0) - np.asarray(alpha, np.float32) == 1.0:
+        raise ValueError(f"alpha must be at least 3e-8, below which residues never shrink in float32, got {alpha}")
     op = _as_operator(op_or_graph)
     _check_rows(op.num_nodes, x)
     columns, flat = _as_columns(x)
@@ -608,10 +610,13 @@ def ppr_rows(
     """
     _check(alpha, r)
     op = _as_operator(op_or_graph)
+    if op.directed:
+        raise ValueError("op_or_graph must be symmetric: the rows of a directed graph's matrix are no PageRank")
     nodes = np.asarray(nodes)
     known = not len(nodes) or (nodes.dtype.kind in "iu" and 0 <= nodes.min() <= nodes.max() < op.num_nodes)
     if nodes.ndim != 1 or not known:
         raise ValueError(f"nodes must be a list of nodes in [0, {op.num_nodes}), got {nodes}")
+    nodes = nodes.astype(np.int32)  # an empty list has no integers
     seeds = jnp.zeros((op.num_nodes, len(nodes))).at[nodes, jnp.arange(len(nodes))].set(1.0)
     return ppr(op, seeds, alpha, 1.0 - jnp.asarray(r), tol).T  # Pi_r' = Pi_(1-r)
 

@@ -17,11 +17,12 @@ _SERIES = 1e-3  # below this squared argument a series of four terms is exact to
 
 
 def as_points(name: str, x: Record) -> Array:
-    """Real floating point coordinates [..., n], n >= 1."""
+    """Real floating point coordinates [..., n], n >= 1, of at least 32 bits: fewer have no points near the rim."""
     array = jnp.asarray(x)
     if array.ndim == 0 or array.shape[-1] == 0 or jnp.issubdtype(array.dtype, jnp.complexfloating):
         raise ValueError(f"{name} must be real coordinates [..., n], got {array.dtype} of shape {array.shape}")
-    return array if jnp.issubdtype(array.dtype, jnp.floating) else array.astype(jnp.float32)
+    wide = jnp.issubdtype(array.dtype, jnp.floating) and jnp.finfo(array.dtype).bits >= 32
+    return array if wide else array.astype(jnp.float32)
 
 
 def check_curvature(c: Scalar) -> None:

@@ -162,7 +162,9 @@ def importance(
     rows, compared = (_records(name, given[name]) for name in ("x", "background"))
     if rows.shape[1] != compared.shape[1]:
         raise ValueError(f"background must be as wide as x, got {compared.shape[1]} for {rows.shape[1]}")
-    values = _total(key, rows, compared, function=given["function"], draws=draws)
+    explained = given["function"]
+    # A new function at each call: a model that was trained on between two calls is the same object.
+    values = _total(key, rows, compared, function=lambda rows: explained(rows), draws=draws)
     return _scores("importance", values, sources, private)
 
 

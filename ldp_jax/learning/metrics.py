@@ -51,6 +51,8 @@ def accuracy(
 def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"], average: str = "macro") -> Array:
     """The F1 score of single-label predictions; ``average`` is ``micro``, ``macro`` or ``weighted``.
 
+    A row that has a NaN is predicted as no class.
+
     >>> float(f1(jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]]), jnp.array([0, 1, 1]), "micro").round(4))
     0.6667000...
     """
@@ -58,7 +60,7 @@ def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"],
     classes = scores.shape[-1]
     if validate.concrete(labels) and np.max(labels, initial=0) >= classes:
         raise ValueError(f"labels must be below {classes}, the columns of scores, got {np.max(labels)}")
-    predicted = jnp.eye(classes)[scores.argmax(-1)]
+    predicted = jnp.eye(classes)[scores.argmax(-1)] * ~jnp.isnan(scores).any(-1, keepdims=True)
     true = jnp.eye(classes)[labels]
     hits, found, wanted = (predicted * true).sum(0), predicted.sum(0), true.sum(0)
     if average == "micro":

@@ -344,7 +344,7 @@ def run_epochs(
     def one(run: Run) -> Run:
         number = run.number
         variables, state, loss = epoch(number, run.variables, run.state)
-        now = score(variables)
+        now = score(variables).astype(jnp.float32)
         better = now > run.best_score
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), variables, run.best)
         # Histories live in the carry: stacked scalar outputs of a scan are slow on CPUs in some jax releases.

@@ -18,8 +18,9 @@ pipelines, scores, cross-validation and searches split users, as they should.
 True
 
 Every fit asks the users, and what fits cost adds up. The same parameters, data and key give the same reports, which
-cost nothing more. Other parameters, other public features or another public graph draw noise of their own, and a
-search over them costs the sum of all. Another private graph, or other private records, need another key: the key
+cost nothing more; so do those of :class:`PrivateEmbedding` under one mechanism, whatever alpha, r and graph are.
+Another mechanism or epsilon, and for the classifiers other public data, draw noise of their own, and a search over
+them costs the sum of all. Another private graph, or other private records, need another key: the key
 cannot depend on what is private.
 """
 

@@ -83,7 +83,7 @@ def predict_from_reports(
     *,
     num_classes: int | None = None,
     facts: PanelFacts | None = None,
-    num_folds: int = 10,
+    num_folds: int | None = None,
     label_epsilon: float | None = None,
     progress: Progress | None = None,
 ) -> PredictedClasses:
@@ -112,7 +112,7 @@ def predict_from_reports(
       num_classes: C; by default the largest label plus 1.
       facts: what :func:`~ldp_jax.pipeline.local_prediction.panel_facts` found of this graph and panel, so that a
         sweep finds it once.
-      num_folds: F, in which the panel is asked of models that have not seen it.
+      num_folds: F, in which the panel is asked of models that have not seen it; 10 by default, and as facts say.
       label_epsilon: in (0, 20], where the panel's labels are private too: each member reports one through
         :func:`~ldp_jax.features.GeneralizedRR` before anything else (:mod:`ldp_jax.pipeline.panel`).
         ``num_classes``, which is public, must then be given, and labels outside [0, C) are clipped.
@@ -141,13 +141,15 @@ def predict_from_reports(
     )
     if facts is not None:
         _check_facts(facts, graph, given)
+        if num_folds not in (None, facts.known.num_folds):
+            raise ValueError(f"num_folds must be {facts.known.num_folds}, as facts have, or None; got {num_folds}")
     labels = given.server_labels(label_key, panel, labels)
     facts_key, key = random_words.split(key)
     with watched("predict_from_reports", progress):
         if facts is None:
             facts = panel_facts(
                 facts_key, graph, given.rows.take(given.members), labels, num_classes=given.num_classes,
-                num_folds=num_folds, keep=given.keep,
+                num_folds=10 if num_folds is None else num_folds, keep=given.keep,
             )  # fmt: skip
         alphabets = PersonalAlphabets.of(epsilon, np.exp(np.asarray(facts.structure.log_q)))
         found = local_prediction(key, class_reports(alphabets, given.rows), facts)

@@ -263,6 +263,8 @@ def rehearse(
         elif isinstance(public, PublicFacts):
             run = _of_lists(key, with_posterior(fold_key, public), friends, asked)
         else:
+            if friends is not None and friends.overlap is not None:
+                raise ValueError("overlap must be None of joint totals: nobody has public features")
             message, splits = "records and lists", [_splits(total) for total in asked]
             run = _of_both(key, public, _checked(friends), tuple(split for some in splits for split in some))
         found = []

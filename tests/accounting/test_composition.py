@@ -1,7 +1,9 @@
 """What several releases cost together, against closed forms, enumeration and 60 digits."""
 
+import decimal
 import itertools
 import math
+from decimal import Decimal
 from fractions import Fraction
 
 import hypothesis.strategies as st
@@ -182,6 +184,16 @@ def test_advanced_is_k_fold_randomised_response(k, delta_0):
         assert total.delta == delta
         assert hockey_stick(p, q, total.epsilon) <= delta + 1e-12
         assert total.epsilon == 0.0 or hockey_stick(p, q, total.epsilon - 1e-6) > delta - 1e-12
+
+
+def test_advanced_holds_to_the_last_bit():
+    """In 60 digits, at a delta of 1e-12: half a unit of epsilon in the last place is 2 % of it."""
+    with decimal.localcontext(prec=60):
+        total = Decimal(composition.advanced(Guarantee(50.0), 10, 1e-12).epsilon)
+        true, all_of = Decimal(50).exp(), (1 + Decimal(50).exp()) ** 10
+        p = [math.comb(10, wrong) * true ** (10 - wrong) / all_of for wrong in range(11)]
+        losses = [one - total.exp() * other for one, other in zip(p, reversed(p), strict=True)]
+        assert max(sum(losses[:most]) for most in range(12)) <= Decimal(1e-12)
 
 
 def test_advanced_at_its_ends():

@@ -187,6 +187,18 @@ def test_distances_are_scipys_and_find_alike_answers():
         both(found, attacks.link_stealing(clean, targets, distance=distance))
 
 
+def test_answers_that_are_nearly_alike_are_told_apart():
+    """A class of probability 1 less some 1e-4, or records of 1e-25: the same order as SciPy's in float64."""
+    sure = np.random.default_rng(0).normal(size=(N, C)) * 0.3
+    sure[:, 0] += 10.0
+    rows = np.asarray(jax.nn.softmax(sure), np.float64)
+    for distance in ("cosine", "correlation"):
+        wanted = scipy.spatial.distance.cdist(rows, rows, distance)[*asked().units.T]
+        for scale in (1.0, 1e-25):
+            found = attacks.link_stealing(scale * rows, asked(), distance=distance)
+            np.testing.assert_allclose(-found.scores, wanted, atol=1e-3 * wanted.max())
+
+
 def test_a_trained_attacker_finds_edges_that_join_unlike_answers():
     """Where alike nodes are not joined the distance alone has it wrong; known pairs say so."""
     leaking, _ = answers()

@@ -28,7 +28,9 @@ def test_metrics_are_scikit_learns_ties_and_all():
         assert found.auc.mean == pytest.approx(sklearn.metrics.roc_auc_score(targets.truth, values))
         wanted = sklearn.metrics.average_precision_score(targets.truth, values)
         assert found.average_precision.mean == pytest.approx(wanted)
-    assert (found.auc.mean, found.tpr.mean) == pytest.approx((0.5, 0.01))
+    for never in (0.0, -np.inf):
+        found = evaluate("any", np.full_like(scores, never), targets)
+        assert (found.auc.mean, found.tpr.mean) == pytest.approx((0.5, 0.01))
     assert found.precision.mean == pytest.approx(found.density) == pytest.approx(targets.truth.mean())
 
 

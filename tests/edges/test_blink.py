@@ -75,6 +75,10 @@ def test_the_prior_expects_the_degrees_it_was_fitted_to(reported):
     chance = expit(beta[:, None] + beta)
     np.fill_diagonal(chance, 0)
     np.testing.assert_allclose(chance.sum(1), np.clip(degree, 1, N - 2), atol=1e-6)
+    # Of a sparse graph, where whole steps of the fixed point go to and fro.
+    sparse = edges.degree_prior(np.random.default_rng(0).poisson(5, 10_000))
+    chance = expit(sparse.beta[:, None] + sparse.beta) * (sparse.count - np.eye(len(sparse.count)))
+    np.testing.assert_allclose(chance.sum(1), sparse.degree, rtol=1e-6)
     # Degrees no graph has: no estimate, and no number that is not finite.
     assert np.isfinite(edges.degree_prior([4, 4, 1, 1, 1, 1]).beta).all()
 

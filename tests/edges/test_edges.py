@@ -157,6 +157,12 @@ def test_pairs_with_public_users_are_released_as_they_are():
             assert (half[:, i, j] == truth[i, j]).all()
         else:
             stats.assert_share(half[:, i, j].sum(), count, 1 - flip if truth[i, j] else flip)
+    # Also the degree of a whole list is that among private users: here of a ring, beside 40 friends of everybody.
+    ring = [(i, (i + 1) % 10) for i in range(10)]
+    friendly = graphs.from_edges(ring + [(i, j) for i in range(10) for j in range(10, 50)], 50)
+    for m in (DPRR(15.0, 3.0), DPRR(15.0, 3.0, noise="geometric")):
+        found = privatize_graph(jax.random.key(9), friendly, m, reporting="half list", public=np.arange(50) >= 10)
+        np.testing.assert_allclose(np.asarray(found.degree)[:10], 2.0, atol=2.0)
     part = public_part(graphs.from_edges(EDGES, N), public[:N])
     np.testing.assert_array_equal(graphs.to_edges(part), [[0, 3]])
 

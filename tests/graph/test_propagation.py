@@ -201,6 +201,18 @@ def test_rows_are_those_of_the_matrix(r, layout):
     np.testing.assert_allclose(rows, ppr_dense(GRAPH, np.eye(N), 0.1, r)[nodes], atol=3e-5)
     if r == 0:
         np.testing.assert_allclose(rows.sum(1), [1, 1, 1, 1, 0.1], rtol=1e-4)
+    assert ppr_rows(OPERATORS[layout], [], 0.1, r, 1e-6).shape == (0, N)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float16, jnp.bfloat16])
+def test_rows_of_16_bits_are_taken_as_float32(dtype):
+    x = jnp.asarray(X, dtype)
+    np.testing.assert_array_equal(ppr(GRAPH, x, 0.1, 0.3), ppr(GRAPH, x.astype(jnp.float32), 0.1, 0.3))
+
+
+def test_parts_of_a_graph_are_float32_beside_float64():
+    with jax.enable_x64(True):
+        assert operator(GRAPH, "ell").induced(jnp.arange(N) < 40).degree.dtype == jnp.float32
 
 
 FAR = GRAPH._replace(senders=np.append(GRAPH.senders, N), receivers=np.append(GRAPH.receivers, 0))
@@ -210,11 +222,14 @@ REFUSED = [
     (lambda: ppr(GRAPH, X, 0.1, 1.5), "r must be in .* got 1.5"),
     *((lambda t=t: ppr(GRAPH, X, 0.1, 0.5, t), "tol must be in") for t in (0.0, 2.0)),
     (lambda: ppr_push(GRAPH, X, 0.1, 0.5, float("nan")), "r_max"),
+    (lambda: ppr_push(GRAPH, X, 1e-8, 0.5), "alpha must be at least 3e-8"),
     (lambda: ppr_dense(GRAPH, X, 0.0, 0.5), "alpha must be in"),
     (lambda: ppr_rows(GRAPH, [0], 0.1, 1.5), "r must be in .* got 1.5"),
     (lambda: ppr_rows(GRAPH, [60], 0.1, 0.5), "nodes must be"),
     (lambda: ppr_rows(GRAPH, [-1], 0.1, 0.5), "nodes must be"),
     (lambda: ppr_rows(GRAPH, [True, False], 0.1, 0.5), "nodes must be"),
+    (lambda: ppr_rows(operator(graphs.directed([0], [1], 2), allow_directed=True), [0], 0.1, 0.5),
+     "op_or_graph must be symmetric"),
     (lambda: operator(graphs.directed([0, 0], [1, 1], 2), allow_directed=True), "each directed edge once"),
     *((lambda s=s: s(GRAPH, np.ones((N + 1, 2)), 0.1, 0.5), f"x must have a row for each of {N} nodes, got shape")
       for s in (ppr, ppr_dense)),

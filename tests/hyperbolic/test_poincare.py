@@ -165,6 +165,13 @@ def test_long_vectors_reach_the_edge_and_no_farther():
     np.testing.assert_array_equal(call("project", inside, 1.0), inside)
 
 
+def test_points_of_16_bits_are_taken_as_float32():
+    for v in (jnp.array([5.0, 0.0], jnp.float16), jnp.array([0.1, 4.0], jnp.bfloat16)):
+        found, wide = (poincare.log_0(poincare.exp_0(each)) for each in (v, v.astype(jnp.float32)))
+        np.testing.assert_array_equal(found, wide)
+        np.testing.assert_allclose(found, np.float32(v), rtol=2e-3)
+
+
 def test_an_outside_point_is_no_error_under_jit():
     outside = np.array([0.8, 0.7])
     assert np.isfinite(COMPILED["distance"](outside, outside * 1.1, 1.0))

@@ -46,6 +46,19 @@ def test_of_a_sum_of_functions_each_feature_has_its_own():
     assert found[3] == 0
 
 
+def test_of_a_model_that_was_trained_on_they_are_the_new_ones():
+    class Model:
+        weight = jnp.array([1.0, 0.0, 0.0, 0.0])
+
+        def __call__(self, rows):
+            return rows @ self.weight
+
+    model = Model()
+    assert scores(model, BACKGROUND, 8)[0] == 1.0
+    model.weight = model.weight[::-1]
+    assert scores(model, BACKGROUND, 8)[3] == 1.0
+
+
 def test_sensitivity_is_the_share_of_the_change():
     masked = X * [0, 1, 1, 1]
     masked[0] = X[0]  # a record without a sensitive input says nothing

@@ -356,6 +356,8 @@ def test_accuracy_and_f1_are_scikit_learns():
             assert float(f1(scores, labels, average)) == pytest.approx(theirs, rel=1e-5)
     assert accuracy(scores, labels, np.zeros(40, bool)) == 0.0
     assert accuracy(np.full_like(scores, np.nan), np.zeros(40, int)) == 0.0  # argmax would be class 0
+    for average in ("micro", "macro", "weighted"):
+        assert f1(np.full_like(scores, np.nan), np.zeros(40, int), average) == 0.0
     with pytest.raises(ValueError, match="average must be one of .* got 'binary'"):
         metrics.f1(jnp.eye(2), np.arange(2), "binary")
 

@@ -185,6 +185,7 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
         ({"features": np.where(np.arange(N)[:, None] == 3, np.nan, x), "facts": facts}, "x must be finite"),
         ({"facts": facts, "panel": panel + 1}, "facts must be of this graph"),
         ({"facts": facts, "graph": mirrored}, "facts must be of this graph"),
+        ({"facts": facts, "num_folds": FOLDS + 1}, f"num_folds must be {FOLDS}, as facts have"),
         ({"facts": noisy}, "facts must be of public labels, got keep = 0.9"),
         ({"label_epsilon": 1.0}, "num_classes must be given where labels are private"),
         (private | {"label_epsilon": 1e-10}, "epsilon is too small for 3 outputs"),

@@ -215,6 +215,11 @@ def test_what_cannot_be_rehearsed_is_refused(graph):
         (facts, {"friends": StatedFriends(4, 0.5)}, "friends must be None"),
         (private, {}, "must have true labels"),
         (JointFacts(facts.known, facts.classifier, np.full(3, 1 / 3)), {}, "friends must be stated"),
+        (
+            JointFacts(facts.known, facts.classifier, np.full(3, 1 / 3)),
+            {"friends": StatedFriends(4, 0.5, 1.0, 0.2)},
+            "overlap must be None of joint totals",
+        ),
         (lists, {}, "friends must be stated"),
         (lists, {"epsilons": (5e-4,), "friends": StatedFriends(4, 0.5)}, r"epsilons must be in \[0.001, 40\]"),
         (lists, {"friends": StatedFriends(0, 0.5)}, "mean_degree must be"),

@@ -351,7 +351,7 @@ def _regraft(key: PRNGKey, tree: Dendrogram, count: Array, edges: Edges, scales:
     sizes = jnp.asarray(left + k * over).at[p].set(k + left[u])
     counts = (rest + pairs(holds(u)[x] & over[slots >> 1])).at[:, p].set(cross[:, u])
     moved = Dendrogram(children, slot, sizes), counts
-    return jax.tree.map(lambda new, old: jnp.where(p > 0, new, old), moved, (tree, count))
+    return jax.tree.map(lambda new, old: jnp.where(p > 0, new, old).astype(jnp.int32), moved, (tree, count))
 
 
 @partial(jax.jit, static_argnames="moves")
