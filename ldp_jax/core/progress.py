@@ -1,8 +1,8 @@
 """How far a long call is: told to a function of the caller's, or shown once the call has taken five seconds.
 
 A long call runs within :func:`watched` and says with :func:`phase` what it begins; both are of the host alone, so
-that nothing is compiled anew. Without a function of the caller's there is a bar in terminals and notebooks, where
-rich is installed, and lines on stderr elsewhere; with ``LDP_JAX_PROGRESS=0`` in the environment there is nothing.
+that nothing is compiled anew. Without a function of the caller's there is a bar in terminals and notebooks, and a
+line every ten seconds on stderr elsewhere; with ``LDP_JAX_PROGRESS=0`` in the environment there is nothing.
 
 >>> def job(progress=None):
 ...     with watched("job", progress):
@@ -23,29 +23,26 @@ rich is installed, and lines on stderr elsewhere; with ``LDP_JAX_PROGRESS=0`` in
 
 import contextlib
 import dataclasses
-import importlib.util
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rich.progress import Progress as Bar
 
 __all__ = ["Progress", "phase", "watched"]
 
 __dir__ = lambda: __all__
+
+_BAR = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
 
 
 Progress = Callable[[str, float], object]
 """Told, as each phase of a call begins, its name and the share of the call that is over; at the end ``done``, 1.
 What it raises ends the call."""
 
-AFTER, BETWEEN = 5.0, 10.0
-"""Seconds before anything is shown, and between two lines."""
+AFTER, BETWEEN, TICK = 5.0, 10.0, 1.0
+"""Seconds before anything is shown, between two lines, and between two drawings of a bar."""
 
 
 @dataclasses.dataclass
@@ -76,92 +73,64 @@ def phase(words: str, share: float, until: float = 1.0) -> None:
 @contextlib.contextmanager
 def watched(name: str, progress: Progress | None = None) -> Iterator[None]:
     """A call whose phases are told to ``progress``; else to the call around it, in its phase; else shown."""
-    around, shown = _CALL.get(), None
-    if progress is not None:
-        call, around = _Call(progress), None
-    elif around is not None:
-        tell = around.tell
-        call = _Call(lambda words, share: tell(f"{name}: {words}", share), around.over, around.until, around.over)
-    else:
-        shown = _Shown(name)
-        call = _Call(shown)
-    token = _CALL.set(call)
+    around = _CALL.get() if progress is None else None
+    with contextlib.ExitStack() as stack:
+        if around is not None:
+            tell = around.tell
+            call = _Call(
+                lambda words, share: tell(f"{name}: {words}", share), around.over, around.until, around.over
+            )
+        else:
+            call = _Call(progress or stack.enter_context(_shown(name)))
+        token = _CALL.set(call)
+        try:
+            yield
+        finally:
+            _CALL.reset(token)
+        if around is not None:
+            around.over = call.over
+        else:
+            call.tell("done", 1.0)
+
+
+@contextlib.contextmanager
+def _shown(name: str) -> Iterator[Progress]:
+    """The function of somebody who gave none; a thread shows what it is told, as one phase may take minutes."""
+    if os.environ.get("LDP_JAX_PROGRESS") == "0":
+        yield lambda words, share: None
+        return
+    words, share, begun, over = "begins", 0.0, time.monotonic(), threading.Event()
+
+    def tell(now: str, done: float) -> None:
+        nonlocal words, share
+        words, share = now, done
+
+    def draw() -> None:
+        from tqdm.auto import tqdm
+
+        bar = tqdm(total=1.0, leave=False, delay=AFTER, miniters=0, smoothing=0, bar_format=_BAR)
+        while not over.wait(TICK):
+            bar.set_description_str(f"{name}: {words}", refresh=False)
+            bar.update(share - bar.n)
+        bar.close()
+
+    def write() -> None:
+        line = lambda: sys.stderr.write(f"{name}: {words}, {share:.0%}, {time.monotonic() - begun:.0f} s\n")
+        if not over.wait(AFTER):
+            line()
+            while not over.wait(BETWEEN):
+                line()
+            line()
+
+    def show() -> None:
+        with contextlib.suppress(AttributeError, OSError, ValueError):  # no stderr, or one that is closed
+            drawn = "ipykernel.zmqshell" in sys.modules or getattr(sys.stderr, "isatty", bool)()
+            (draw if drawn else write)()
+
+    thread = threading.Thread(target=show, daemon=True)
+    thread.start()
     try:
-        yield
+        yield tell
     finally:
-        _CALL.reset(token)
-        if shown:
-            shown.close()
-    if around:
-        around.over = call.over
-    else:
-        call.tell("done", 1.0)
-
-
-class _Shown:
-    """The view of somebody who gave no function: nothing at first, then a bar, or a line from time to time."""
-
-    def __init__(self, name: str) -> None:
-        self.name, self.words, self.share, self.begun = name, "begins", 0.0, time.monotonic()
-        self.bar: Bar | None = None
-        self.lines = False
-        self.over = threading.Event()
-        self.thread = threading.Thread(target=self.wait, daemon=True)
-        if os.environ.get("LDP_JAX_PROGRESS") != "0":
-            self.thread.start()
-
-    def __call__(self, words: str, share: float) -> None:
-        self.words, self.share = words, share
-        if self.bar or self.over.is_set():
-            self.show()
-
-    def wait(self) -> None:
-        pause = AFTER
-        while not self.over.wait(pause):
-            pause = BETWEEN
-            if self.bar is None and not self.lines:
-                self.bar = _bar(self.name)
-                self.lines = self.bar is None
-            self.show()
-
-    def show(self) -> None:
-        if self.bar:
-            self.bar.update(self.bar.task_ids[0], description=f"{self.name}: {self.words}", completed=self.share)
-        elif self.lines:
-            seconds = time.monotonic() - self.begun
-            with contextlib.suppress(AttributeError, OSError, ValueError):  # no stderr, or one that is closed
-                sys.stderr.write(f"{self.name}: {self.words}, {self.share:.0%}, {seconds:.0f} s\n")
-
-    def close(self) -> None:
-        self.over.set()
-        if self.thread.is_alive():
-            self.thread.join()
-        if self.bar:
-            self.bar.stop()
-            self.bar = None
-
-
-def _bar(words: str) -> "Bar | None":
-    """A bar that vanishes in the end; None without rich, or where it could not be drawn."""
-    try:
-        from rich.console import Console
-        from rich.progress import Progress, TimeElapsedColumn
-    except ImportError:
-        return None
-    if sys.stderr is None or sys.stderr.closed:
-        return None
-    console = Console(stderr=True)
-    drawn = importlib.util.find_spec("ipywidgets") if console.is_jupyter else console.is_terminal
-    if not drawn:
-        return None
-    bar = Progress(
-        *Progress.get_default_columns(),
-        TimeElapsedColumn(),
-        console=console,
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-    )
-    bar.add_task(words, total=1.0)
-    bar.start()
-    return bar
+        over.set()
+        thread.join()
