@@ -116,7 +116,7 @@ class Release:
                 raise ValueError(
                     f"release {self.name!r}: a {kind} says its own delta, unit and adjacency; give them to a curve"
                 )
-            for guarantee in self._guarantees:
+            for guarantee in [self.cost] if isinstance(self.cost, Guarantee) else self.cost.values():
                 if not (guarantee.epsilon >= 0.0 and 0.0 <= guarantee.delta <= 1.0):
                     raise ValueError(f"release {self.name!r}: epsilon must be >= 0 and delta in [0, 1]")
         else:
@@ -129,25 +129,21 @@ class Release:
             raise ValueError(f"release {self.name!r} both protects and exposes {', '.join(sorted(both))}")
 
     @property
-    def _guarantees(self) -> tuple[Guarantee, ...]:
-        if isinstance(self.cost, PipelineGuarantee):
-            return self.cost.guarantees
-        return (self.cost,) if isinstance(self.cost, Guarantee) else ()
-
-    @property
     def units(self) -> tuple[Unit, ...]:
         """What it states a loss for."""
-        return tuple(guarantee.unit for guarantee in self._guarantees) or ((self.unit,) if self.unit else ())
+        if isinstance(self.cost, PipelineGuarantee):
+            return tuple(self.cost)
+        return (self.cost.unit if isinstance(self.cost, Guarantee) else self.unit or RECORD,)
 
     def per(self, unit: Unit) -> Guarantee | GaussianCurve | None:
         """What it costs per ``unit``; None where it does not say."""
-        if isinstance(self.cost, GaussianCurve):
-            return self.cost if unit == self.unit else None
-        return next((guarantee for guarantee in self._guarantees if guarantee.unit == unit), None)
+        if isinstance(self.cost, PipelineGuarantee):
+            return self.cost.get(unit)
+        return self.cost if unit in self.units else None
 
     def __str__(self) -> str:
         if isinstance(self.cost, PipelineGuarantee):
-            return " and ".join(f"{_pair(guarantee)} per {guarantee.unit}" for guarantee in self._guarantees)
+            return " and ".join(f"{_pair(guarantee)} per {unit}" for unit, guarantee in self.cost.items())
         return _cost(self.cost)
 
 
@@ -163,22 +159,21 @@ def _pair(stated: Guarantee | Budget) -> str:
 
 def _spent(releases: Sequence[Release], unit: Unit, budget: Budget | None) -> Guarantee:
     """Everything of one unit: guarantees add, curves compose and are converted once."""
-    mine = [release for release in releases if unit in release.units]
-    plain = [cost for release in mine if isinstance(cost := release.per(unit), Guarantee)]
-    curves = [release for release in mine if isinstance(release.cost, GaussianCurve)]
-    if not mine:
+    costs = [(release, release.per(unit)) for release in releases]
+    plain = [cost for _, cost in costs if isinstance(cost, Guarantee)]
+    curves = [(release, cost) for release, cost in costs if isinstance(cost, GaussianCurve)]
+    if not plain and not curves:
         words = WORDS.get(unit, "two inputs of this unit")
         return Guarantee(0.0, 0.0, unit, words, status="proved", reason="nothing was released")
     if not curves:
         return sequential(*plain)
-    named = [release.delta for release in curves if release.delta is not None]
+    named = [release.delta for release, _ in curves if release.delta is not None]
     taken = add_up(guarantee.delta for guarantee in plain)
     if not named and budget is None:
-        raise ValueError(f"release {curves[-1].name!r}: with no budget to take it from, a curve needs a delta")
+        raise ValueError(f"release {curves[-1][0].name!r}: with no budget to take it from, a curve needs a delta")
     delta = max(named) if named else _less(budget.delta, taken) if budget else 0.0
-    words = said_once(release.adjacency for release in curves)
-    made = [release.cost for release in curves if isinstance(release.cost, GaussianCurve)]
-    total = made[0].compose(*made[1:])
+    words = said_once(release.adjacency for release, _ in curves)
+    total = GaussianCurve(0.0).compose(*(curve for _, curve in curves))
     if delta < 1e-300:  # without a delta Gaussian noise promises nothing
         epsilon = 0.0 if total.mu == 0.0 else math.inf
         reason = "no delta is left for Gaussian noise"

@@ -42,10 +42,13 @@ class Public(abc.ABC):
     def _made(cls: type[_T], header: Header, body: bytes) -> _T:
         """The object of a header and arrays; it may fail on either."""
 
+    @classmethod
+    def _start(cls, version: int) -> bytes:
+        return b"ldp-%s %d\n" % (cls.KIND.encode(), version)
+
     def _written(self, version: int) -> bytes:
         header, body = self._parts()
-        start = b"ldp-%s %d\n" % (self.KIND.encode(), version)
-        return start + json.dumps(header, sort_keys=True).encode() + b"\n" + body
+        return self._start(version) + json.dumps(header, sort_keys=True).encode() + b"\n" + body
 
     def to_bytes(self) -> bytes:
         """Bytes that :meth:`from_bytes` reads on any machine; they end with a checksum."""
@@ -54,9 +57,9 @@ class Public(abc.ABC):
     @classmethod
     def from_bytes(cls: type[_T], data: bytes) -> _T:
         """Read and check what :meth:`to_bytes` wrote."""
-        kind, start = cls.KIND, b"ldp-%s %d\n" % (cls.KIND.encode(), cls.VERSION)
+        kind, start = cls.KIND, cls._start(cls.VERSION)
         if not data.startswith(start):
-            old = [n for n in range(cls.VERSION) if data.startswith(b"ldp-%s %d\n" % (kind.encode(), n))]
+            old = [n for n in range(cls.VERSION) if data.startswith(cls._start(n))]
             hint = f"; version {old[0]} has no checksum: have it sent anew" if old else ""
             raise ValueError(f"not a {kind} of this version: expected it to begin with {start!r}{hint}")
         whole = data[:-_TAG_BYTES]

@@ -86,10 +86,8 @@ def pytree(cls: type[_T]) -> type[_T]:
         fields = dataclasses.fields(self)
         return f"{type(self).__name__}({', '.join(f'{f.name}={_shown(getattr(self, f.name))}' for f in fields)})"
 
-    if "__repr__" not in cls.__dict__:
-        setattr(cls, "__repr__", __repr__)  # noqa: B010
-    setattr(cls, "__eq__", __eq__)  # noqa: B010
-    setattr(cls, "__hash__", __hash__)  # noqa: B010
+    for method in (__eq__, __hash__, *([] if "__repr__" in cls.__dict__ else [__repr__])):
+        setattr(cls, method.__name__, method)
     data = dataclasses.dataclass(frozen=True, eq=False)(cls)
     fields = dataclasses.fields(data)  # pyrefly: ignore[bad-argument-type]
     leaves = tuple(f.name for f in fields if not f.metadata.get("static"))

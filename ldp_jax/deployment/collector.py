@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ldp_jax.core.integer_tables import WORDS, Table
+from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.validate import whole
 from ldp_jax.deployment import wire
 from ldp_jax.deployment.codecs import codec_of
@@ -110,30 +110,27 @@ def decode(
     good = known & codec.possible(reports)
     foreign, impossible = foreign + int((~known).sum()), int((known & ~good).sum())
     reports = reports[good]
-    field = reports["field"] if "field" in (reports.dtype.names or ()) else np.zeros(len(reports), np.uint32)
+    sent = np.zeros(len(reports), TRIPLE)
+    for name in [name for name in ("user", "round", "field") if name in (reports.dtype.names or ())]:
+        sent[name] = reports[name]
 
     # One stable sort of the old and the new: the first of equal triples comes first.
-    user = np.concatenate([seen["user"], reports["user"]]).astype(np.uint64)
-    place = _place(np.concatenate([seen["round"], reports["round"]]), np.concatenate([seen["field"], field]))
-    order = np.lexsort((place, user))
-    new = _changes(user[order], place[order])
+    triples = np.concatenate([seen, sent])
+    order = np.lexsort((triples["field"], triples["round"], triples["user"]))
+    new = _changes(triples[order])
     first = np.zeros(len(order), bool)
     first[order] = new
-    triples = np.zeros(int(new.sum()), TRIPLE)
-    triples["user"] = user[order][new]
-    triples["round"] = place[order][new] >> np.uint64(32)
-    triples["field"] = place[order][new] & np.uint64(WORDS - 1)
 
     mine = first[len(seen) :]
-    kept, output = reports[mine], codec.output(reports[mine])
+    kept, output = sent[mine], codec.output(reports[mine])
     return Decoded(
-        user=kept["user"].astype(np.uint64),
-        round=kept["round"].astype(np.uint32),
-        field=field[mine].astype(np.uint32),
+        user=kept["user"].copy(),
+        round=kept["round"].copy(),
+        field=kept["field"].copy(),
         output=output,
         estimate=codec.estimate(output),
-        rejected=Rejected(damaged, foreign, impossible, len(reports) - len(kept)),
-        seen=triples,
+        rejected=Rejected(damaged, foreign, impossible, len(sent) - len(kept)),
+        seen=triples[order[new]],
         digest=codec.digest,
     )
 
@@ -158,9 +155,9 @@ def vectors(decoded: Decoded, k: int, dim: int) -> Vectors:
     """The vectors of those (user, round) with exactly k fields, all below ``dim``."""
     dim = whole(1, 2**31 - 1, dim=dim)
     k = whole(1, dim, k=k)
-    order = np.lexsort((_place(decoded.round, decoded.field), decoded.user))
+    order = np.lexsort((decoded.field, decoded.round, decoded.user))
     user, round, field = decoded.user[order], decoded.round[order], decoded.field[order]
-    start = np.flatnonzero(_changes(user, round))
+    start = np.flatnonzero(_changes(user) | _changes(round))
     size = np.diff(np.append(start, len(user)))
     full = (size == k) & (field[start + size - 1] < dim)
     at = start[full][:, None] + np.arange(k)
@@ -174,12 +171,6 @@ def vectors(decoded: Decoded, k: int, dim: int) -> Vectors:
     )
 
 
-def _place(round: np.ndarray, field: np.ndarray) -> np.ndarray:
-    return (round.astype(np.uint64) << np.uint64(32)) | field.astype(np.uint64)
-
-
-def _changes(user: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Where a sorted pair of columns differs from the row before."""
-    new = np.ones(len(user), bool)
-    new[1:] = (user[1:] != user[:-1]) | (other[1:] != other[:-1])
-    return new
+def _changes(rows: np.ndarray) -> np.ndarray:
+    """Which rows differ from the row before."""
+    return np.append([True], rows[1:] != rows[:-1])[: len(rows)]

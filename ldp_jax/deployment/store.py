@@ -130,11 +130,8 @@ class ReportStore:
         for one in () if rounds is None else rounds:
             validate.integer_in(0, 2**32 - 1, rounds=one)
         with self._database() as database:
-            files = database.execute(
-                "SELECT name, reports FROM files WHERE digest = ? ORDER BY rowid", (codec.digest,)
-            ).fetchall()
+            paths, missed = self._files(database, codec)
         wanted = None if rounds is None else pyarrow.compute.field("round").isin(np.array(rounds, np.uint32))
-        paths, missed = [self.folder / name for name, _ in files], sum(reports for _, reports in files)
         missing = [path.name for path in paths if not path.exists()]
         if missing:
             raise FileNotFoundError(f"{self.folder} lacks {len(missing)} files that count, as {missing[0]}")
@@ -233,16 +230,11 @@ class ReportStore:
         """
         codec = codec_of(asked)
         with self._database() as database:
-            query = "SELECT name, reports FROM files WHERE digest = ? ORDER BY rowid"
-            found = database.execute(query, (codec.digest,)).fetchall()
-            if len(found) > 1:
-                tables = [
-                    pyarrow.parquet.read_table(self.folder / name, page_checksum_verification=True)
-                    for name, _ in found
-                ]
+            paths, total = self._files(database, codec)
+            if len(paths) > 1:
+                tables = [pyarrow.parquet.read_table(path, page_checksum_verification=True) for path in paths]
                 name = self._write(pyarrow.concat_tables(tables))
                 database.execute("DELETE FROM files WHERE digest = ?", (codec.digest,))
-                total = sum(reports for _, reports in found)
                 database.execute("INSERT INTO files VALUES (?, ?, ?)", (name, codec.digest, total))
         with self._database() as database:  # nobody writes meanwhile
             named = {name for (name,) in database.execute("SELECT name FROM files")}
@@ -262,24 +254,21 @@ class ReportStore:
         finally:
             database.close()  # what was not committed is rolled back
 
+    def _files(self, database: sqlite3.Connection, codec: Codec) -> tuple[list[Path], int]:
+        """The files that count, and how many reports they hold together."""
+        query = "SELECT name, reports FROM files WHERE digest = ? ORDER BY rowid"
+        found = database.execute(query, (codec.digest,)).fetchall()
+        return [self.folder / name for name, _ in found], sum(reports for _, reports in found)
+
     def _unseen(self, database: sqlite3.Connection, codec: Codec, found: Decoded) -> np.ndarray:
         """Places of the reports that are new; they count as seen from now on."""
         kind = (Table if codec.each == "field" else Question).__name__
         loss = (str(codec.loss.numerator), str(codec.loss.denominator))
         database.execute("INSERT OR IGNORE INTO asked VALUES (?, ?, ?, ?)", (codec.digest, kind, *loss))
         columns = (found.user.view(np.int64), found.round, found.field)
-        rows = zip(range(len(found.user)), *(column.tolist() for column in columns), strict=True)
-        database.execute("CREATE TEMP TABLE sent (place INTEGER, user INTEGER, round INTEGER, field INTEGER)")
-        database.executemany("INSERT INTO sent VALUES (?, ?, ?, ?)", rows)
-        fresh = (
-            "SELECT place, sent.user, sent.round, sent.field FROM sent LEFT JOIN seen ON digest = ? AND "
-            "sent.user = seen.user AND sent.round = seen.round AND sent.field = seen.field WHERE digest IS NULL"
-        )
-        places = [place for place, *_ in database.execute(fresh, (codec.digest,))]
-        database.execute(
-            f"INSERT INTO seen SELECT ?, user, round, field FROM ({fresh})", (codec.digest, codec.digest)
-        )
-        return np.sort(np.array(places, np.int64))
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        keep = "INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)"
+        return np.flatnonzero([database.execute(keep, (codec.digest, *row)).rowcount for row in rows])
 
     def _write(self, table: pyarrow.Table) -> str:
         """A file that is whole and on the disk before it has its name."""

@@ -1,10 +1,8 @@
 """Reports on disk: no report is lost or counted twice, whoever is killed; and what is read is what was sent."""
 
-import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
@@ -107,39 +105,6 @@ def test_files_without_a_name_are_not_read_and_go_and_damaged_ones_are_refused(t
         store.all(GRID)
 
 
-SERVER = """
-import sys
-from ldp_jax.deployment.store import ReportStore
-from tests.deployment.vectors import GRID
-store, size = ReportStore(sys.argv[1]), 36 * 3
-data = open(sys.argv[2], "rb").read()
-print("ready", flush=True)
-for at in range(0, len(data), size):
-    store.add(data[at : at + size], GRID)
-"""
-
-
-def test_two_servers_and_a_kill_lose_and_double_nothing(tmp_path):
-    """Both servers take all uploads; one is killed at some moment, and started again."""
-    store, sent = ReportStore(tmp_path / "store"), tmp_path / "sent"
-    sent.write_bytes(b"".join(UPLOADS))
-    command = [sys.executable, "-c", SERVER, str(store.folder), str(sent)]
-    servers = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(2)]
-    assert servers[0].stdout.readline()
-    while len(store.all(GRID).user) < 10:  # in the middle of its work
-        time.sleep(0.01)
-    os.kill(servers[0].pid, signal.SIGKILL)
-    assert servers[1].wait(timeout=120) == 0
-    again = ReportStore(store.folder)
-    for data in UPLOADS:
-        again.add(data, GRID)
-    servers[0].wait()
-    for server in servers:
-        server.stdout.close()
-    store.compact(GRID)
-    assert triples(store.all(GRID)) == triples(deployment.decode(b"".join(UPLOADS), GRID))
-
-
 CRASH = """
 import os, signal, sqlite3, sys
 from pathlib import Path
@@ -194,11 +159,13 @@ def test_a_kill_at_each_step_leaves_all_or_nothing(what, moment, tmp_path):
         assert store.ledger() == spent
 
 
-def test_servers_share_a_ledger(tmp_path):
-    """Each of two writes five releases, of which the budget has room for seven."""
+def test_two_servers_share_a_folder(tmp_path):
+    """Each takes all uploads, and writes five releases, of which the budget has room for seven."""
     tenth, refused = Guarantee(0.1, status="proved", reason="a proof"), []
 
     def work(server):
+        for data in UPLOADS:
+            ReportStore(tmp_path).add(data, GRID)
         for round in range(5):
             try:
                 ReportStore(tmp_path).spend(f"{server}, round {round}", tenth, Budget(0.7))
@@ -207,6 +174,8 @@ def test_servers_share_a_ledger(tmp_path):
 
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(work, range(2)))
+    ReportStore(tmp_path).compact(GRID)
+    assert triples(ReportStore(tmp_path).all(GRID)) == triples(deployment.decode(b"".join(UPLOADS), GRID))
     ledger = ReportStore(tmp_path).ledger()
     assert (len(ledger.releases), len(refused), ledger.remaining(RECORD).epsilon) == (7, 3, 0.0)
     other = Guarantee(0.05, status="proved", reason="a proof")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ldp_jax.core import validate
-from ldp_jax.core.spaces.space import Enumerated, NotApplicable, Records, Reports, clip, infinite, listed, shown
+from ldp_jax.core.spaces.space import Enumerated, NotApplicable, Records, Reports, clip, listed, shown
 from ldp_jax.core.types import Array, Record, Scalar, Values
 
 PLACES = (0.65625, 0.125, 1.0, 0.375, 0.0)
@@ -50,9 +50,10 @@ class Interval(Records[Values], Reports[Values]):
     # --- Records
 
     def _width(self) -> float:
-        if infinite(self.lower) or infinite(self.upper):
+        width = float(self.upper) - float(self.lower)
+        if not math.isfinite(width):
             raise NotApplicable(f"records must have a lower and an upper end, got {self}")
-        return float(self.upper) - float(self.lower)
+        return width
 
     def clip(self, x: Values) -> Array:
         """The nearest number of the interval; NaN goes to the centre."""

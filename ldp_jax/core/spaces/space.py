@@ -1,7 +1,6 @@
 """Base classes of spaces of records and of reports."""
 
 import abc
-import math
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, cast
 
@@ -348,8 +347,3 @@ def listed(values: tuple[Scalar, ...]) -> str:
     if len(values) > 6:
         return f"{', '.join(map(shown, values[:3]))}, ..., {shown(values[-1])}"
     return ", ".join(map(shown, values))
-
-
-def infinite(value: Scalar) -> bool:
-    """Whether an end of a line is none."""
-    return math.isinf(float(value))
