@@ -223,10 +223,9 @@ def per_user(
     if table.ndim not in (1, 2) or 0 in table.shape:
         raise ValueError(f"epsilons must be [users] or [releases, users], not empty; got shape {table.shape}")
     table = np.atleast_2d(table.astype(np.float64))
-    if not (np.isfinite(table) & (table >= 0.0)).all():
-        raise ValueError(
-            f"epsilons must be finite and >= 0, got {table[~(np.isfinite(table) & (table >= 0.0))][0]}"
-        )
+    good = np.isfinite(table) & (table >= 0.0)
+    if not good.all():
+        raise ValueError(f"epsilons must be finite and >= 0, got {table[~good][0]}")
     totals = sum_up(table, validate.whole(1, releases=releases))
     totals.setflags(write=False)
     _totalled("per_user", unit)
@@ -295,10 +294,9 @@ def over_rounds(guarantee: Guarantee, rounds: int, *, answers: str, delta: float
     """
     validate.one_of(ANSWERS, answers=answers)
     k = validate.whole(1, rounds=rounds)
-    if answers == "fresh":
-        _totalled("over_rounds", guarantee.unit)
     histories = f"any two histories of {k} rounds, where in a round: {guarantee.adjacency}"
     if answers == "fresh":
+        _totalled("over_rounds", guarantee.unit)
         total = guarantee.repeated(k) if delta is None else advanced(guarantee, k, delta)
         return dataclasses.replace(total, adjacency=histories)
     if delta is not None:

@@ -6,6 +6,7 @@ significant digits are printed, rounded the same way, except where they would be
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Literal, get_args
@@ -289,6 +290,13 @@ def one_trust(guarantees: Sequence[Guarantee]) -> Trust:
     return next(iter(found), "local")
 
 
+def each_once(name: str, made: Sequence[Guarantee] | Sequence[Budget]) -> None:
+    """Refuse two guarantees or budgets of one unit."""
+    for unit, times in Counter(one.unit for one in made).items():
+        if times > 1:
+            raise ValueError(f"{name} must name each unit once, got {unit} {times} times")
+
+
 def field_names(name: str, value: Iterable[str]) -> tuple[str, ...]:
     """Names of fields as a tuple."""
     names = () if isinstance(value, str) else tuple(value)
@@ -330,10 +338,7 @@ class PipelineGuarantee(Mapping[Unit, Guarantee]):
         for guarantee in self.guarantees:
             if not isinstance(guarantee, Guarantee):
                 raise ValueError(f"guarantees must be Guarantees, got {guarantee!r}")
-        units = [guarantee.unit for guarantee in self.guarantees]
-        twice = [unit for unit in units if units.count(unit) > 1]
-        if twice:
-            raise ValueError(f"guarantees must name each unit once, got {twice[0]} {units.count(twice[0])} times")
+        each_once("guarantees", self.guarantees)
         both = sorted(set(self.protected) & set(self.unprotected))
         if both:
             raise ValueError(f"fields cannot be protected and unprotected: {', '.join(both)}")

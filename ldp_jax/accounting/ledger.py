@@ -22,6 +22,7 @@ from ldp_jax.accounting.guarantee import (
     Guarantee,
     PipelineGuarantee,
     Unit,
+    each_once,
     field_names,
     metric,
     said_once,
@@ -87,8 +88,8 @@ class Release:
     unit: Unit | None = None
     adjacency: str = ""
     delta: float | None = None
-    protects: tuple[str, ...] = ()
-    exposes: tuple[str, ...] = ()
+    protects: Sequence[str] = ()
+    exposes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
@@ -237,10 +238,7 @@ class Ledger(Public):
         budgets = _budgets(self.budget)
         object.__setattr__(self, "budget", budgets)
         object.__setattr__(self, "releases", tuple(self.releases))
-        units = [budget.unit for budget in budgets]
-        twice = [unit for unit in units if units.count(unit) > 1]
-        if twice:
-            raise ValueError(f"budget must name each unit once, got {twice[0]} {units.count(twice[0])} times")
+        each_once("budget", budgets)
         for release in self.releases if budgets else ():
             self._check_units(release)
         for unit in dict.fromkeys(unit for release in self.releases for unit in release.units):
@@ -334,15 +332,7 @@ class Ledger(Public):
         cost: Any = release
         if not isinstance(release, (Guarantee, PipelineGuarantee, GaussianCurve)):
             cost = getattr(release, "guarantee", release)
-        line = Release(
-            name,
-            cost,
-            unit,
-            "" if adjacency is None else adjacency,
-            delta,
-            field_names("protects", protects),
-            field_names("exposes", exposes),
-        )
+        line = Release(name, cost, unit, adjacency or "", delta, protects, exposes)
         return Ledger(self.budget, (*self.releases, line))
 
     def spent(self, unit: Unit) -> Guarantee:

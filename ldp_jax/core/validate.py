@@ -12,6 +12,8 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
 
 
@@ -45,9 +47,13 @@ def _real(name: str, value: object) -> "np.ndarray":
     return array
 
 
-def _refuse(name: str, array: "np.ndarray", wanted: str) -> None:
-    shown = array.item() if array.ndim == 0 else array
-    raise ValueError(f"{name} must be {wanted}, got {shown}")
+def _each(values: dict[str, object], fits: "Callable[[np.ndarray], np.ndarray]", wanted: str) -> None:
+    """Refuse concrete values that hold a number that does not fit; NaN fits no comparison."""
+    for name, value in values.items():
+        if concrete(value):
+            array = _real(name, value)
+            if not fits(array).all():
+                raise ValueError(f"{name} must be {wanted}, got {array.item() if array.ndim == 0 else array}")
 
 
 def positive(**kwargs: object) -> None:
@@ -57,13 +63,7 @@ def positive(**kwargs: object) -> None:
     Traceback (most recent call last):
     ValueError: delta must be finite and > 0, got -1
     """
-    import numpy as np
-
-    for name, value in kwargs.items():
-        if concrete(value):
-            array = _real(name, value)
-            if not (np.isfinite(array).all() and (array > 0).all()):
-                _refuse(name, array, "finite and > 0")
+    _each(kwargs, lambda array: (array > 0) & (array < math.inf), "finite and > 0")
 
 
 def labels(given: object) -> "np.ndarray":
@@ -88,12 +88,9 @@ def labels(given: object) -> "np.ndarray":
 
 def in_range(lower: float, upper: float, *, open_lower: bool = False, **kwargs: object) -> None:
     """Refuse what is outside [lower, upper], or (lower, upper] with ``open_lower``."""
-    for name, value in kwargs.items():
-        if concrete(value):
-            array = _real(name, value)
-            above = array > lower if open_lower else array >= lower
-            if not (above.all() and (array <= upper).all()):  # NaN fails both
-                _refuse(name, array, f"in {'(' if open_lower else '['}{lower}, {upper}]")
+    above = operator.gt if open_lower else operator.ge
+    wanted = f"in {'(' if open_lower else '['}{lower}, {upper}]"
+    _each(kwargs, lambda array: above(array, lower) & (array <= upper), wanted)
 
 
 def number(

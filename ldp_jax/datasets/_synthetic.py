@@ -6,6 +6,7 @@ import numpy as np
 import scipy.sparse
 
 from ldp_jax.core import validate
+from ldp_jax.datasets._arrays import generator
 from ldp_jax.datasets._dataset import Dataset
 
 _ROUNDS = 200
@@ -44,19 +45,14 @@ def synthetic(
     >>> data.num_edges, data.num_classes, data.scaled_rows(0, 3).shape
     (300, 4, (3, 50))
     """
-    import jax
-
     from ldp_jax.graph import graphs
 
-    validate.threefry(key)
+    rng = generator(key)
     validate.integer_in(2, num_classes=num_classes)
     validate.integer_in(num_classes, 2**31 - 1, num_nodes=num_nodes, num_features=num_features)
     validate.positive(mean_degree=mean_degree, words_per_node=words_per_node)
     validate.in_range(0.0, 1.0, homophily=homophily, topicality=topicality)
     validate.in_range(2.0, np.inf, open_lower=True, degree_exponent=degree_exponent)
-
-    # The draws are host work of data-dependent size, so the key seeds a NumPy generator.
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
     y = rng.permutation(np.arange(num_nodes, dtype=np.int32) % num_classes)
     edges = _edges(rng, y, num_classes, mean_degree, homophily, degree_exponent)
     return Dataset(
@@ -188,11 +184,9 @@ def synthetic_graphs(
     >>> data.y.tolist(), int(data.node_graph.max())
     ([1, 0, 0, 1, 1, 1, 0, 0, 0, 1], 9)
     """
-    import jax
-
     from ldp_jax.graph import graphs
 
-    validate.threefry(key)
+    rng = generator(key)
     validate.integer_in(2, 2**31 - 1, num_graphs=num_graphs)
     least, most = _range("num_nodes", num_nodes, 4)
     smallest, largest = _range("group_size", group_size, 1)
@@ -202,7 +196,6 @@ def synthetic_graphs(
             f"num_graphs times pairs of num_nodes must be below 2^31, got {num_graphs} of {most} nodes"
         )
 
-    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
     sizes = rng.integers(least, most + 1, num_graphs)
     first = np.cumsum(sizes) - sizes
     n = int(sizes.sum())

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from ldp_jax.core import validate
+from ldp_jax.datasets._arrays import generator
 
 
 class NodeSplit(NamedTuple):
@@ -31,13 +31,6 @@ class LinkSplit(NamedTuple):
     test_non_edges: Int[np.ndarray, "c 2"]
 
 
-def _generator(key: Any) -> np.random.Generator:
-    import jax
-
-    validate.threefry(key)
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
-
-
 def _sizes(total: int, shares: Sequence[float]) -> list[int]:
     if len(shares) != 3 or any(not 0.0 < share < 1.0 for share in shares) or abs(sum(shares) - 1.0) > 1e-9:
         raise ValueError(f"shares must be three numbers in (0, 1) that sum to 1, got {tuple(shares)}")
@@ -56,7 +49,7 @@ def node_split(key: Any, num_nodes: int, shares: Sequence[float] = (0.5, 0.25, 0
     [50, 25, 25]
     """
     sizes = _sizes(num_nodes, shares)
-    order = _generator(key).permutation(num_nodes).astype(np.int32)
+    order = generator(key).permutation(num_nodes).astype(np.int32)
     return NodeSplit(*np.split(order, np.cumsum(sizes)[:2]))
 
 
@@ -82,18 +75,18 @@ def link_split(
         raise ValueError(f"{m} edges leave too few pairs without an edge among {num_nodes} nodes")
     check_edges(edges[:, 0], edges[:, 1], np.zeros(num_nodes, np.int32))
     sizes = _sizes(m, shares)
-    generator = _generator(key)
+    rng = generator(key)
     edges = np.sort(edges, axis=1)
     taken = np.sort(edges[:, 0].astype(np.int64) * num_nodes + edges[:, 1])
     if (taken[1:] == taken[:-1]).any():
         raise ValueError("edges must name each pair once")
     found = np.zeros(0, np.int64)
     while len(found) < m:  # each round finds at least about half of what is still missing
-        pairs = np.sort(generator.integers(0, num_nodes, (2 * (m - len(found)) + 16, 2)), axis=1)
+        pairs = np.sort(rng.integers(0, num_nodes, (2 * (m - len(found)) + 16, 2)), axis=1)
         code = pairs[pairs[:, 0] < pairs[:, 1]] @ np.array([num_nodes, 1])
         code = code[taken[np.minimum(np.searchsorted(taken, code), m - 1)] != code]
         found = np.unique(np.concatenate([found, code]))
-    non_edges = np.stack(np.divmod(generator.permutation(found)[:m], num_nodes), 1).astype(np.int32)
-    order = generator.permutation(m)
+    non_edges = np.stack(np.divmod(rng.permutation(found)[:m], num_nodes), 1).astype(np.int32)
+    order = rng.permutation(m)
     cuts = np.cumsum(sizes)[:2]
     return LinkSplit(*np.split(edges[order].astype(np.int32), cuts), *np.split(non_edges, cuts))

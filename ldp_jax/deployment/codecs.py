@@ -121,12 +121,8 @@ class FieldReports:
             signed = struct.pack("<HQQIIH", _VERSION, self._prefix, user, round, fields[0], *outputs)
             return signed + wire.tag(start, signed)
         reports = np.zeros(len(fields), REPORT)
-        reports["version"], reports["table"], reports["user"], reports["round"] = (
-            _VERSION,
-            self._prefix,
-            user,
-            round,
-        )
+        reports["version"], reports["table"] = _VERSION, self._prefix
+        reports["user"], reports["round"] = user, round
         reports["field"], reports["output"] = fields, outputs
         data, size = reports.tobytes(), REPORT.itemsize
         signed = (data[at : at + size - wire.TAG_BYTES] for at in range(0, len(data), size))

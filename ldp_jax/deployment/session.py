@@ -38,7 +38,7 @@ import numpy as np
 from ldp_jax.accounting.guarantee import RECORD, Budget, Guarantee, Unit
 from ldp_jax.core.integer_tables import WORDS, Table
 from ldp_jax.core.rounding import log_up, rounded_down, rounded_up
-from ldp_jax.core.validate import whole
+from ldp_jax.core.validate import number, whole
 from ldp_jax.deployment import wire
 from ldp_jax.deployment._numbers import as_numbers
 from ldp_jax.deployment.codecs import Codec, CountReports, FieldReports, codec_of, itself
@@ -395,18 +395,11 @@ def guarantee(table: Table, k: SupportsIndex = 1) -> Guarantee:
 
 def _checked_budget(budget: object) -> tuple[float, Unit]:
     """A finite epsilon > 0, and its unit."""
-    unit = budget.unit if isinstance(budget, Budget) else RECORD
-    if isinstance(budget, Budget) and (unit not in _KINDS or budget.delta):
+    if not isinstance(budget, Budget):
+        return number(0.0, open_lower=True, budget=budget), RECORD
+    if budget.unit not in _KINDS or budget.delta:
         raise ValueError(f"budget must be of records or neighbour-lists and without delta, got {budget}")
-    epsilon = budget.epsilon if isinstance(budget, Budget) else budget
-    if isinstance(epsilon, (int, float, np.integer, np.floating)) and not isinstance(epsilon, bool):
-        try:
-            value = float(epsilon)
-        except OverflowError:
-            value = math.inf
-        if 0.0 < value < math.inf:
-            return value, unit
-    raise ValueError(f"budget must be a finite epsilon > 0, got {type(budget).__name__}: {epsilon!r:.40}")
+    return number(0.0, open_lower=True, budget=budget.epsilon), budget.unit
 
 
 @functools.lru_cache(maxsize=64)

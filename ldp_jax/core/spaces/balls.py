@@ -5,7 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core.spaces.space import Records, Reports, as_records, shown
+from ldp_jax.core.spaces.space import Records, Reports, as_records, each_vector, shown
 from ldp_jax.core.types import Array, Scalar, Values
 
 _INSIDE = 1 - 2.0**-20  # of a shortened vector, so that its length is at most the radius after rounding
@@ -17,6 +17,11 @@ def bounded(x: Values) -> Array:
     if not jnp.issubdtype(x.dtype, jnp.floating):
         x = x.astype(jnp.float32)
     return jnp.where(jnp.isnan(x), 0.0, jnp.clip(x, -1e18, 1e18))
+
+
+def lengths(x: np.ndarray) -> np.ndarray:
+    """The Euclidean lengths [..., 1] of vectors [..., dim], float64."""
+    return np.sqrt((x.astype(np.float64) ** 2).sum(-1, keepdims=True))
 
 
 def shortened(x: Values, radius: Scalar) -> Array:
@@ -52,11 +57,8 @@ class Ball(Records[Values]):
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are vectors [dim] of at most that length, up to float32 rounding of their coordinates."""
-        x = np.asarray(values, np.float64)
-        if x.shape[-1:] != (self.dim,):
-            return np.zeros(x.shape[:1], bool)
         most = float(self.radius) * (1 + (1 + rounding) * float(np.finfo(np.float32).eps))
-        return np.asarray(np.sqrt((x**2).sum(-1)) <= most)
+        return each_vector(values, self.dim, lambda x: lengths(x) <= most)
 
     def clip(self, x: Values) -> Array:
         """The vector itself, or one in its direction inside the sphere; a coordinate that is NaN is 0."""
@@ -113,10 +115,7 @@ class Vectors(Reports[Values]):
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are vectors [dim] of finite numbers."""
-        y = np.asarray(values)
-        if y.shape[-1:] != (self.dim,):
-            return np.zeros(y.shape[:1], bool)
-        return np.asarray(np.isfinite(y).all(-1))
+        return each_vector(values, self.dim, np.isfinite)
 
 
 @dataclasses.dataclass(frozen=True, repr=False)

@@ -99,6 +99,12 @@ def clip(x: Values, lower: ArrayLike = -1.0, upper: ArrayLike = 1.0) -> Array:
     return jnp.where(jnp.isnan(x), (lower + upper) / 2, jnp.clip(x, lower, upper))
 
 
+def each_vector(values: Values, dim: int, inside: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    """Which of stacked values are vectors [dim] whose numbers are all ``inside``, bool [n]."""
+    y = np.asarray(values)
+    return np.asarray(inside(y).all(-1)) if y.shape[-1:] == (dim,) else np.zeros(y.shape[:1], bool)
+
+
 class Records(abc.ABC, Generic[R]):
     """A set of records: what a mechanism takes.
 

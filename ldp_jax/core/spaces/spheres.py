@@ -6,8 +6,8 @@ import math
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core.spaces.balls import Vectors, bounded
-from ldp_jax.core.spaces.space import Reports
+from ldp_jax.core.spaces.balls import Vectors, bounded, lengths
+from ldp_jax.core.spaces.space import Reports, each_vector
 from ldp_jax.core.types import Array, ArrayLike, Scalar, Values
 
 _WHOLE = 1 - 2.0**-19  # a length above is the radius: float32 rounds a vector of length 1 to less
@@ -59,11 +59,8 @@ class Sphere(Around):
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are vectors [dim] of length 1, up to float32 roundings."""
-        y = np.asarray(values, np.float64)
-        if y.shape[-1:] != (self.dim,):
-            return np.zeros(y.shape[:1], bool)
         slack = (4 + rounding) * float(np.finfo(np.float32).eps) * math.sqrt(self.dim)
-        return np.asarray(np.abs(np.sqrt((y**2).sum(-1)) - 1) <= slack)
+        return each_vector(values, self.dim, lambda y: np.abs(lengths(y) - 1) <= slack)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,13 +3,14 @@
 import abc
 import dataclasses
 import itertools
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core.spaces.numbers import PLACES, Finite, Interval, Mixture
-from ldp_jax.core.spaces.space import NotApplicable, Records, Reports, clip
+from ldp_jax.core.spaces.space import NotApplicable, Records, Reports, clip, each_vector
 from ldp_jax.core.types import AnyArray, Array, Values, Y
 
 _MOST_RECORDS = 4_000_000
@@ -30,10 +31,7 @@ class Box(Records[Values]):
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are vectors [dim] with all coordinates between the ends."""
-        x = np.asarray(values)
-        if x.shape[-1:] != (self.dim,):
-            return np.zeros(x.shape[:1], bool)
-        return np.asarray(self.side.contains(x, rounding=rounding).all(-1))
+        return each_vector(values, self.dim, partial(self.side.contains, rounding=rounding))
 
     def clip(self, x: Values) -> Array:
         """Coordinate by coordinate; NaN goes to the centre."""
@@ -107,9 +105,7 @@ class Product(ByCoordinate[Values]):
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are vectors [dim] of values of ``inner``."""
-        if np.shape(values)[-1:] != (self.dim,):
-            return np.zeros(np.shape(values)[:1], bool)
-        return np.asarray(self.inner.contains(values, rounding=rounding).all(-1))
+        return each_vector(values, self.dim, partial(self.inner.contains, rounding=rounding))
 
 
 class SparseReport(NamedTuple):
