@@ -15,12 +15,7 @@ from ldp_jax.datasets._arrays import attribute_arrays, simple_edges, table
 
 
 def parse(
-    files: Mapping[str, bytes],
-    *,
-    stem: str,
-    label: str,
-    num_features: int,
-    karateclub_above: int | None = None,
+    files: Mapping[str, bytes], *, stem: str, label: str, num_features: int, karateclub_above: int | None = None
 ) -> dict[str, np.ndarray]:
     """The arrays of the uniform format, from files whose names begin with ``stem``; accounts are left out.
 

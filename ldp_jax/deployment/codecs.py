@@ -108,12 +108,7 @@ class FieldReports:
         return self.table.report(record, words[:, 0], words[:, 1])
 
     def pack(
-        self,
-        fields: Sequence[int],
-        outputs: Iterable[int] | np.ndarray,
-        user: int,
-        round: int,
-        key: bytes | None,
+        self, fields: Sequence[int], outputs: Iterable[int] | np.ndarray, user: int, round: int, key: bytes | None
     ) -> bytes:
         """36 bytes a field."""
         start = wire.tag_start(self.tag, key)

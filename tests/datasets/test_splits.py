@@ -31,14 +31,6 @@ def test_splits_come_from_the_key_alone():
     assert not np.array_equal(first.train, second.train)
 
 
-def test_every_node_is_equally_likely_in_each_part():
-    """1000 splits of 12 nodes; a node is in train half of the time. Detects a share off by 0.16."""
-    runs, n = 1000, 12
-    drawn = np.concatenate([node_split(key, n).train for key in list(jax.random.split(jax.random.key(3), runs))])
-    for count in np.bincount(drawn, minlength=n):
-        stats.assert_share(count, runs, 0.5)
-
-
 def pairs_of(part):
     return set(map(tuple, part.tolist()))
 

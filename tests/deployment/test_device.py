@@ -24,7 +24,7 @@ from tests.deployment.vectors import (
     device,
     list_session,
     session,
-)  # fmt: skip
+)
 from tests.stats import assert_g
 
 
