@@ -202,9 +202,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     """
     epsilon, delta = number(0.0, 1e9, epsilon=epsilon), _delta(delta)
     tail = math.sqrt(2.0 * -math.log(delta))
-    good = (
-        2.0 * epsilon / (tail + math.sqrt(tail**2 + 2.0 * epsilon)) * (1.0 - 1e-9)
-    )  # from the Gaussian tail bound
+    # From the Gaussian tail bound.
+    good = 2.0 * epsilon / (tail + math.sqrt(tail**2 + 2.0 * epsilon)) * (1.0 - 1e-9)
     bad = max(good, delta)
     while _holds(bad, epsilon, delta):
         good, bad = bad, 2.0 * bad

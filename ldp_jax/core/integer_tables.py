@@ -299,9 +299,7 @@ def _fill(row: np.ndarray, low: list[int], high: list[int]) -> np.ndarray:
     ]
     lacking = WORDS - sum(entries)
     for place in np.argsort(-row, kind="stable").tolist():
-        change = (
-            min(lacking, high[place] - entries[place]) if lacking > 0 else max(lacking, low[place] - entries[place])
-        )
+        change = max(low[place] - entries[place], min(high[place] - entries[place], lacking))
         entries[place] += change
         lacking -= change
         if not lacking:
