@@ -3,21 +3,10 @@
 import re
 import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike
-
-from ldp_jax.core import validate
-
-
-def generator(key: Any) -> np.random.Generator:
-    """NumPy's, from a key of JAX: for draws on the host, whose sizes depend on data."""
-    import jax
-
-    validate.threefry(key)
-    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
 
 def whole_numbers(data: bytes) -> np.ndarray:

@@ -6,8 +6,8 @@ import numpy as np
 import scipy.sparse
 
 from ldp_jax.core import validate
-from ldp_jax.datasets._arrays import generator
 from ldp_jax.datasets._dataset import Dataset
+from ldp_jax.datasets.splits import _generator
 
 _ROUNDS = 200
 _SWAPS = 100  # proposed for each edge; the number of triangles stops falling after about ten
@@ -47,7 +47,7 @@ def synthetic(
     """
     from ldp_jax.graph import graphs
 
-    rng = generator(key)
+    rng = _generator(key)
     validate.integer_in(2, num_classes=num_classes)
     validate.integer_in(num_classes, 2**31 - 1, num_nodes=num_nodes, num_features=num_features)
     validate.positive(mean_degree=mean_degree, words_per_node=words_per_node)
@@ -186,7 +186,7 @@ def synthetic_graphs(
     """
     from ldp_jax.graph import graphs
 
-    rng = generator(key)
+    rng = _generator(key)
     validate.integer_in(2, 2**31 - 1, num_graphs=num_graphs)
     least, most = _range("num_nodes", num_nodes, 4)
     smallest, largest = _range("group_size", group_size, 1)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Int
 
-from ldp_jax.datasets._arrays import generator
+from ldp_jax.core import validate
 
 
 class NodeSplit(NamedTuple):
@@ -31,6 +31,14 @@ class LinkSplit(NamedTuple):
     test_non_edges: Int[np.ndarray, "c 2"]
 
 
+def _generator(key: Any) -> np.random.Generator:
+    """NumPy's, from a key of JAX: for draws on the host, whose sizes depend on data."""
+    import jax
+
+    validate.threefry(key)
+    return np.random.default_rng(np.asarray(jax.random.key_data(key)))
+
+
 def _sizes(total: int, shares: Sequence[float]) -> list[int]:
     if len(shares) != 3 or any(not 0.0 < share < 1.0 for share in shares) or abs(sum(shares) - 1.0) > 1e-9:
         raise ValueError(f"shares must be three numbers in (0, 1) that sum to 1, got {tuple(shares)}")
@@ -49,7 +57,7 @@ def node_split(key: Any, num_nodes: int, shares: Sequence[float] = (0.5, 0.25, 0
     [50, 25, 25]
     """
     sizes = _sizes(num_nodes, shares)
-    order = generator(key).permutation(num_nodes).astype(np.int32)
+    order = _generator(key).permutation(num_nodes).astype(np.int32)
     return NodeSplit(*np.split(order, np.cumsum(sizes)[:2]))
 
 
@@ -75,7 +83,7 @@ def link_split(
         raise ValueError(f"{m} edges leave too few pairs without an edge among {num_nodes} nodes")
     check_edges(edges[:, 0], edges[:, 1], np.zeros(num_nodes, np.int32))
     sizes = _sizes(m, shares)
-    rng = generator(key)
+    rng = _generator(key)
     edges = np.sort(edges, axis=1)
     taken = np.sort(edges[:, 0].astype(np.int64) * num_nodes + edges[:, 1])
     if (taken[1:] == taken[:-1]).any():
