@@ -93,34 +93,44 @@ def watched(name: str, progress: Progress | None = None) -> Iterator[None]:
             call.tell("done", 1.0)
 
 
+@dataclasses.dataclass
+class _Latest:
+    """What was told last."""
+
+    words: str = "begins"
+    share: float = 0.0
+
+    def __call__(self, words: str, share: float) -> None:
+        self.words, self.share = words, share
+
+    def write(self, name: str, begun: float) -> None:
+        sys.stderr.write(f"{name}: {self.words}, {self.share:.0%}, {time.monotonic() - begun:.0f} s\n")
+
+
 @contextlib.contextmanager
 def _shown(name: str) -> Iterator[Progress]:
     """The function of somebody who gave none; a thread shows what it is told, as one phase may take minutes."""
     if os.environ.get("LDP_JAX_PROGRESS") == "0":
         yield lambda words, share: None
         return
-    words, share, begun, over = "begins", 0.0, time.monotonic(), threading.Event()
-
-    def tell(now: str, done: float) -> None:
-        nonlocal words, share
-        words, share = now, done
+    latest, begun, over = _Latest(), time.monotonic(), threading.Event()
 
     def draw() -> None:
         from tqdm.auto import tqdm
 
         bar = tqdm(total=1.0, leave=False, delay=AFTER, miniters=0, smoothing=0, bar_format=_BAR)
         while not over.wait(TICK):
-            bar.set_description_str(f"{name}: {words}", refresh=False)
-            bar.update(share - bar.n)
+            bar.set_description_str(f"{name}: {latest.words}", refresh=False)
+            bar.update(latest.share - bar.n)
         bar.close()
 
     def write() -> None:
-        line = lambda: sys.stderr.write(f"{name}: {words}, {share:.0%}, {time.monotonic() - begun:.0f} s\n")
-        if not over.wait(AFTER):
-            line()
-            while not over.wait(BETWEEN):
-                line()
-            line()
+        pause = AFTER
+        while not over.wait(pause):
+            latest.write(name, begun)
+            pause = BETWEEN
+        if pause == BETWEEN:
+            latest.write(name, begun)
 
     def show() -> None:
         with contextlib.suppress(AttributeError, OSError, ValueError):  # no stderr, or one that is closed
@@ -130,7 +140,7 @@ def _shown(name: str) -> Iterator[Progress]:
     thread = threading.Thread(target=show, daemon=True)
     thread.start()
     try:
-        yield tell
+        yield latest
     finally:
         over.set()
         thread.join()

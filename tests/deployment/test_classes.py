@@ -2,6 +2,7 @@
 
 import hashlib
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,8 +11,7 @@ from ldp_jax import deployment
 from ldp_jax.core.checksum import sealed
 from ldp_jax.deployment import Alphabet, Classifier, Device, Question, Session, alphabet_table, report_class
 from ldp_jax.features import PersonalAlphabets
-from ldp_jax.pipeline.device_classifier import DeviceClassifier
-from ldp_jax.pipeline.rows import feature_rows
+from ldp_jax.learning.models import dense_layers, mlp
 from tests.deployment.vectors import SECOND
 
 EPSILON, CLASSES, USERS = 2.0, 5, 200
@@ -116,18 +116,14 @@ def test_a_classifier_scores_and_is_small():
 
 
 def test_a_network_is_shipped_and_run_as_it_was_trained():
-    """With the layers of the server's classifier."""
-    rng = np.random.default_rng(0)
-    weights, bias, more, last = (rng.normal(size=size).astype(np.float32) for size in ((20, 16), 16, (16, 3), 3))
-    layers = ((jnp.asarray(more), jnp.asarray(last)),)
-    trained = DeviceClassifier(jnp.asarray(weights), jnp.asarray(bias), jnp.zeros((1, 3)), 0.4, layers)
-    read = Classifier.from_bytes(Classifier(weights, bias, layers=((more, last),)).to_bytes())
+    model, x = mlp(2, 16, 3), np.random.default_rng(0).normal(size=(5, 20))
+    unit = jnp.asarray(x / np.linalg.norm(x, axis=1, keepdims=True), jnp.float32)
+    variables = model.init(jax.random.key(0), unit)
+    first, *more = (tuple(map(np.asarray, layer)) for layer in dense_layers(variables))
+    read = Classifier.from_bytes(Classifier(*first, layers=tuple(more)).to_bytes())
     assert (read.features, read.classes) == (20, 3)
-    x = rng.normal(size=(5, 20))
-    unit = x / np.linalg.norm(x, axis=1, keepdims=True)
-    expected = np.maximum(unit @ weights + bias, 0) @ more + last
-    for scores in (trained.scores(feature_rows(x)), [read.scores(each) for each in x]):
-        np.testing.assert_allclose(scores, expected, rtol=1e-4, atol=1e-5)
+    expected = model.apply(variables, unit, key=None, train=False)[0]
+    np.testing.assert_allclose([read.scores(each) for each in x], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_refusals_spend_nothing():
