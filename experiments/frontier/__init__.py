@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from experiments._common import write_part
 from experiments._runner import console
 from experiments.frontier import (
     beyond,
@@ -20,17 +21,17 @@ from experiments.frontier.config import Config
 __all__ = ["Config", "main", "write_report"]
 
 
+_PARTS = {"edges": friendships, "features": features, "joint": joint, "beyond": beyond, "poisoning": poisoning}
+_REPORTS = (report, features_report, joint_report, beyond_report, poisoning_report)
+
+
 def main(config: Config) -> None:
-    """Compute what is missing, then the tables and figures."""
     config.check()
-    parts = {"edges": friendships, "features": features, "joint": joint, "beyond": beyond, "poisoning": poisoning}
     for name in config.parts:
-        parts[name].main(config)
+        _PARTS[name].main(config)
     for path in write_report(config.out):
         console.print(f"written: {path}", soft_wrap=True, highlight=False)
 
 
 def write_report(out: Path) -> list[Path]:
-    """Tables and figures from the rows of a folder."""
-    reports = (report, features_report, joint_report, beyond_report, poisoning_report)
-    return [path for each in reports for path in each.write(out)]
+    return [path for each in _REPORTS for path in write_part(each, out)]

@@ -55,7 +55,6 @@ class Cell(friendships.Cell):
 
     @property
     def promise(self) -> str:
-        """Its guarantee's name in the manifest."""
         return f"{self.task}: {self.mechanism}, epsilon {self.epsilon:g}"
 
 
@@ -67,7 +66,6 @@ class Settings(friendships.Settings):
 
 
 def results_in(out: Path) -> Results:
-    """The rows of a folder."""
     return Results(out, f"{NAME}_{ACCURACY}", Cell)
 
 
@@ -148,7 +146,6 @@ def _alike(draw: Pairs) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
 
 
 def _cosine(key: Any, draw: Pairs, epsilon: float) -> Scored:
-    """Of the features."""
     rows = draw.rows
     x = scipy.sparse.csr_array(
         (np.asarray(rows.value, np.float64), (np.asarray(rows.row), np.asarray(rows.column))), shape=rows.shape
@@ -214,7 +211,6 @@ def _common(key: Any, draw: Pairs, epsilon: float) -> Scored:
 
 @lru_cache(maxsize=1)
 def graph_set(dataset: str) -> graphs.GraphSet:
-    """A set of graphs with classes."""
     return graphs.GraphSet.from_dataset(datasets.load(dataset))
 
 
@@ -294,7 +290,6 @@ METHODS: dict[str, dict[str, Callable[[Any, Any, float], Scored]]] = {
 
 
 def variants(task: str, config: Config) -> Iterator[tuple[str, float]]:
-    """Method and epsilon."""
     for name in METHODS[task]:
         if name.startswith((DEGREES, COUNTS)):
             yield from ((name, epsilon) for epsilon in config.epsilons)
@@ -303,7 +298,6 @@ def variants(task: str, config: Config) -> Iterator[tuple[str, float]]:
 
 
 def plan(config: Config) -> dict[Cell, Settings]:
-    """The cells, draw after draw."""
     planned = {}
     for dataset in config.datasets:
         data = friendships.load_any(dataset)
@@ -342,8 +336,6 @@ def check(cell: Cell) -> None:
 
 
 def main(config: Config) -> None:
-    """Compute what is missing; a killed run goes on here."""
-
     def one(cell: Cell, settings: Settings) -> tuple[Found, PipelineGuarantee, float]:
         value, guarantee = answer(cell, settings)
         return Found({cell.last_metric: round(value, 6)}), guarantee, guarantee[NEIGHBOUR_LIST].epsilon

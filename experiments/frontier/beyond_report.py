@@ -1,32 +1,27 @@
 """Tables of what counts say beyond the classes of nodes; nothing is computed but statistics."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from experiments._report import counted, interval, paired, prose, publish, signed
-from experiments._report import table as as_table
-from experiments.frontier import beyond
+from experiments import _report as show
 from experiments.frontier._points import pick
-from experiments.frontier.beyond import COUNTS, DEGREES, GRAPH, LINK, NAME
+from experiments.frontier.beyond import COUNTS, DEGREES, GRAPH, LINK, NAME, results_in
 from ldp_jax.learning.metrics import ConfidenceInterval
 
-_TEXT = prose("frontier_beyond")
+_TEXT = show.prose("frontier_beyond")
 
 _PLACE = ["task", "dataset", "labels"]
 
 
-def write(out: Path) -> list[Path]:
-    """frontier_beyond.md."""
-    frame = beyond.results_in(out).read()
-    if frame.empty:
-        return []
+def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     sections = ["# Counts beyond the classes of nodes", _TEXT.preface, verdict(frame)]
     for (task, dataset, labels), part in frame.groupby(_PLACE, sort=False):
         known = "" if task == GRAPH else f", {'half of the' if labels == 'half' else f'{labels} a class of'} labels"
         sections += [f"## {task}: {dataset}{known}", table(part)]
-    return publish(out, {NAME: "\n\n".join(sections)}, {})
+    return {NAME: "\n\n".join(sections)}, {}
 
 
 def _less_best(part: pd.DataFrame, others: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | None:
@@ -35,7 +30,7 @@ def _less_best(part: pd.DataFrame, others: pd.DataFrame, name: str, epsilon: flo
         return None
     best = pick(others, mechanism=others.groupby("mechanism").value.mean().idxmax())
     mine = pick(part, mechanism=name, epsilon=epsilon)
-    return paired(*(100 * row.set_index("seed").value for row in (mine, best)))
+    return show.paired(*(100 * row.set_index("seed").value for row in (mine, best)))
 
 
 def public_gain(part: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | None:
@@ -60,7 +55,7 @@ def verdict(frame: pd.DataFrame) -> str:
             if name.startswith(COUNTS)
         ]
         found, public = ([ask(*row) for row in rows] for ask in (gain, public_gain))
-        (up, down, _), (more, less, _) = counted(found), counted(public)
+        (up, down, _), (more, less, _) = show.counted(found), show.counted(public)
         if found:
             words.append(
                 f"{task}: of {len(found)} rows of counts {up} are above released degrees, {down} below; {more} are "
@@ -70,7 +65,6 @@ def verdict(frame: pd.DataFrame) -> str:
 
 
 def table(part: pd.DataFrame) -> str:
-    """A line a row."""
     rows = []
     for (name, epsilon), one in part.groupby(["mechanism", "epsilon"], sort=False):
         private, row = 0 < epsilon < np.inf, (part, name, epsilon)
@@ -79,15 +73,14 @@ def table(part: pd.DataFrame) -> str:
                 "row": name,
                 "eps": f"{epsilon:g}" if private else "",
                 "draws": one.seed.nunique(),
-                "AUC (%)" if part.task.iloc[0] == LINK else "accuracy (%)": interval(100 * one.value),
-                "less released degrees": signed(gain(*row)) if private and name.startswith(COUNTS) else "",
-                "less best public": signed(public_gain(*row)) if private else "",
+                "AUC (%)" if part.task.iloc[0] == LINK else "accuracy (%)": show.interval(100 * one.value),
+                "less released degrees": show.signed(gain(*row)) if private and name.startswith(COUNTS) else "",
+                "less best public": show.signed(public_gain(*row)) if private else "",
             }
         )
-    return as_table(rows)
+    return show.table(rows)
 
 
 def digest(out: Path) -> str:
-    """What the rows of a folder say in short."""
-    frame = beyond.results_in(out).read()
+    frame = results_in(out).read()
     return "" if frame.empty else verdict(frame)

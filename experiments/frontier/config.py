@@ -50,7 +50,6 @@ class Config:
     """where results go, and are looked for"""
 
     def check(self) -> None:
-        """Refuse what cannot be run."""
         filled = ("parts", "datasets", "labels", "panels", "epsilons", "units")
         check_words(self, positive=("epsilons", "seeds"), filled=filled)
         if {"features", "joint"} & {*self.parts} and max(self.epsilons) > MOST_EPSILON:

@@ -76,7 +76,6 @@ class Cell(_runner.Cell):
 
     @property
     def promise(self) -> str:
-        """Its guarantee's name in the manifest."""
         return f"{self.mechanism}, epsilon {self.epsilon:g}"
 
     def __str__(self) -> str:
@@ -84,7 +83,6 @@ class Cell(_runner.Cell):
 
 
 def results_in(out: Path, name: str = f"{NAME}_accuracy") -> Results:
-    """The rows of a folder; the demo has the same columns."""
     return Results(out, name, Cell, FOUND)
 
 
@@ -142,7 +140,6 @@ def scored(found: Answer, asked: Asked) -> dict[str, float]:
 
 
 def plan(config: Config, part: Part = FEATURES) -> dict[Cell, Settings]:
-    """The cells, draw after draw: a run that is stopped leaves whole draws."""
     planned = {}
     for dataset in config.datasets:
         data = friendships.load(dataset)
@@ -173,13 +170,10 @@ def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float
 
 
 def main(config: Config) -> None:
-    """Run what is asked for."""
     compute(plan(config), results_in(config.out))
 
 
 def compute(planned: dict[Cell, Settings], results: Results, part: Part = FEATURES) -> None:
-    """Compute what is missing; a killed run goes on here."""
-
     def one(cell: Cell, settings: Settings) -> tuple[Found, PipelineGuarantee, float]:
         asked, found = draw(settings, cell.panel, cell.seed), answer(cell, settings, part)
         also = {name: found.also.get(name, "") for name in part.found} | {"members": len(asked.members)}

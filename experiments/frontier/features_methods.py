@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.frontier import messages
+from experiments.frontier import messages, methods
 from experiments.frontier.baselines import BASELINES
 from experiments.frontier.baselines._features import parts, standardised
-from experiments.frontier.baselines._links import sparse
+from experiments.frontier.baselines._links import of_graph
 from experiments.frontier.baselines._network import Inputs, over, trained
 from experiments.frontier.methods import Answer
 from experiments.frontier.rehearsals import CHANCE, REHEARSAL, foretold
@@ -49,17 +49,14 @@ class Asked:
 
     @property
     def classes(self) -> int:
-        """C."""
         return self.facts.num_classes
 
     @property
     def members(self) -> np.ndarray:
-        """The panel's nodes."""
         return np.flatnonzero(self.labels >= 0)
 
     @property
     def private(self) -> np.ndarray:
-        """Everybody else's."""
         return np.flatnonzero(self.labels < 0)
 
 
@@ -184,13 +181,9 @@ def _field(key: Any, asked: Asked, epsilon: float) -> Answer:
     return Answer(scores, UNREAD)
 
 
-def _links(asked: Asked) -> Any:
-    return sparse(asked.data.graph.senders, asked.data.graph.receivers, len(asked.labels))
-
-
 def _gcn_of_names(key: Any, asked: Asked, epsilon: float) -> Answer:
     """A graph convolutional network in which each node has its own name."""
-    return Answer(over(key, _links(asked), None, asked.labels, asked.classes), UNREAD)
+    return Answer(over(key, of_graph(asked.data.graph), None, asked.labels, asked.classes), UNREAD)
 
 
 def _gcn_of_panel(key: Any, asked: Asked, epsilon: float) -> Answer:
@@ -201,7 +194,7 @@ def _gcn_of_panel(key: Any, asked: Asked, epsilon: float) -> Answer:
     public = Rows(rows.row, rows.column, value, shape=rows.shape)
     degree = np.bincount(np.asarray(asked.data.graph.receivers), minlength=len(asked.labels))
     columns = [spectral_coordinates(asked.data.graph, 64), np.log1p(degree)[:, None]]
-    inputs = Inputs(rows=public, columns=standardised(np.concatenate(columns, 1)), links=_links(asked))
+    inputs = Inputs(rows=public, columns=standardised(np.concatenate(columns, 1)), links=of_graph(asked.data.graph))
     return Answer(trained(key, inputs, asked.labels, asked.classes), UNREAD)
 
 
@@ -212,7 +205,7 @@ def _classifier(key: Any, asked: Asked, epsilon: float) -> Answer:
 
 def _true_records(name: str, key: Any, asked: Asked, epsilon: float) -> Answer:
     """A baseline on everybody's records and the graph."""
-    found = BASELINES[name](key, asked.data.graph, asked.rows, asked.labels, epsilon, asked.classes)
+    found = BASELINES[name](key, methods.Asked(asked.data.graph, asked.rows, asked.labels, asked.classes), epsilon)
     return Answer(found.scores, SHOWN)
 
 

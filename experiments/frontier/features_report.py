@@ -6,21 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments._report import (
-    counted,
-    errorbars,
-    legend_below,
-    log_ticks,
-    markdown,
-    paired,
-    panels,
-    publish,
-    pyplot,
-    signed,
-    significant,
-)
-from experiments._report import table as as_table
-from experiments.frontier import features, rehearsal_report
+from experiments import _report as show
+from experiments.frontier import rehearsal_report
 from experiments.frontier._points import (
     ACCURACY,
     PANEL,
@@ -35,7 +22,7 @@ from experiments.frontier._points import (
     tidy,
     together,
 )
-from experiments.frontier.features import NAME
+from experiments.frontier.features import NAME, results_in
 from experiments.frontier.features_methods import (
     CHOSEN,
     CORRELATION,
@@ -53,6 +40,8 @@ from experiments.frontier.features_methods import (
     UNGUARDED_PLACEBO,
 )
 from ldp_jax.learning.metrics import ConfidenceInterval
+
+_TEXT = show.prose("frontier_features")
 
 OVER_BEST, OVER_CHOSEN = "gain over best structure-only", "gain over chosen structure-only"
 STRENGTH = "strength of the guard"
@@ -99,13 +88,9 @@ def best_structure(values: dict[Any, pd.Series]) -> str | None:
     return max(whole, key=lambda name: whole[name]) if whole else None
 
 
-def write(out: Path) -> list[Path]:
-    """frontier_features.csv (points), frontier_features.md and the figures."""
-    frame = features.results_in(out).read()
-    if frame.empty:
-        return []
+def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataFrame]:
     found = points(frame)
-    sections = ["# Private features beside a public panel: what a report is worth", _PREFACE, _counted(found)]
+    sections = ["# Private features beside a public panel: what a report is worth", _TEXT.preface, _counted(found)]
     figures = {NAME: _figure(found)}
     sections.append(f"![Gains over structure alone]({NAME}.png)")
     if sizes := _of_sizes(found):
@@ -114,46 +99,14 @@ def write(out: Path) -> list[Path]:
     foretold = rehearsal_report.outcomes(frame, pick(found, mechanism=LOCAL, metric=OVER_CHOSEN))
     sections += ["## All graphs", summary(found)]
     if said := messages(found):
-        sections += ["## What a device should say", _MESSAGES, said]
+        sections += ["## What a device should say", _TEXT.messages, said]
     if foretold:
         stem, over = f"{NAME}_rehearsal", "chosen structure"
         figures[stem] = rehearsal_report.figure(foretold, over)
         sections += rehearsal_report.sections(foretold, stem, "the panel and the graph alone", over)
     for (dataset, setting), part in found.groupby(PANEL, sort=False):
         sections += [f"## {dataset}, a panel of {panel_words(str(setting))}", table(part), _public_table(part)]
-    return publish(out, {NAME: "\n\n".join(sections)}, figures, found)
-
-
-_PREFACE = """\
-Made by `python -m experiments report` from `frontier_features_accuracy.csv`. The guarantees are in its
-manifest; a run of yours also writes `frontier_features.csv`, every number in points, a row a draw. The graph is
-public, with the records and labels of a panel. Everybody else's record is private and no label of theirs is
-collected; the task is to predict their classes. Intervals are 95 % (Student, over draws of the panel, noise and
-training). Differences are paired by draw, and bold where their interval leaves 0 out. Rows of one graph and
-panel share their draws, so they are not independent.
-
-* **local prediction** is `ldp_jax.predict_from_reports`: each device classifies its record by a broadcast
-  classifier and reports the class, among a few that the graph makes likely for this user. *no guard*: the
-  server believes reports as they are. *plain alphabet*: among all classes. *scores*, *record*, *sampled*: other
-  messages than a class. **placebo**: every private user reports on another one's record.
-* **structure**: the graph and the panel alone (labels, and records where they are propagated), also through graph
-  convolutional networks and through PrivGE with one public record for all. *Best* is the best by the mean of these
-  very draws, *chosen* the row that the panel's log-loss prefers in each draw.
-* **privge**: HDS reports of the records themselves, propagated, and a perceptron, as published. *Fidelity*: the
-  correlation of that embedding with the one of true records (columns centred; 1 less its square is the share that
-  the best scalar leaves). In brackets: the same noise on one public record for all.
-* **non-private**: the same classes, or class scores, without noise; the devices' classes without the graph; true
-  records through PageRank and a graph convolutional network.
-* The figure shows *placebo* at the largest budget that it was run at.
-* Every row makes its choices (ridges, when to stop) on the panel, out of fold or on a fifth of it."""
-
-
-_MESSAGES = """\
-Each device sends one message under the whole of epsilon; everything else is the same, the draw of the panel too.
-*Class*: the predicted class among a few likely ones (local prediction), or among all. *Class scores*: their
-direction (PrivUnitG). *Record*: its projection on the panel's principal axes (ProjUnit). *Sampled*: a few of its
-numbers (HDS). The table has the class in points over the best structure-only row, and the others in points over the
-class, paired by draw."""
+    return {NAME: "\n\n".join(sections)}, figures, found
 
 
 def _is_private(part: pd.DataFrame) -> pd.Series:
@@ -170,14 +123,14 @@ def table(part: pd.DataFrame) -> str:
             "eps": f"{epsilon:g}",
             "draws": one.seed.nunique(),
             "accuracy (%)": interval_of(one, ACCURACY),
-            "less best structure-only": signed(interval_of(one, OVER_BEST)),
-            "less chosen": signed(interval_of(one, OVER_CHOSEN)),
+            "less best structure-only": show.signed(interval_of(one, OVER_BEST)),
+            "less chosen": show.signed(interval_of(one, OVER_CHOSEN)),
             "guard's s": "" if strength is None else f"{strength.mean:.2f}",
         }
         if (part.metric == SHOWN).any():
             row["fidelity"] = "" if shown is None or alone is None else f"{shown.mean:.2f} ({alone.mean:.2f})"
         rows.append(row)
-    return as_table(rows)
+    return show.table(rows)
 
 
 def _public_table(part: pd.DataFrame) -> str:
@@ -187,7 +140,7 @@ def _public_table(part: pd.DataFrame) -> str:
         for mechanism, one in part[~_is_private(part)].groupby("mechanism", sort=False)
     ]
     rows.sort(key=lambda row: -row[2].mean if row[2] else 0.0)
-    return markdown(["row without reports, or without privacy", "draws", "accuracy (%)"], rows)
+    return show.markdown(["row without reports, or without privacy", "draws", "accuracy (%)"], rows)
 
 
 def best_name(part: pd.DataFrame) -> str | None:
@@ -205,7 +158,7 @@ def _helps_from(part: pd.DataFrame, metric: str) -> str:
     found = "none"
     for epsilon in reversed(_budgets(part)):
         interval = interval_of(part, metric, mechanism=LOCAL, epsilon=epsilon)
-        if interval is None or not significant(interval) or interval.mean < 0:
+        if interval is None or not show.significant(interval) or interval.mean < 0:
             break
         found = f"{epsilon:g}"
     return found
@@ -220,13 +173,13 @@ def _true(part: pd.DataFrame, metric: str) -> ConfidenceInterval | None:
 def _worst(part: pd.DataFrame, mechanism: str) -> str:
     """Over budgets, the least gain over what the panel chose: what a user may lose."""
     rows = intervals(part, ["epsilon"], mechanism=mechanism, metric=OVER_CHOSEN)
-    return signed(min(rows.values(), key=lambda one: one.mean, default=None))
+    return show.signed(min(rows.values(), key=lambda one: one.mean, default=None))
 
 
 def _gains_at(part: pd.DataFrame, words: str, budgets: list[float]) -> dict[str, str]:
     """Cells of gains over the best structure-only row, under headers with the budget."""
     each = intervals(part, ["epsilon"], mechanism=LOCAL, metric=OVER_BEST)
-    return {words.format(epsilon): signed(each.get((epsilon,))) for epsilon in budgets}
+    return {words.format(epsilon): show.signed(each.get((epsilon,))) for epsilon in budgets}
 
 
 def summary(found: pd.DataFrame) -> str:
@@ -248,7 +201,7 @@ def summary(found: pd.DataFrame) -> str:
                 "without the guard": _worst(part, UNGUARDED_PLACEBO),
             }
         )
-    return as_table(rows)
+    return show.table(rows)
 
 
 _OTHERS = {"class of all": PLAIN, "class scores": SCORES, "record on axes": RECORD_ITSELF, "sampled": SAMPLED}
@@ -264,14 +217,15 @@ def messages(found: pd.DataFrame) -> str:
         for epsilon in _budgets(part):
             here = {name: one.value for name, one in at[at.epsilon == epsilon].groupby("mechanism", sort=False)}
             row = {"graph, panel": f"{dataset}, {setting}", "eps": f"{epsilon:g}"}
-            row["class, less best structure-only"] = signed(
+            row["class, less best structure-only"] = show.signed(
                 interval_of(part, OVER_BEST, mechanism=LOCAL, epsilon=epsilon)
             )
             row |= {
-                f"{words}, less class": signed(paired(here.get(n), here[LOCAL])) for words, n in _OTHERS.items()
+                f"{words}, less class": show.signed(show.paired(here.get(n), here[LOCAL]))
+                for words, n in _OTHERS.items()
             }
             rows.append(row)
-    return as_table(rows)
+    return show.table(rows)
 
 
 def gains(found: pd.DataFrame, mechanism: str, metric: str) -> dict[Any, ConfidenceInterval]:
@@ -282,7 +236,7 @@ def gains(found: pd.DataFrame, mechanism: str, metric: str) -> dict[Any, Confide
 def _counted(found: pd.DataFrame) -> str:
     """How many gains have an interval beside 0, and how many still have where all of them are asked together."""
     k, up, down, up_all = together(found, _CELL, mechanism=LOCAL, metric=OVER_BEST)
-    chosen_up, chosen_down, _ = counted(gains(found, LOCAL, OVER_CHOSEN).values())
+    chosen_up, chosen_down, _ = show.counted(gains(found, LOCAL, OVER_CHOSEN).values())
     return (
         f"There are {k} gains of local prediction over the best structure-only row (graph, panel, epsilon). {up} "
         f"have an interval above 0, {down} below; at the joint level (Bonferroni, 1 - 0.05 / {k}) {up_all} are "
@@ -291,8 +245,7 @@ def _counted(found: pd.DataFrame) -> str:
 
 
 def digest(out: Path) -> str:
-    """What the rows of a folder say in short."""
-    frame = features.results_in(out).read()
+    frame = results_in(out).read()
     return "" if frame.empty else _counted(points(frame))
 
 
@@ -318,7 +271,7 @@ def _figure(found: pd.DataFrame) -> Any:
             fake = next(filter(None, fakes[::-1]), None)
             rows.append((f"{dataset}, {words}", mine, _true(part, OVER_BEST), fake))
     rows.sort(key=lambda row: max(one.mean for one in row[1] if one is not None))
-    made, axis = pyplot().subplots(figsize=(7.4, 0.24 * len(rows) + 1.7))
+    made, axis = show.pyplot().subplots(figsize=(7.4, 0.24 * len(rows) + 1.7))
     axis.axvline(
         0.0, color="#3b6fa0", linestyle="--", linewidth=1.2, label="the graph and the panel alone, best row"
     )
@@ -331,7 +284,7 @@ def _figure(found: pd.DataFrame) -> Any:
             axis, dict(enumerate(row[1][number] for row in rows)), marker="o", markersize=5, color=colour,
             capsize=1.5, linewidth=1.0, label=f"private reports, epsilon {epsilon:g}",
         )  # fmt: skip
-    up, down, _ = counted(each := gains(found, LOCAL, OVER_BEST).values())
+    up, down, _ = show.counted(each := gains(found, LOCAL, OVER_BEST).values())
     title = (
         f"Reports beat the graph and the panel alone in {up} of {len(each)} settings and budgets, lose in {down}"
     )
@@ -352,17 +305,17 @@ def _of_sizes(found: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
 
 def _size_figure(groups: list[tuple[str, pd.DataFrame]]) -> Any:
     """Gain over the best structure-only row against the panel's size, a line a budget."""
-    figure, axes = panels(len(groups), width=4.0, height=3.2)
+    figure, axes = show.panels(len(groups), width=4.0, height=3.2)
     for axis, (name, part) in zip(axes, groups, strict=True):
         for epsilon, of_budget in pick(part, mechanism=LOCAL, metric=OVER_BEST).groupby("epsilon"):
             shown = {size: one for (size,), one in sorted(intervals(of_budget, ["members"]).items())}
-            errorbars(axis, shown, label=f"eps {epsilon:g}", markersize=4, linewidth=1.4)
+            show.errorbars(axis, shown, label=f"eps {epsilon:g}", markersize=4, linewidth=1.4)
         axis.axhline(0.0, color="black", linewidth=1.0)
-        log_ticks(axis, sorted(part.members.unique()))
+        show.log_ticks(axis, sorted(part.members.unique()))
         axis.set_xlabel("members of the panel")
         axis.set_ylabel("gain over best structure-only (points)")
         axis.set_title(name, fontsize=9)
-    legend_below(figure, axes[0], 4)
+    show.legend_below(figure, axes[0], 4)
     return figure
 
 

@@ -47,7 +47,6 @@ class Cell(_runner.Cell):
 
     @property
     def promise(self) -> str:
-        """Its guarantee's name in the manifest."""
         return f"{self.mechanism}, epsilon {self.epsilon:g} per {self.unit}"
 
     def __str__(self) -> str:
@@ -70,7 +69,6 @@ class Settings:
 
 
 def results_in(out: Path) -> Results:
-    """The rows of a folder."""
     return Results(out, f"{NAME}_accuracy", Cell, FOUND)
 
 
@@ -200,8 +198,6 @@ def variants(config: Config) -> Iterator[tuple[str, float, Any]]:
 
 
 def main(config: Config) -> None:
-    """Run what is asked for."""
-
     def one(cell: Cell, settings: Settings) -> tuple[Found, PipelineGuarantee, float]:
         found = answer(cell, settings)
         spent = found.guarantee[RELATIONSHIP if cell.unit == str(RELATIONSHIP) else NEIGHBOUR_LIST].epsilon

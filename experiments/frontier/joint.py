@@ -24,10 +24,8 @@ PART = Part(METHODS, WITHOUT_EPSILON, NOTHING, FOUND, "record, label, and record
 
 
 def results_in(out: Path) -> Results:
-    """The rows of a folder."""
     return Results(out, f"{NAME}_accuracy", Cell, FOUND)
 
 
 def main(config: Config) -> None:
-    """Run what is asked for: on the draws of part features."""
     features.compute(features.plan(config, PART), results_in(config.out), PART)

@@ -1,24 +1,13 @@
 """Tables and the figure of joint privacy; nothing is computed but statistics."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from experiments._report import (
-    errorbars,
-    legend_below,
-    log_ticks,
-    paired,
-    panels,
-    prose,
-    publish,
-    signed,
-    significant,
-    table,
-)
-from experiments.frontier import joint
+from experiments import _report as show
 from experiments.frontier._points import (
     ACCURACY,
     PANEL,
@@ -29,7 +18,7 @@ from experiments.frontier._points import (
     pick,
     tidy,
 )
-from experiments.frontier.joint import NAME
+from experiments.frontier.joint import NAME, results_in
 from experiments.frontier.joint_methods import (
     CHECKED,
     CHECKED_PLACEBO,
@@ -49,7 +38,7 @@ from experiments.frontier.joint_methods import (
 )
 from ldp_jax.learning.metrics import ConfidenceInterval
 
-_TEXT = prose("frontier_joint")
+_TEXT = show.prose("frontier_joint")
 
 OVER_NOTHING, OVER_RECORDS = "gain over nothing asked", "gain over record alone"
 OVER_JOINT = "gain over joint"
@@ -82,11 +71,7 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
     return tidy(_KEY, rows)
 
 
-def write(out: Path) -> list[Path]:
-    """frontier_joint.csv (points), frontier_joint.md and the figure."""
-    frame = joint.results_in(out).read()
-    if frame.empty:
-        return []
+def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataFrame]:
     found = points(frame)
     sections = [
         "# Records, friendships and labels private at once: what one total buys", _TEXT.preface, verdict(found),
@@ -94,7 +79,7 @@ def write(out: Path) -> list[Path]:
     ]  # fmt: skip
     for (dataset, setting), part in found.groupby(PANEL, sort=False):
         sections += [f"## {dataset}, a panel of {panel_words(str(setting))}", _table(part)]
-    return publish(out, {NAME: "\n\n".join(sections)}, {NAME: _figure(found)}, found)
+    return {NAME: "\n\n".join(sections)}, {NAME: _figure(found)}, found
 
 
 def _interval(part: pd.DataFrame, mechanism: str, epsilon: float, metric: str) -> ConfidenceInterval | None:
@@ -104,11 +89,10 @@ def _interval(part: pd.DataFrame, mechanism: str, epsilon: float, metric: str) -
 def _less(part: pd.DataFrame, *rows: tuple[str, float]) -> ConfidenceInterval | None:
     """The difference of two rows in points, paired by draw."""
     at = pick(part, metric=ACCURACY).set_index("seed")
-    return paired(*(pick(at, mechanism=name, epsilon=epsilon).value for name, epsilon in rows))
+    return show.paired(*(pick(at, mechanism=name, epsilon=epsilon).value for name, epsilon in rows))
 
 
 def totals(part: pd.DataFrame) -> list[float]:
-    """The budgets that there are."""
     return sorted(pick(part, mechanism=JOINT).epsilon.unique())
 
 
@@ -172,7 +156,7 @@ def _of_one_report(cells: _Cells) -> str:
 
 def _sign(gain: ConfidenceInterval | None) -> float:
     """Of a gain whose interval leaves 0 out; else 0."""
-    return np.sign(gain.mean) if gain is not None and significant(gain) else 0.0
+    return np.sign(gain.mean) if gain is not None and show.significant(gain) else 0.0
 
 
 def _of_placebos(cells: _Cells, placebo: str) -> str:
@@ -210,7 +194,6 @@ def _listed(words: list[str]) -> str:
 
 
 def summary(found: pd.DataFrame) -> str:
-    """A line a graph and total."""
     rows = []
     for (dataset, setting), part in found.groupby(PANEL, sort=False):
         for total in totals(part):
@@ -222,23 +205,25 @@ def summary(found: pd.DataFrame) -> str:
                     "nothing asked (%)": _interval(part, NOTHING, 0.0, ACCURACY),
                     "joint (%)": _interval(part, JOINT, total, ACCURACY),
                     "foreseen (%)": "" if foreseen is None else f"{foreseen.mean:.1f}",
-                    "less nothing asked": signed(_interval(part, JOINT, total, OVER_NOTHING)),
-                    "less record alone": signed(_interval(part, JOINT, total, OVER_RECORDS)),
-                    "less list alone": signed(_less(part, joint_row, (LISTS, total))),
+                    "less nothing asked": show.signed(_interval(part, JOINT, total, OVER_NOTHING)),
+                    "less record alone": show.signed(_interval(part, JOINT, total, OVER_RECORDS)),
+                    "less list alone": show.signed(_less(part, joint_row, (LISTS, total))),
                     "one report (%)": _interval(part, ONE, total, ACCURACY),
-                    "one report, less joint": signed(_interval(part, ONE, total, OVER_JOINT)),
+                    "one report, less joint": show.signed(_interval(part, ONE, total, OVER_JOINT)),
                     "record's share (draws)": _shares(part, JOINT, total),
-                    "labels too, less joint": signed(_less(part, (LABELS_TOO, total), joint_row)),
-                    "placebo, less nothing asked": signed(_interval(part, PLACEBO, total, OVER_NOTHING)),
-                    "checked placebo": signed(_interval(part, CHECKED_PLACEBO, total, OVER_NOTHING)),
-                    "checked, less joint": signed(_less(part, (CHECKED, total), joint_row)),
-                    "public graph, less joint": signed(_less(part, (PUBLIC, total), joint_row)),
-                    "public graph without reports, less joint": signed(_less(part, (PUBLIC_ALONE, 0.0), joint_row)),
+                    "labels too, less joint": show.signed(_less(part, (LABELS_TOO, total), joint_row)),
+                    "placebo, less nothing asked": show.signed(_interval(part, PLACEBO, total, OVER_NOTHING)),
+                    "checked placebo": show.signed(_interval(part, CHECKED_PLACEBO, total, OVER_NOTHING)),
+                    "checked, less joint": show.signed(_less(part, (CHECKED, total), joint_row)),
+                    "public graph, less joint": show.signed(_less(part, (PUBLIC, total), joint_row)),
+                    "public graph without reports, less joint": show.signed(
+                        _less(part, (PUBLIC_ALONE, 0.0), joint_row)
+                    ),
                     "non-private (%)": _interval(part, TRUE_ALL, np.inf, ACCURACY),
                     "regained": _percent(regained(part, JOINT, total)),
                 }
             )
-    return table(rows)
+    return show.table(rows)
 
 
 def _shares(part: pd.DataFrame, mechanism: str, total: float) -> str:
@@ -249,20 +234,19 @@ def _shares(part: pd.DataFrame, mechanism: str, total: float) -> str:
 
 
 def _table(part: pd.DataFrame) -> str:
-    """All rows of one graph and panel, a line each."""
     rows = []
     for (mechanism, epsilon), one in part.groupby(["mechanism", "epsilon"], sort=False):
-        row = (str(mechanism), float(epsilon))
+        row, over = (str(mechanism), float(epsilon)), partial(interval_of, one)
         rows.append(
             {
                 "row": row[0], "total": f"{epsilon:g}" if 0 < epsilon < np.inf else "", "draws": one.seed.nunique(),
-                "accuracy (%)": _interval(part, *row, ACCURACY),
-                "less nothing asked": signed(_interval(part, *row, OVER_NOTHING)) if mechanism != NOTHING else "",
-                "less record alone": signed(_interval(part, *row, OVER_RECORDS)) if mechanism != RECORDS else "",
+                "accuracy (%)": over(ACCURACY),
+                "less nothing asked": "" if mechanism == NOTHING else show.signed(over(OVER_NOTHING)),
+                "less record alone": "" if mechanism == RECORDS else show.signed(over(OVER_RECORDS)),
                 "record's share (draws)": _shares(part, *row), "regained": _percent(regained(part, *row)),
             }
         )  # fmt: skip
-    return table(rows)
+    return show.table(rows)
 
 
 _STYLES: dict[str, tuple[str, str, str, float, str]] = {
@@ -278,11 +262,11 @@ _STYLES: dict[str, tuple[str, str, str, float, str]] = {
 def _figure(found: pd.DataFrame) -> Any:
     """A panel a graph: accuracy against the total, between nothing asked and the truth."""
     groups = list(found.groupby(PANEL, sort=False))
-    figure, axes = panels(len(groups), width=4.0 if len(groups) > 1 else 6.5, height=3.2)
+    figure, axes = show.panels(len(groups), width=4.0 if len(groups) > 1 else 6.5, height=3.2)
     for axis, ((dataset, setting), part) in zip(axes, groups, strict=True):
         _draw(axis, part)
         axis.set_title(f"{dataset}, a panel of {panel_words(str(setting))}", fontsize=9)
-    legend_below(figure, axes[0], 4 if len(groups) > 1 else 3)
+    show.legend_below(figure, axes[0], 4 if len(groups) > 1 else 3)
     return figure
 
 
@@ -296,7 +280,7 @@ def _draw(axis: Any, part: pd.DataFrame) -> None:
             at, gain = (_interval(part, name, total, metric) for metric in (ACCURACY, OVER_NOTHING))
             if at is not None and gain is not None:
                 shown[total] = gain._replace(mean=at.mean)
-        errorbars(
+        show.errorbars(
             axis, shown, label=label, color=colour, marker=marker, markersize=4, linewidth=width, linestyle=line,
             zorder=3 if name == JOINT else 2,
         )  # fmt: skip
@@ -304,12 +288,11 @@ def _draw(axis: Any, part: pd.DataFrame) -> None:
         axis.axhline(nothing.mean, color="black", linewidth=1.2, linestyle=":", label="nothing asked")
     if true is not None:
         axis.axhline(true.mean, color="black", linewidth=1.0, label="true records and graph, no privacy")
-    log_ticks(axis, budgets, base=2)
+    show.log_ticks(axis, budgets, base=2)
     axis.set_xlabel("total epsilon of a user")
     axis.set_ylabel("test accuracy (%)")
 
 
 def digest(out: Path) -> str:
-    """What the rows of a folder say in short."""
-    frame = joint.results_in(out).read()
+    frame = results_in(out).read()
     return "" if frame.empty else verdict(points(frame))

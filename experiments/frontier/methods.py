@@ -1,48 +1,20 @@
 """What is compared where friendships are private: by name, each a function of one draw and a budget."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import numpy as np
 
 from experiments.frontier.baselines import BASELINES
-from experiments.frontier.baselines._released import nothing_kept, nothing_read
+from experiments.frontier.baselines._released import Answer, Asked, nothing_kept, nothing_read
 from experiments.frontier.baselines.blink import DEGREE_SHARE
 from experiments.frontier.rehearsals import LABELS, REHEARSAL, WORLDS, foretold
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.pipeline import StatedFriends, predict_from_counts, rehearse
+from ldp_jax.pipeline import predict_from_counts, rehearse
 from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
-from ldp_jax.pipeline.rows import Rows
-from ldp_jax.pipeline.self_training import FeaturesPosterior
-
-
-class Asked(NamedTuple):
-    """One draw of a data set: who has a public label, and what is known of everybody."""
-
-    graph: Any
-    """private"""
-    rows: Rows | None
-    """public features, None where there are none"""
-    labels: np.ndarray
-    """int [n], -1 for users whose class is asked for"""
-    classes: int
-    q: FeaturesPosterior | None
-    """what the features alone say, from which piloted counts start at every budget; None where there are none"""
-    friends: StatedFriends | None = None
-    """what a rehearsal is told of friendships"""
-
-
-class Answer(NamedTuple):
-    """What a method makes of a draw, what was spent, and what else a row says, by column."""
-
-    scores: Any
-    """[n, C], log posteriors or other scores of classes; values by metric; None where a method refuses the graph"""
-    guarantee: PipelineGuarantee
-    also: Mapping[str, Any] = {}
-
 
 Unit = Literal["list", "relationship"]
 
@@ -61,7 +33,6 @@ def _columns(found: PilotedCounts) -> dict[str, Any]:
 
 
 def piloted(key: Any, asked: Asked, epsilon: float, unit: Unit, guarded: bool = True) -> Answer:
-    """Piloted counts."""
     found = predict_from_counts(
         key, asked.graph, asked.rows, asked.labels, epsilon, unit=unit, num_classes=asked.classes, log_q=asked.q,
         guarded=guarded,
@@ -128,8 +99,7 @@ def check(name: str, epsilon: float, users: int, classes: int) -> None:
 
 
 def _baseline(name: str, key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
-    found = BASELINES[name](key, asked.graph, asked.rows, asked.labels, epsilon, asked.classes)
-    return Answer(found.scores, found.guarantee)
+    return BASELINES[name](key, asked, epsilon)
 
 
 PILOTED = "piloted"

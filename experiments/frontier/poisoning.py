@@ -60,12 +60,10 @@ class Cell(_runner.Cell):
 
     @property
     def last_metric(self) -> str:
-        """Of the honest users."""
         return TASKS[self.task].metric
 
     @property
     def promise(self) -> str:
-        """The honest users' guarantee, by its name in the manifest."""
         return f"{self.task}, epsilon {self.epsilon:g}"
 
     @property
@@ -79,7 +77,6 @@ class Cell(_runner.Cell):
 
 
 def results_in(out: Path) -> Results:
-    """The rows of a folder."""
     return Results(out, f"{NAME}_harm", Cell)
 
 
@@ -92,7 +89,6 @@ class Keys(NamedTuple):
 
 
 def keys_of(settings: Settings, seed: int) -> Keys:
-    """Of a draw."""
     return Keys(*jax.random.split(jax.random.fold_in(jax.random.key(settings.base_seed + 4), seed), 3))
 
 
@@ -104,7 +100,6 @@ Answer = tuple[dict[str, float], PipelineGuarantee]
 
 @lru_cache(maxsize=1)
 def population(dataset: str) -> edges.Population:
-    """The users of a graph."""
     return edges.Population.of(friendships.load(dataset).graph)
 
 
@@ -119,7 +114,6 @@ def _fakes(users: edges.Population) -> int:
 
 
 def _counted(cell: Cell, users: int) -> PipelineGuarantee:
-    """Of a report of counts."""
     return nothing_kept() if math.isinf(cell.epsilon) else of_lists(_noise(cell, 1, users))
 
 
@@ -315,7 +309,6 @@ def variants(task: Task, epsilons: tuple[float, ...]) -> Iterator[tuple[str, flo
 
 
 def plan(config: Config) -> dict[Cell, Settings]:
-    """The cells, draw after draw."""
     planned: dict[Cell, Settings] = {}
     for dataset in config.datasets:
         data = friendships.load(dataset)
@@ -343,13 +336,10 @@ def plan(config: Config) -> dict[Cell, Settings]:
 
 
 def answer(cell: Cell, settings: Settings) -> Answer:
-    """What liars leave of a task in one draw."""
     return TASKS[cell.task].answer(cell, settings, keys_of(settings, cell.seed))
 
 
 def main(config: Config) -> None:
-    """Compute what is missing; a killed run goes on here."""
-
     def one(cell: Cell, settings: Settings) -> tuple[Found, PipelineGuarantee, float]:
         values, guarantee = answer(cell, settings)
         rounded = {metric: round(value, 6) for metric, value in values.items()}

@@ -6,20 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from experiments._report import (
-    by_seed,
-    counted,
-    errorbars,
-    interval,
-    legend_below,
-    log_ticks,
-    paired,
-    panels,
-    publish,
-    signed,
-    table,
-)
-from experiments.frontier import poisoning
+from experiments import _report as show
 from experiments.frontier._points import pick
 from experiments.frontier.friendships import ACCURACY
 from experiments.frontier.poisoning import (
@@ -34,43 +21,29 @@ from experiments.frontier.poisoning import (
     TRIMMED,
     UNGUARDED,
     WORST,
+    results_in,
 )
 from ldp_jax.learning.metrics import ConfidenceInterval
 
+_TEXT = show.prose("frontier_poisoning")
+
 Key = tuple[str, float, str, float]
 """Defence, epsilon, lie and share."""
-
-_PREFACE = """\
-Made by `python -m experiments report` from `frontier_poisoning_harm.csv`; the honest users' guarantees are in its
-manifest. Some users lie; harm is what the honest lose by them, paired by draw, against the same reports without
-liars. Intervals are 95 % (Student, over draws), bold where they leave 0 out. *none* is the same without privacy.
-
-* **counts** (`predict_from_counts`) and **panel** (`predict_from_reports`): points of accuracy of honest users
-  whose class is asked for. **embedding** (piecewise reports, `private_embedding`), **degree** (the mean degree) and
-  **lists** (each degree, from randomised response at both ends): relative error in per cent, which liars raise.
-* Output: *random*, any value of the codomain; *worst*, the value furthest from the truth; *response*, the best
-  response that we know to what was broadcast: of counts all friends in the group that speaks most against the own
-  class, of classes the likeliest but one. Input: *friends*, twice the mean degree of false friends; *classes*,
-  false classes (of friends or of the device), and the opposite record.
-* Defences: *as it is* has the guard; *no guard*; *trimmed*, users are silent whose counts no degree and noise
-  allow; *both ends*, a friendship counts as far as both of its ends report it. What a defence costs honest users
-  is its row without liars, less the one *as it is*."""
 
 
 class Place:
     """One graph and task, in points (accuracy) or per cent (errors)."""
 
     def __init__(self, dataset: str, task: str, frame: pd.DataFrame) -> None:
-        """Values by draw of each row."""
         self.dataset, self.task = dataset, task
         frame = pick(frame, dataset=dataset, task=task, metric=TASKS[task].metric)
-        self.values: dict[Key, pd.Series] = by_seed(frame, ["mechanism", "epsilon", "lie", "share"])
+        self.values: dict[Key, pd.Series] = show.by_seed(frame, ["mechanism", "epsilon", "lie", "share"])
         self.epsilons = sorted({key[1] for key in self.values})
         self.sign = 1.0 if TASKS[task].metric == ACCURACY else -1.0
 
     def honest(self, defence: str, epsilon: float) -> ConfidenceInterval | None:
         """Without liars."""
-        return interval(self.values.get((defence, epsilon, NONE, 0.0)))
+        return show.interval(self.values.get((defence, epsilon, NONE, 0.0)))
 
     def _lost(self, one: Key, other: Key) -> pd.Series | None:
         known = self.values.get(one), self.values.get(other)
@@ -78,20 +51,20 @@ class Place:
 
     def harm(self, defence: str, epsilon: float, lie: str, share: float) -> ConfidenceInterval | None:
         """What the honest lose by liars, by the same defence."""
-        return interval(self._lost((defence, epsilon, NONE, 0.0), (defence, epsilon, lie, share)))
+        return show.interval(self._lost((defence, epsilon, NONE, 0.0), (defence, epsilon, lie, share)))
 
     def cost(self, defence: str, epsilon: float) -> ConfidenceInterval | None:
         """What the honest lose by a defence where nobody lies."""
-        return interval(self._lost((AS_IT_IS, epsilon, NONE, 0.0), (defence, epsilon, NONE, 0.0)))
+        return show.interval(self._lost((AS_IT_IS, epsilon, NONE, 0.0), (defence, epsilon, NONE, 0.0)))
 
     def saved(self, defence: str, epsilon: float, lie: str) -> ConfidenceInterval | None:
         """By how much less the honest are off with a defence, where a usual share lies."""
-        return interval(self._lost((defence, epsilon, lie, SHARE), (AS_IT_IS, epsilon, lie, SHARE)))
+        return show.interval(self._lost((defence, epsilon, lie, SHARE), (AS_IT_IS, epsilon, lie, SHARE)))
 
     def more(self, epsilon: float, lie: str) -> ConfidenceInterval | None:
         """How much more a usual share of liars harms than without privacy."""
         rows = (((AS_IT_IS, at, NONE, 0.0), (AS_IT_IS, at, lie, SHARE)) for at in (epsilon, np.inf))
-        return paired(*(self._lost(*row) for row in rows))
+        return show.paired(*(self._lost(*row) for row in rows))
 
     def worst_lie(self, epsilon: float, defence: str = AS_IT_IS) -> str | None:
         """Of the usual share, by the mean over draws."""
@@ -116,20 +89,20 @@ def verdict(found: list[Place]) -> str:
     """What a usual share of liars costs, with and without privacy, and whether defences help."""
     epsilon = shown_at(found)
     worst = {one: lie for one in found if (lie := one.worst_lie(epsilon))}
-    more, less, _ = counted(one.more(epsilon, lie) for one, lie in worst.items())
+    more, less, _ = show.counted(one.more(epsilon, lie) for one, lie in worst.items())
     lines = [
         {
             "task": one.task, "graph": one.dataset, "worst lie": lie,
             "harms": "points of accuracy" if one.sign > 0 else "% of relative error",
-            f"eps {epsilon:g}": signed(one.harm(AS_IT_IS, epsilon, lie, SHARE)),
-            "no privacy": signed(one.harm(AS_IT_IS, np.inf, lie, SHARE)),
+            f"eps {epsilon:g}": show.signed(one.harm(AS_IT_IS, epsilon, lie, SHARE)),
+            "no privacy": show.signed(one.harm(AS_IT_IS, np.inf, lie, SHARE)),
         }
         for one, lie in sorted(worst.items(), key=lambda each: list(TASKS).index(each[0].task))
     ]  # fmt: skip
     return (
         f"**{SHARE:.0%} of liars, by their worst lie at epsilon {epsilon:g}, harm more than without privacy in "
         f"{more} of {len(worst)} settings, and less in {less}**, by intervals that leave 0 out."
-        f"\n\n{table(lines)}\n\n{_of_defences(found, epsilon)}"
+        f"\n\n{show.table(lines)}\n\n{_of_defences(found, epsilon)}"
     )
 
 
@@ -142,7 +115,10 @@ def _of_defences(found: list[Place], epsilon: float) -> str:
             continue
         lies = [one.saved(defence, epsilon, lie) for one in asked for lie in TASKS[one.task].lies]
         known = [each for each in lies if each is not None]
-        (up, down, _), (dear, cheap, _) = counted(known), counted(one.cost(defence, epsilon) for one in asked)
+        (up, down, _), (dear, cheap, _) = (
+            show.counted(known),
+            show.counted(one.cost(defence, epsilon) for one in asked),
+        )
         words.append(
             f"* *{defence.capitalize()}* is better than *as it is* in {up} of {len(known)} rows with liars and "
             f"worse in {down}; without liars it costs in {dear} of {len(asked)} settings and gains in {cheap}."
@@ -151,7 +127,6 @@ def _of_defences(found: list[Place], epsilon: float) -> str:
 
 
 def _table(one: Place) -> str:
-    """A line a defence, lie and share; a column a budget."""
     lines = []
     rows = {(defence, lie, share): None for defence, _, lie, share in one.values}
     for defence, lie, share in rows:
@@ -159,9 +134,9 @@ def _table(one: Place) -> str:
         for epsilon in one.epsilons:
             name = "none" if np.isinf(epsilon) else f"eps {epsilon:g}"
             held = one.honest(defence, epsilon)
-            line[name] = held if lie == NONE else signed(one.harm(defence, epsilon, lie, share))
+            line[name] = held if lie == NONE else show.signed(one.harm(defence, epsilon, lie, share))
         lines.append(line)
-    return table(lines)
+    return show.table(lines)
 
 
 _COLOURS = {
@@ -173,7 +148,7 @@ def _figure(found: list[Place]) -> Any:
     """A graph has a line of panels, a task a column: harm by a usual share of liars; defences dashed."""
     tasks = [task for task in TASKS if any(one.task == task for one in found)]
     graphs = list(dict.fromkeys(one.dataset for one in found))
-    figure, grid = panels(len(graphs) * len(tasks), width=2.8, height=2.6, columns=len(tasks))
+    figure, grid = show.panels(len(graphs) * len(tasks), width=2.8, height=2.6, columns=len(tasks))
     known_at = dict(zip(((graph, task) for graph in graphs for task in tasks), grid, strict=True))
     axes = [known_at.pop((one.dataset, one.task)) for one in found]
     for spare in known_at.values():
@@ -183,40 +158,35 @@ def _figure(found: list[Place]) -> Any:
             axis.set_yscale("symlog", linthresh=1.0)
         budgets = [epsilon for epsilon in one.epsilons if np.isfinite(epsilon)]
         place = {epsilon: epsilon for epsilon in budgets} | {np.inf: 2 * max(budgets)}
-        for lie in TASKS[one.task].lies:
-            known = {place[at]: one.harm(AS_IT_IS, at, lie, SHARE) for at in one.epsilons}
-            shown = {at: each for at, each in known.items() if each is not None}
-            errorbars(axis, shown, label=lie, color=_COLOURS[lie], markersize=3, linewidth=1.2)
+        rows: list[tuple[str, str, str, dict[str, Any]]]
+        rows = [(AS_IT_IS, lie, lie, {"markersize": 3, "linewidth": 1.2}) for lie in TASKS[one.task].lies]
+        dashed = {"linestyle": "--", "markersize": 4, "linewidth": 0.9, "markerfacecolor": "white"}
         for defence, marker in ((UNGUARDED, "x"), (TRIMMED, "s"), (CHECKED, "D")):
-            known = {place[at]: one.harm(defence, at, WORST, SHARE) for at in one.epsilons}
+            rows.append((defence, WORST, f"worst, {defence}", {"marker": marker, **dashed}))
+        for defence, lie, label, style in rows:
+            known = {place[at]: one.harm(defence, at, lie, SHARE) for at in one.epsilons}
             shown = {at: each for at, each in known.items() if each is not None}
-            errorbars(axis, shown, label=f"worst, {defence}", color=_COLOURS[WORST], marker=marker, linestyle="--",
-                      markersize=4, linewidth=0.9, markerfacecolor="white")  # fmt: skip
+            show.errorbars(axis, shown, label=label, color=_COLOURS[lie], **style)
         axis.axhline(0.0, color="black", linewidth=0.8)
-        log_ticks(axis, list(place.values()), base=2)
+        show.log_ticks(axis, list(place.values()), base=2)
         axis.set_xticks(list(place.values()), [f"{epsilon:g}" for epsilon in budgets] + ["none"])
         axis.set_title(f"{one.dataset}: {one.task}", fontsize=8)
         axis.set_xlabel("epsilon")
     for axis in {one.dataset: axis for one, axis in reversed([*zip(found, axes, strict=True)])}.values():
         axis.set_ylabel(f"harm by {SHARE:.0%} (points, or % of error)", fontsize=8)
-    legend_below(figure, axes, 4)
+    show.legend_below(figure, axes, 4)
     return figure
 
 
-def write(out: Path) -> list[Path]:
-    """frontier_poisoning.md and the figure."""
-    frame = poisoning.results_in(out).read()
-    if frame.empty:
-        return []
+def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     found = places(frame)
-    sections = ["# Who lies: poisoning", verdict(found), _PREFACE, f"![Harm against epsilon]({NAME}.png)"]
+    sections = ["# Who lies: poisoning", verdict(found), _TEXT.preface, f"![Harm against epsilon]({NAME}.png)"]
     for one in found:
         draws = frame[(frame.dataset == one.dataset) & (frame.task == one.task)].seed.nunique()
         sections += [f"## {one.dataset}: {one.task}, {draws} draws", _table(one)]
-    return publish(out, {NAME: "\n\n".join(sections)}, {NAME: _figure(found)})
+    return {NAME: "\n\n".join(sections)}, {NAME: _figure(found)}
 
 
 def digest(out: Path) -> str:
-    """What the rows of a folder say in short."""
-    frame = poisoning.results_in(out).read()
+    frame = results_in(out).read()
     return "" if frame.empty else verdict(places(frame))

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments._report import errorbars, pyplot, signed
-from experiments._report import table as as_table
+from experiments import _report as show
 from experiments.frontier.rehearsals import CHANCE, FORETOLD, HIGH, LABELS, LOW, REHEARSAL
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 from ldp_jax.pipeline.rehearsal import LEAST_LABELS, LEAST_POINTS, Foreseen
@@ -38,7 +37,6 @@ class Outcome(NamedTuple):
 
     @property
     def collect(self) -> bool:
-        """The verdict."""
         return self.told.worth(self.labels)
 
     @property
@@ -113,14 +111,13 @@ def _counted(found: list[Outcome]) -> str:
 
 
 def table(found: list[Outcome], over: str) -> str:
-    """A line a setting; what was missed says how."""
-    return as_table(
+    return show.table(
         {
             "graph, labels (how many)": one.name,
             "eps": f"{one.epsilon:g}",
             "verdict": "refused" if one.labels < LEAST_LABELS else "collect" if one.collect else "do not",
             "points foretold": f"{one.told.points:+.1f} ({one.told.low:+.1f} to {one.told.high:+.1f})",
-            f"gain over {over}": signed(one.gain),
+            f"gain over {over}": show.signed(one.gain),
             "inside": f"{one.inside} of {one.rehearsed}",
             "missed": one.miss,
         }
@@ -131,7 +128,7 @@ def table(found: list[Outcome], over: str) -> str:
 def figure(found: list[Outcome], over: str) -> Any:
     """Measured gain against the points foretold, a colour a budget; wrong verdicts are ringed. No small panels."""
     found = [one for one in found if one.labels >= LEAST_LABELS]
-    plt = pyplot()
+    plt = show.pyplot()
     made, axis = plt.subplots(figsize=(5.6, 5.0))
     reach = [value for one in found for value in (one.gain.mean, one.told.points)]
     ends = [min(reach), max(reach)]
@@ -141,7 +138,7 @@ def figure(found: list[Outcome], over: str) -> Any:
         here = {one.told.points: one.gain for one in found if one.epsilon == epsilon}
         colour = plt.get_cmap("viridis")(place / max(len(budgets) - 1, 1) * 0.9)
         style = {"linestyle": "none", "markersize": 5, "linewidth": 1.0}
-        errorbars(axis, here, color=colour, label=f"eps {epsilon:g}", **style)
+        show.errorbars(axis, here, color=colour, label=f"eps {epsilon:g}", **style)
     missed = [one for one in found if one.miss]
     axis.plot(
         [one.told.points for one in missed], [one.gain.mean for one in missed], marker="o", linestyle="none",

@@ -22,7 +22,6 @@ WORLDS = 4
 
 
 def foretold(found: Rehearsal, epsilon: float) -> dict[str, float]:
-    """The values of a row."""
     told = found.foreseen(epsilon)
     return {FORETOLD: told.points, LOW: told.low, HIGH: told.high, CHANCE: told.chance}
 

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from experiments._report import by_seed, counted, legend_below, panels, prose, publish, pyplot, signed, significant
-from experiments._report import table as as_table
-from experiments.frontier import friendships, rehearsal_report
+from experiments import _report as show
+from experiments.frontier import rehearsal_report
 from experiments.frontier._points import (
     ACCURACY,
     differences,
@@ -21,7 +20,7 @@ from experiments.frontier._points import (
     tidy,
     together,
 )
-from experiments.frontier.friendships import NAME
+from experiments.frontier.friendships import NAME, results_in
 from experiments.frontier.methods import (
     CEILING,
     FEATURES,
@@ -34,7 +33,7 @@ from experiments.frontier.methods import (
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
-_TEXT = prose("frontier_edges")
+_TEXT = show.prose("frontier_edges")
 
 OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED = (
     f"gain over {other}" for other in ("features", "plain counts", "best published")
@@ -56,7 +55,7 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for setting, part in frame[frame.metric == ACCURACY].groupby(SETTING, sort=False):
-        values = by_seed(part, ["unit", "mechanism", "epsilon"])
+        values = show.by_seed(part, ["unit", "mechanism", "epsilon"])
         published: dict[Any, pd.Series | None] = {}  # by budget and draws, which many rows share
         for (unit, mechanism, epsilon), mine in values.items():
             per_list = epsilon / 2 if unit == _PAIR else epsilon
@@ -88,11 +87,7 @@ def _best_published(values: dict[Any, pd.Series], epsilon: float, draws: pd.Inde
     return max(known, key=mean) if len(draws) else None
 
 
-def write(out: Path) -> list[Path]:
-    """frontier_edges.csv (points), frontier_edges.md and the figures."""
-    frame = friendships.results_in(out).read()
-    if frame.empty:
-        return []
+def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataFrame]:
     found = points(frame)
     sections = ["# Private friendships: what the message is worth", _TEXT.preface]
     for (dataset, labels), part in found.groupby(SETTING, sort=False):
@@ -116,7 +111,7 @@ def write(out: Path) -> list[Path]:
         figures[stem] = rehearsal_report.figure(foretold, over)
         told = "features, labels, and friendships stated as they are (mean degree, spread, homophily, overlap)"
         sections += rehearsal_report.sections(foretold, stem, told, over, rehearsal_report.CHOSEN_ON_LISTS)
-    return publish(out, {NAME: "\n\n".join(sections)}, figures, found)
+    return {NAME: "\n\n".join(sections)}, figures, found
 
 
 def _short_setting(labels: str) -> str:
@@ -124,10 +119,9 @@ def _short_setting(labels: str) -> str:
 
 
 def table(part: pd.DataFrame) -> str:
-    """Of one graph and setting, a line a row."""
     rows = []
     for (unit, mechanism, epsilon), one in part.groupby(["unit", "mechanism", "epsilon"], sort=False):
-        features, plain, published = (signed(interval_of(one, metric)) for metric in METRICS[1:])
+        features, plain, published = (show.signed(interval_of(one, metric)) for metric in METRICS[1:])
         rows.append(
             {
                 "row": f"{mechanism}, per relationship" if unit == _PAIR else mechanism,
@@ -139,7 +133,7 @@ def table(part: pd.DataFrame) -> str:
                 "less best published": published if mechanism.startswith(PILOTED) else "",
             }
         )
-    return as_table(rows)
+    return show.table(rows)
 
 
 def shortfalls(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
@@ -185,9 +179,9 @@ def _misses(found: pd.DataFrame, short: dict[Any, ConfidenceInterval]) -> dict[s
     beside = {key: one for key, one in fake.items() if abs(one.mean) > 1.0}
     return {
         "asked": len(short), "short": len(below), "short_where": _named(below),
-        "short_sure": sum(significant(one) for one in below.values()),
+        "short_sure": sum(show.significant(one) for one in below.values()),
         "placebos": len(fake), "fooled": len(beside), "fooled_where": _named(beside),
-        "fooled_sure": sum(significant(one) for one in fake.values()),
+        "fooled_sure": sum(show.significant(one) for one in fake.values()),
     }  # fmt: skip
 
 
@@ -200,7 +194,7 @@ def _counted(found: pd.DataFrame, short: dict[Any, ConfidenceInterval]) -> str:
 def _worst(each: dict[Any, ConfidenceInterval], setting: tuple[str, str]) -> str:
     """Over budgets, the least of a setting."""
     here = [one for (dataset, labels, _), one in each.items() if (dataset, labels) == setting]
-    return signed(min(here, key=lambda one: one.mean, default=None))
+    return show.signed(min(here, key=lambda one: one.mean, default=None))
 
 
 def _summary(found: pd.DataFrame, lines: "list[Line]", short: dict[Any, ConfidenceInterval]) -> str:
@@ -214,15 +208,16 @@ def _summary(found: pd.DataFrame, lines: "list[Line]", short: dict[Any, Confiden
             {
                 "graph, labels": ", ".join(setting), "draws": line.mine.n, "features": line.features,
                 f"piloted, eps {epsilon:g}": interval_of(at, ACCURACY, mechanism=PILOTED),
-                "less features": signed(line.mine), "less plain counts": signed(line.added),
-                "less best published": signed(line.over), "published rows and features alone": line.among or "",
+                "less features": show.signed(line.mine), "less plain counts": show.signed(line.added),
+                "less best published": show.signed(line.over),
+                "published rows and features alone": line.among or "",
                 "without noise, less piloted": _with_draws(line),
                 "worst less better of features and plain counts": _worst(short, setting),
                 "worst placebo less features": _worst(fakes, setting),
-                "placebo without guard": signed(interval_of(at, OVER_FEATURES, mechanism=UNGUARDED_PLACEBO)),
+                "placebo without guard": show.signed(interval_of(at, OVER_FEATURES, mechanism=UNGUARDED_PLACEBO)),
             }
         )  # fmt: skip
-    return as_table(rows)
+    return show.table(rows)
 
 
 # --- Of all settings at one budget -------------------------------------------------------------------------------
@@ -307,7 +302,7 @@ def _figure(found: pd.DataFrame, lines: list[Line]) -> Any:
     parts = dict(list(pick(found, unit=_LIST).groupby(SETTING)))
     lines = sorted(lines, key=lambda line: -line.mine.mean)
     across = min(len(lines), 8)
-    figure, axes = panels(len(lines), width=2.3, height=2.2, columns=across)
+    figure, axes = show.panels(len(lines), width=2.3, height=2.2, columns=across)
     for axis, line in zip(axes, lines, strict=True):
         draw(axis, parts[line.dataset, line.labels], line.ceiling)
         axis.set_title(f"{line.dataset}, {_short_setting(line.labels)}", fontsize=8)
@@ -320,7 +315,7 @@ def _figure(found: pd.DataFrame, lines: list[Line]) -> Any:
         of_row[0].set_ylabel("points over features")
     fullest = max(axes, key=lambda axis: len(axis.get_legend_handles_labels()[0]))
     figure.suptitle(f"{_won(lines, shown_at(found))} (gain against epsilon per bit of a list)")
-    legend_below(figure, fullest, 4)
+    show.legend_below(figure, fullest, 4)
     return figure
 
 
@@ -354,7 +349,7 @@ _MARKS = {
 def _gains_figure(lines: list[Line], epsilon: float) -> Any:
     """A line a graph and setting, the largest gain on top; a mark a method."""
     lines = sorted(lines, key=lambda line: line.mine.mean)
-    made, axis = pyplot().subplots(figsize=(7.4, 0.24 * len(lines) + 1.5))
+    made, axis = show.pyplot().subplots(figsize=(7.4, 0.24 * len(lines) + 1.5))
     axis.axvline(0.0, color="black", linestyle="--", linewidth=1.0, label="features alone")
     shown = {
         "piloted counts (ours)": [line.mine.mean for line in lines],
@@ -379,7 +374,7 @@ def _gains_figure(lines: list[Line], epsilon: float) -> Any:
 
 def _won(lines: list[Line], epsilon: float) -> str:
     """The finding at the budget shown, for a title."""
-    up, down, same = counted(line.mine for line in lines)
+    up, down, same = show.counted(line.mine for line in lines)
     of = f"{up + down + same} settings"
     return f"At epsilon {epsilon:g} counts beat the features alone in {up} of {of}, lose in {down}"
 
@@ -388,8 +383,7 @@ def _won(lines: list[Line], epsilon: float) -> str:
 
 
 def digest(out: Path) -> str:
-    """What the rows of a folder say in short."""
-    frame = friendships.results_in(out).read()
+    frame = results_in(out).read()
     if frame.empty:
         return ""
     found = points(frame)
@@ -400,7 +394,7 @@ def digest(out: Path) -> str:
 def _with_draws(line: Line) -> str:
     """What noise costs, and over how many draws where these are fewer."""
     fewer = line.cost is not None and line.cost.n < line.mine.n
-    return signed(line.cost) + (f" ({line.cost.n} draws)" if fewer and line.cost else "")
+    return show.signed(line.cost) + (f" ({line.cost.n} draws)" if fewer and line.cost else "")
 
 
 def worth(lines: list[Line]) -> str:
@@ -409,9 +403,9 @@ def worth(lines: list[Line]) -> str:
     if not both:
         return ""
     mine, plain = np.mean([(ours.mean, simple) for ours, simple in both], axis=0)
-    most = sum(simple > ours.mean / 2 for ours, simple in both if significant(ours) and ours.mean > 0)
-    up, down, _ = counted(line.added for line in lines)
-    sure, _, _ = counted(line.mine for line in lines)
+    most = sum(simple > ours.mean / 2 for ours, simple in both if show.significant(ours) and ours.mean > 0)
+    up, down, _ = show.counted(line.added for line in lines)
+    sure, _, _ = show.counted(line.mine for line in lines)
     return _TEXT.worth.format(mine=mine, plain=plain, added=mine - plain, most=most, sure=sure, up=up, down=down)
 
 
@@ -420,7 +414,7 @@ def _ceiling(lines: list[Line]) -> str:
     each = [line.cost for line in lines if line.cost is not None]
     if not each:
         return ""
-    more, less, _ = counted(each)
+    more, less, _ = show.counted(each)
     return (
         f"Noise costs {np.mean([one.mean for one in each]):.1f} points: without it the same classifier is above in "
         f"{more} of {len(each)} settings, below in {less}."

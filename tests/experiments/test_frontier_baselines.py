@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from experiments.frontier.baselines import BASELINES, _features, _links, _released
+from experiments.frontier.baselines._released import Asked
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineGuarantee
 from ldp_jax.pipeline.rows import feature_rows
@@ -26,7 +27,7 @@ def planted():
 def test_lists_of_a_large_budget_say_more_than_features(planted, name):
     graph, y, rows, labels = planted
     epsilon = 6.0
-    found = BASELINES[name](jax.random.key(0), graph, rows, labels, epsilon, CLASSES)
+    found = BASELINES[name](jax.random.key(0), Asked(graph, rows, labels, CLASSES), epsilon)
     assert found.scores.shape == (240, CLASSES)
     assert np.isfinite(found.scores).all()
     assert found.guarantee[NEIGHBOUR_LIST].epsilon <= epsilon
@@ -34,7 +35,7 @@ def test_lists_of_a_large_budget_say_more_than_features(planted, name):
     assert found.guarantee[RELATIONSHIP].epsilon == pytest.approx(2 * epsilon)
     assert found.guarantee.protected == ("edges",)
     assert {"features", "labels"} <= set(found.guarantee.unprotected)
-    alone = BASELINES["features"](jax.random.key(0), graph, rows, labels, epsilon, CLASSES)
+    alone = BASELINES["features"](jax.random.key(0), Asked(graph, rows, labels, CLASSES), epsilon)
     assert alone.guarantee[NEIGHBOUR_LIST].epsilon == 0.0
     asked = labels < 0
     right = [(each.scores.argmax(1) == y)[asked].mean() for each in (found, alone)]
@@ -43,20 +44,19 @@ def test_lists_of_a_large_budget_say_more_than_features(planted, name):
 
 def test_the_true_graph_promises_nothing_and_says_most(planted):
     graph, y, _, labels = planted
-    found = BASELINES["non-private, ppr"](jax.random.key(0), graph, None, labels, 1.0, CLASSES)
+    found = BASELINES["non-private, ppr"](jax.random.key(0), Asked(graph, None, labels, CLASSES), 1.0)
     assert found.guarantee[NEIGHBOUR_LIST].epsilon == math.inf
     assert found.guarantee.protected == ()
     assert (found.scores.argmax(1) == y)[labels < 0].mean() > 0.85  # without any feature
 
 
-def test_a_dense_graph_beyond_memory_is_a_row_that_says_so(planted, monkeypatch):
+def test_a_dense_graph_beyond_memory_has_no_scores_and_the_same_guarantee(planted, monkeypatch):
     graph, _, rows, labels = planted
     monkeypatch.setattr("experiments.frontier.baselines.lists.MEMORY", 1e5)
     monkeypatch.setattr("experiments.frontier.baselines.blink.MEMORY", 1e5)
     for name in ("rr, gcn", "blink soft, ppr"):
-        found = BASELINES[name](jax.random.key(0), graph, rows, labels, 1.0, CLASSES)
+        found = BASELINES[name](jax.random.key(0), Asked(graph, rows, labels, CLASSES), 1.0)
         assert found.scores is None
-        assert found.note.startswith("refused:")
         assert found.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(1.0)
 
 
@@ -68,7 +68,7 @@ def test_rounds_of_reports_add_up(planted):
     assert 0.99 < total[NEIGHBOUR_LIST].epsilon <= 1.0
     assert total.unprotected == ("features", "labels", "n")
     # Nothing is asked where nothing predicts a class.
-    found = BASELINES["lpgnet, 2 rounds"](jax.random.key(0), graph, None, labels, 1.0, CLASSES)
+    found = BASELINES["lpgnet, 2 rounds"](jax.random.key(0), Asked(graph, None, labels, CLASSES), 1.0)
     assert found.scores is None
     assert found.guarantee[NEIGHBOUR_LIST].epsilon == 0.0
 

@@ -1,20 +1,18 @@
 """Other methods where node features and some labels are public and every user's neighbour list is private.
 
-A baseline is ``run(key, graph, features, labels, epsilon, num_classes)``: the private graph, whose users it
-simulates through the library's mechanisms, features as :func:`ldp_jax.pipeline.rows.feature_rows` makes them
-or None, labels with -1 for none, and epsilon per bit of a list. All choices are made on a fifth of the
-labels, held out.
+A baseline is ``run(key, asked, epsilon)``: it simulates the users of the private graph through the library's
+mechanisms, at epsilon per bit of a list. All choices are made on a fifth of the labels, held out.
 """
 
 from collections.abc import Callable
 from typing import Any
 
 from experiments.frontier.baselines import blink, lists, lpgnet, simple
-from experiments.frontier.baselines._released import Released
+from experiments.frontier.baselines._released import Answer, Asked
 
-__all__ = ["BASELINES", "Released"]
+__all__ = ["BASELINES"]
 
-BASELINES: dict[str, Callable[[Any, Any, Any, Any, float, int], Released]] = {
+BASELINES: dict[str, Callable[[Any, Asked, float], Answer]] = {
     "features": simple.logistic, "features, perceptron": simple.perceptron, "plain counts": simple.plain_counts,
     "noisy degree": simple.noisy_degree, "lpgnet, 1 round": lpgnet.one_round, "lpgnet, 2 rounds": lpgnet.two_rounds,
     "dprr, gcn": lists.dprr_gcn, "dprr, ppr": lists.dprr_ppr, "rr, gcn": lists.rr_gcn, "rr, ppr": lists.rr_ppr,

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
+from experiments.frontier.baselines._released import Asked
 from ldp_jax.core.types import Array
 from ldp_jax.learning.training import Examples
 from ldp_jax.pipeline.rows import Rows
@@ -26,11 +27,12 @@ class Parts(NamedTuple):
     validation: Examples
 
 
-def posterior(features: Rows | None, labels: Int[np.ndarray, " n"], num_classes: int) -> Array:
+def posterior(asked: Asked) -> Array:
     """Log posterior of logistic regression, out of fold where there is a label; float32 [n, C].
 
     Its folds are always the same, so that baselines share it. Without features it is the classes' shares.
     """
+    features, labels, num_classes = asked.rows, asked.labels, asked.classes
     for known, given, found in _LAST:
         if known is features and np.array_equal(given, labels) and found.shape[1] == num_classes:
             return found

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import Array, Graph
 from ldp_jax.graph.aggregation import Segments, linear
 
 MEMORY = 3e8
@@ -33,7 +33,6 @@ class Sparse(NamedTuple):
     neighbours: Segments
 
     def sum(self, h: Array) -> Array:
-        """The product with rows."""
         return linear(self.neighbours.sum, self.neighbours.sum, h)
 
 
@@ -44,7 +43,6 @@ class Dense(NamedTuple):
     matrix: Any
 
     def sum(self, h: Array) -> Array:
-        """The product with rows."""
         return self.matrix @ h
 
 
@@ -60,8 +58,12 @@ def sparse(senders: Any, receivers: Any, num_nodes: int) -> Sparse:
     return Sparse(jnp.asarray(degree), Segments(*map(jnp.asarray, ends)))
 
 
+def of_graph(graph: Graph) -> Sparse:
+    """The true links."""
+    return sparse(graph.senders, graph.receivers, int(np.asarray(graph.n_node).sum()))
+
+
 def dense(matrix: np.ndarray) -> Dense:
-    """A symmetric matrix."""
     return Dense(jnp.asarray(matrix.sum(1), jnp.float32), jnp.asarray(matrix, jnp.float32))
 
 

@@ -1,22 +1,40 @@
-"""What every baseline returns, and what it says of what was spent."""
+"""What a method is asked and answers, and what it says of what was spent."""
 
 import math
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, PipelineGuarantee
+from ldp_jax.pipeline import StatedFriends
+from ldp_jax.pipeline.rows import Rows
+from ldp_jax.pipeline.self_training import FeaturesPosterior
 
 
-class Released(NamedTuple):
-    """What a baseline makes of the reports; scores of labelled users may have seen their labels."""
+class Asked(NamedTuple):
+    """One draw of a data set: who has a public label, and what is known of everybody."""
 
-    scores: Float[np.ndarray, "n classes"] | None
-    """log posteriors or other scores, the largest the likeliest; None where the baseline refuses the graph"""
+    graph: Any
+    """private"""
+    rows: Rows | None
+    """public features, None where there are none"""
+    labels: np.ndarray
+    """int [n], -1 for users whose class is asked for"""
+    classes: int
+    q: FeaturesPosterior | None = None
+    """what the features alone say, from which piloted counts start at every budget; None where there are none"""
+    friends: StatedFriends | None = None
+    """what a rehearsal is told of friendships"""
+
+
+class Answer(NamedTuple):
+    """What a method makes of a draw, what was spent, and what else a row says, by column."""
+
+    scores: Any
+    """[n, C], log posteriors or other scores of classes; values by metric; None where a method refuses the graph"""
     guarantee: PipelineGuarantee
-    note: str = ""
-    """why there are no scores, where there are none"""
+    also: Mapping[str, Any] = {}
 
 
 PUBLIC = ("features", "labels")

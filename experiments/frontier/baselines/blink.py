@@ -22,7 +22,6 @@ class _Posterior(NamedTuple):
     links: edges.PosteriorLinks
 
     def sum(self, h: Array) -> Array:
-        """The product with rows."""
         return self.links.sum(h)
 
 
@@ -39,9 +38,9 @@ def _links(variant: edges.Variant, key: PRNGKey, graph: Graph, epsilon: float, n
         if "memory" not in str(refusal):
             raise
         each = edges.NoisyDegree(DEGREE_SHARE * epsilon), edges.RandomizedResponse((1 - DEGREE_SHARE) * epsilon)
-        return None, of_lists(*each), f"refused: {refusal}"
+        return None, of_lists(*each)
     dense = variant == "soft" and 4.0 * num_nodes**2 <= MEMORY
-    return _laid_out(made.links, dense=dense), spent(made.guarantee), ""
+    return _laid_out(made.links, dense=dense), spent(made.guarantee)
 
 
 _hard, _soft, _hybrid = (partial(_links, variant) for variant in ("hard", "soft", "hybrid"))

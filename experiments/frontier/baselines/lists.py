@@ -2,41 +2,37 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
 
-from experiments.frontier.baselines._features import posterior
 from experiments.frontier.baselines._links import MEMORY, Links, dense, linked, sparse
 from experiments.frontier.baselines._network import over
 from experiments.frontier.baselines._pagerank import pagerank
-from experiments.frontier.baselines._released import Released, of_lists, spent
+from experiments.frontier.baselines._released import Answer, Asked, of_lists, spent
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core.types import Graph, PRNGKey
 
-Reported = tuple[Links | None, PipelineGuarantee, str]
-"""Links, what was spent, and a note; no links where memory does not hold them."""
+Reported = tuple[Links | None, PipelineGuarantee]
+"""Links, and what was spent; no links where memory does not hold them."""
 
 
 def _through(
-    classify: Callable[..., np.ndarray], report: Callable[[PRNGKey, Graph, float, int], Reported], key: PRNGKey,
-    graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int,
-) -> Released:  # fmt: skip
+    classify: Callable[[PRNGKey, Links, Asked], np.ndarray],
+    report: Callable[[PRNGKey, Graph, float, int], Reported], key: PRNGKey, asked: Asked, epsilon: float,
+) -> Answer:  # fmt: skip
     """A classifier of reported links."""
     report_key, fit_key = jax.random.split(key)
-    links, guarantee, note = report(report_key, graph, epsilon, len(labels))
-    made = None if links is None else classify(fit_key, links, features, labels, num_classes)
-    return Released(made, guarantee, note)
+    links, guarantee = report(report_key, asked.graph, epsilon, len(asked.labels))
+    return Answer(None if links is None else classify(fit_key, links, asked), guarantee)
 
 
-def _pagerank(key: PRNGKey, links: Links, features: Any, labels: np.ndarray, num_classes: int) -> np.ndarray:
-    """PageRank of classes, and a regression."""
-    return pagerank(key, links, posterior(features, labels, num_classes), labels, num_classes)
+def _over(key: PRNGKey, links: Links, asked: Asked) -> np.ndarray:
+    return over(key, links, asked.rows, asked.labels, asked.classes)
 
 
-through_gcn, through_ppr = partial(_through, over), partial(_through, _pagerank)
+through_gcn, through_ppr = partial(_through, _over), partial(_through, pagerank)
 """A graph convolutional network over reported links, and PageRank over them."""
 
 
@@ -47,7 +43,7 @@ def _dprr(key: PRNGKey, graph: Graph, epsilon: float, num_nodes: int) -> Reporte
     """
     noisy = edges.privatize_graph(key, graph, edges.DPRR.from_epsilon(epsilon, n_max=num_nodes), memory=MEMORY)
     pairs = linked(noisy.graph.senders, noisy.graph.receivers, num_nodes, ends=1)
-    return sparse(*pairs, num_nodes), spent(noisy.guarantee), ""
+    return sparse(*pairs, num_nodes), spent(noisy.guarantee)
 
 
 def _rr(key: PRNGKey, graph: Graph, epsilon: float, num_nodes: int) -> Reported:
@@ -57,12 +53,11 @@ def _rr(key: PRNGKey, graph: Graph, epsilon: float, num_nodes: int) -> Reported:
     """
     mechanism = edges.RandomizedResponse(epsilon)
     if 4.0 * num_nodes**2 > MEMORY:
-        note = f"refused: a dense graph of {num_nodes} users takes {4e-9 * num_nodes**2:.2g} GB"
-        return None, of_lists(mechanism), note
+        return None, of_lists(mechanism)
     noisy = edges.privatize_graph(key, graph, mechanism)
     matrix = np.zeros((num_nodes, num_nodes), bool)
     matrix[noisy.graph.receivers, noisy.graph.senders] = True
-    return dense(matrix & matrix.T), spent(noisy.guarantee), ""
+    return dense(matrix & matrix.T), spent(noisy.guarantee)
 
 
 dprr_gcn, rr_gcn = (partial(through_gcn, report) for report in (_dprr, _rr))

@@ -1,37 +1,34 @@
 """LPGNet moved to the local model: counts by predicted class, and a perceptron for each round of them."""
 
 from functools import partial
-from typing import Any
 
 import jax
 import numpy as np
 
 from experiments.frontier.baselines._features import groups, standardised
 from experiments.frontier.baselines._network import Inputs, trained
-from experiments.frontier.baselines._released import Released, nothing_read, spent
+from experiments.frontier.baselines._released import Answer, Asked, nothing_read, spent
 from ldp_jax import edges
-from ldp_jax.core.types import Graph, PRNGKey
+from ldp_jax.core.types import PRNGKey
 
 
-def _lpgnet(
-    rounds: int, by_label: bool, key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float,
-    num_classes: int,
-) -> Released:  # fmt: skip
-    if features is None:
-        return Released(None, nothing_read(), "no features: nothing predicts the classes that are counted first")
+def _lpgnet(rounds: int, by_label: bool, key: PRNGKey, asked: Asked, epsilon: float) -> Answer:
+    if asked.rows is None:  # nothing predicts the classes that are counted first
+        return Answer(None, nothing_read())
+    labels, classes = asked.labels, asked.classes
     keys = iter(jax.random.split(key, 1 + 2 * rounds))
-    scores = trained(next(keys), Inputs(rows=features), labels, num_classes)
+    scores = trained(next(keys), Inputs(rows=asked.rows), labels, classes)
     known, releases = [standardised(scores)], []
     # Two halves of a float are the float again: no rounding to account for.
-    mechanism = edges.NeighbourCounts(epsilon / rounds, num_classes)
+    mechanism = edges.NeighbourCounts(epsilon / rounds, classes)
     public = labels if by_label else np.full_like(labels, -1)
     for _ in range(rounds):
-        noisy = edges.privatize_counts(next(keys), graph, mechanism, groups(scores, public))
+        noisy = edges.privatize_counts(next(keys), asked.graph, mechanism, groups(scores, public))
         releases.append(noisy.guarantee)
         known.append(standardised(noisy.counts))
-        scores = trained(next(keys), Inputs(columns=np.concatenate(known, 1)), labels, num_classes)
+        scores = trained(next(keys), Inputs(columns=np.concatenate(known, 1)), labels, classes)
         known.append(standardised(scores))
-    return Released(scores, spent(*releases))
+    return Answer(scores, spent(*releases))
 
 
 one_round, two_rounds = (partial(_lpgnet, rounds, False) for rounds in (1, 2))

@@ -1,49 +1,39 @@
 """Features alone, noisy degrees, plain counts, and the true graph."""
 
-from typing import Any
-
 import jax
 import numpy as np
 
 from experiments.frontier.baselines._features import groups, posterior, regression, standardised
-from experiments.frontier.baselines._links import Sparse, sparse
+from experiments.frontier.baselines._links import of_graph
 from experiments.frontier.baselines._network import Inputs, over, trained
 from experiments.frontier.baselines._pagerank import pagerank
-from experiments.frontier.baselines._released import Released, nothing_kept, nothing_read, spent
+from experiments.frontier.baselines._released import Answer, Asked, nothing_kept, nothing_read, spent
 from ldp_jax import edges
-from ldp_jax.core.types import Graph, PRNGKey
+from ldp_jax.core.types import PRNGKey
 
 
-def logistic(
-    key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
-) -> Released:
+def logistic(key: PRNGKey, asked: Asked, epsilon: float) -> Answer:
     """Logistic regression, its ridge chosen out of fold; without features the classes' shares."""
-    return Released(np.asarray(posterior(features, labels, num_classes)), nothing_read())
+    return Answer(np.asarray(posterior(asked)), nothing_read())
 
 
-def perceptron(
-    key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
-) -> Released:
+def perceptron(key: PRNGKey, asked: Asked, epsilon: float) -> Answer:
     """A perceptron of two layers; nothing without features."""
-    if features is None:
-        return Released(None, nothing_read(), "no features")
-    return Released(trained(key, Inputs(rows=features), labels, num_classes), nothing_read())
+    if asked.rows is None:
+        return Answer(None, nothing_read())
+    return Answer(trained(key, Inputs(rows=asked.rows), asked.labels, asked.classes), nothing_read())
 
 
-def noisy_degree(
-    key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
-) -> Released:
+def noisy_degree(key: PRNGKey, asked: Asked, epsilon: float) -> Answer:
     """Degrees with noise of the whole epsilon; a perceptron takes log(1 + d*), d* and the features."""
     report_key, fit_key = jax.random.split(key)
-    noisy = edges.privatize_graph(report_key, graph, edges.NoisyDegree(epsilon, noise="geometric"))
+    noisy = edges.privatize_graph(report_key, asked.graph, edges.NoisyDegree(epsilon, noise="geometric"))
     columns = standardised(np.stack([np.log1p(noisy.degree), noisy.degree], 1))
-    scores = trained(fit_key, Inputs(rows=features, columns=columns), labels, num_classes)
-    return Released(scores, spent(noisy.guarantee))
+    scores = trained(fit_key, Inputs(rows=asked.rows, columns=columns), asked.labels, asked.classes)
+    return Answer(scores, spent(noisy.guarantee))
 
 
-def plain_counts(
-    key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
-) -> Released:
+def plain_counts(key: PRNGKey, asked: Asked, epsilon: float) -> Answer:
     """Noisy counts of neighbours by broadcast class (the label, else the likeliest by features, out of fold).
 
     A logistic regression takes the log posterior of the features and the counts, all standardised. Without features
@@ -52,27 +42,18 @@ def plain_counts(
     Reference: counts by group as a message are Qin et al., CCS 2017 (LDPGen); nothing else of it is here.
     """
     count_key, fold_key = jax.random.split(key)
-    log_q = posterior(features, labels, num_classes)
-    by = groups(log_q, labels) if features is not None else labels.astype(np.int32)
-    noisy = edges.privatize_counts(count_key, graph, edges.NeighbourCounts(epsilon, num_classes), by)
+    log_q = posterior(asked)
+    by = groups(log_q, asked.labels) if asked.rows is not None else asked.labels.astype(np.int32)
+    noisy = edges.privatize_counts(count_key, asked.graph, edges.NeighbourCounts(epsilon, asked.classes), by)
     columns = np.concatenate([np.asarray(log_q), noisy.counts], 1)
-    return Released(regression(fold_key, columns, labels, num_classes), spent(noisy.guarantee))
+    return Answer(regression(fold_key, columns, asked.labels, asked.classes), spent(noisy.guarantee))
 
 
-def _true_links(graph: Graph, num_nodes: int) -> Sparse:
-    return sparse(graph.senders, graph.receivers, num_nodes)
-
-
-def true_gcn(
-    key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
-) -> Released:
+def true_gcn(key: PRNGKey, asked: Asked, epsilon: float) -> Answer:
     """A graph convolutional network on the true graph; without features each node has its own name."""
-    return Released(over(key, _true_links(graph, len(labels)), features, labels, num_classes), nothing_kept())
+    return Answer(over(key, of_graph(asked.graph), asked.rows, asked.labels, asked.classes), nothing_kept())
 
 
-def true_ppr(
-    key: PRNGKey, graph: Graph, features: Any, labels: np.ndarray, epsilon: float, num_classes: int
-) -> Released:
+def true_ppr(key: PRNGKey, asked: Asked, epsilon: float) -> Answer:
     """PageRank on the true graph of labels, else of the features' posterior, and a regression."""
-    log_q = posterior(features, labels, num_classes)
-    return Released(pagerank(key, _true_links(graph, len(labels)), log_q, labels, num_classes), nothing_kept())
+    return Answer(pagerank(key, of_graph(asked.graph), asked), nothing_kept())
