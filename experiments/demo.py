@@ -66,7 +66,7 @@ def main(config: Config) -> None:
 
 
 def results_in(out: Path) -> Results:
-    return features.results_in(out, NAME)
+    return features.results_in(out, name=NAME)
 
 
 @functools.lru_cache(maxsize=1)

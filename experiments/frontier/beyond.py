@@ -10,8 +10,7 @@ broadcasts as classes of few levels; the other half counts neighbours by class. 
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from functools import lru_cache
-from pathlib import Path
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -48,14 +47,8 @@ three standard deviations of the noise, and more. Of true degrees these numbers 
 class Cell(friendships.Cell):
     """One method on one draw; of sets of graphs, half of them have a public class."""
 
-    @property
-    def last_metric(self) -> str:
-        """Of links the area under the ROC curve, of graphs the accuracy."""
-        return AUC if self.task == LINK else ACCURACY
-
-    @property
-    def promise(self) -> str:
-        return f"{self.task}: {self.mechanism}, epsilon {self.epsilon:g}"
+    last_metric = property(lambda self: AUC if self.task == LINK else ACCURACY)
+    promise = property(lambda self: f"{self.task}: {self.mechanism}, epsilon {self.epsilon:g}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,8 +58,7 @@ class Settings(friendships.Settings):
     levels: tuple[float, ...] = LEVELS
 
 
-def results_in(out: Path) -> Results:
-    return Results(out, f"{NAME}_{ACCURACY}", Cell)
+results_in = partial(Results, name=f"{NAME}_{ACCURACY}", cell=Cell)
 
 
 class Scored(NamedTuple):

@@ -3,8 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
-from pathlib import Path
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -69,21 +68,14 @@ class Cell(_runner.Cell):
     panel: str
     """whose records and labels are public: a share of each class, or so many of each"""
 
-    @property
-    def last_metric(self) -> str:
-        """Of the private users; of rows that say no classes, their own."""
-        return LAST.get(self.mechanism, ACCURACY)
-
-    @property
-    def promise(self) -> str:
-        return f"{self.mechanism}, epsilon {self.epsilon:g}"
+    last_metric = property(lambda self: LAST.get(self.mechanism, ACCURACY))
+    promise = property(lambda self: f"{self.mechanism}, epsilon {self.epsilon:g}")
 
     def __str__(self) -> str:
         return f"{self.dataset} panel {self.panel} {self.mechanism} eps {self.epsilon:g} draw {self.seed}"
 
 
-def results_in(out: Path, name: str = f"{NAME}_accuracy") -> Results:
-    return Results(out, name, Cell, FOUND)
+results_in = partial(Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
 
 
 def panel_labels(key: Any, y: np.ndarray, setting: str) -> np.ndarray:

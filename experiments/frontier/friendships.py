@@ -3,15 +3,14 @@
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
-from pathlib import Path
+from functools import lru_cache, partial
 from typing import Any
 
 import jax
 import numpy as np
 
 from experiments import _common, _runner
-from experiments._common import fingerprint
+from experiments._common import fingerprint, said_of
 from experiments._runner import Found, Results, UsageError, config_hash, run
 from experiments.frontier.config import Config
 from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Answer, Asked, Unit, check
@@ -40,14 +39,9 @@ class Cell(_runner.Cell):
     labels: str
     """whose are public: ``half``, or so many of each class"""
 
-    @property
-    def last_metric(self) -> str:
-        """Of the users without a public label; a rehearsal's own."""
-        return CHANCE if self.mechanism == REHEARSAL else ACCURACY
-
-    @property
-    def promise(self) -> str:
-        return f"{self.mechanism}, epsilon {self.epsilon:g} per {self.unit}"
+    last_metric = property(lambda self: CHANCE if self.mechanism == REHEARSAL else ACCURACY)
+    promise = property(lambda self: f"{self.mechanism}, epsilon {self.epsilon:g} per {self.unit}")
+    """its guarantee's name in the manifest"""
 
     def __str__(self) -> str:
         return (
@@ -68,8 +62,7 @@ class Settings:
     base_seed: int = 20260
 
 
-def results_in(out: Path) -> Results:
-    return Results(out, f"{NAME}_accuracy", Cell, FOUND)
+results_in = partial(Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
 
 
 @lru_cache(maxsize=2)
@@ -236,8 +229,6 @@ def compute(
         return found
 
     def notes(cell: Any) -> dict[str, dict[str, Any]]:
-        data = load_any(planned[cell].dataset)
-        source = {"source": data.source, "licence": data.licence, "notes": data.notes}
-        return {"data": {data.name: source}, "guarantees": dict([promises[cell]])}
+        return said_of(load_any(planned[cell].dataset), *promises[cell])
 
     run(planned, one, results, settings=planned.__getitem__, notes=notes, check=check, called="rows")

@@ -1,6 +1,6 @@
 """Records, friendships and labels private at once, within one total: which rows there are."""
 
-from pathlib import Path
+from functools import partial
 
 from experiments._runner import Results
 from experiments.frontier import features
@@ -23,8 +23,7 @@ def _most(promised: PipelineGuarantee) -> float:
 PART = Part(METHODS, WITHOUT_EPSILON, NOTHING, FOUND, "record, label, and record with a bit of a list", _most)
 
 
-def results_in(out: Path) -> Results:
-    return Results(out, f"{NAME}_accuracy", Cell, FOUND)
+results_in = partial(Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
 
 
 def main(config: Config) -> None:

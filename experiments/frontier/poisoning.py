@@ -7,8 +7,7 @@ same in all rows of a draw. Beside each budget the same liars stand where nothin
 import dataclasses
 import math
 from collections.abc import Callable, Iterator
-from functools import lru_cache
-from pathlib import Path
+from functools import lru_cache, partial
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -58,13 +57,8 @@ class Cell(_runner.Cell):
     share: float
     """of the users who are asked"""
 
-    @property
-    def last_metric(self) -> str:
-        return TASKS[self.task].metric
-
-    @property
-    def promise(self) -> str:
-        return f"{self.task}, epsilon {self.epsilon:g}"
+    last_metric = property(lambda self: TASKS[self.task].metric)
+    promise = property(lambda self: f"{self.task}, epsilon {self.epsilon:g}")
 
     @property
     def asked(self) -> poisoning.CountLie:
@@ -76,8 +70,7 @@ class Cell(_runner.Cell):
         return f"{self.dataset} {self.task}, {self.mechanism}, eps {self.epsilon:g}, {who}, draw {self.seed}"
 
 
-def results_in(out: Path) -> Results:
-    return Results(out, f"{NAME}_harm", Cell)
+results_in = partial(Results, name=f"{NAME}_harm", cell=Cell)
 
 
 class Keys(NamedTuple):
