@@ -22,6 +22,7 @@ import pandas as pd
 import ldp_jax as ldp
 from experiments._report import markdown, terminal
 from experiments._runner import DEFAULT_OUT, console, write_tables
+from experiments._sides import in_a_process
 
 NAME = "weight"
 ROOT = Path(__file__).parents[1]
@@ -175,10 +176,9 @@ def _call(job: str, data: Any, key: jax.Array, changed: bool) -> Any:
 
 def measure_calls(job: str) -> dict[str, float]:
     """CPU seconds and compiled programs of a job's first, changed and warm call in a fresh process."""
-    environment = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false", "JAX_PLATFORMS": "cpu"}
-    words = [sys.executable, "-c", f"from experiments import weigh; weigh.print_calls({job!r})"]
-    done = subprocess.run(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    environment = {"JAX_ENABLE_COMPILATION_CACHE": "false", "JAX_PLATFORMS": "cpu"}
+    code = f"from experiments import weigh; weigh.print_calls({job!r})"
+    return in_a_process(code, what=f"{job}: not measured", environment=environment)
 
 
 def print_calls(job: str) -> None:

@@ -141,28 +141,9 @@ def perceptron(
     optimizer = training.adam(PERCEPTRON["learning_rate"], PERCEPTRON["weight_decay"])
     examples = [training.Examples(np.asarray(part), labels[part]) for part in parts]
 
-    def fit(epochs: int) -> training.Fitted:
-        return training.fit(
-            jax.random.clone(key), model, training.node_classification, rows, *examples,
-            settings=training.Settings(optimizer, epochs, batch_size),
-        )  # fmt: skip
-
-    fitted = fit(epochs)
-    ran = epochs_run(np.asarray(fitted.validations), patience)
-    if int(fitted.epoch) >= ran:  # the best epoch comes after the one that patience stops at
-        fitted = fit(ran)  # the same draws, epoch by epoch
+    fitted = training.fit(
+        jax.random.clone(key), model, training.node_classification, rows, *examples,
+        settings=training.Settings(optimizer, epochs, batch_size, patience),
+    )  # fmt: skip
     outputs, _ = model.apply(fitted.variables, jax.numpy.asarray(rows[parts[2]]), key=None, train=False)
     return graph_training.scores(outputs, labels[parts[2]])
-
-
-def epochs_run(validations: np.ndarray, patience: int | None) -> int:
-    """How many epochs run where training stops after ``patience`` of them without a better validation score.
-
-    >>> epochs_run(np.array([0.5, 0.6, 0.6, 0.6, 0.9]), 2), epochs_run(np.array([0.5, 0.6, 0.6, 0.6, 0.9]), 3)
-    (4, 5)
-    """
-    best = np.maximum.accumulate(np.nan_to_num(validations, nan=-np.inf))
-    improved = np.concatenate([[True], best[1:] > best[:-1]])
-    since = np.arange(len(validations)) - np.maximum.accumulate(np.where(improved, np.arange(len(validations)), 0))
-    stops = np.flatnonzero(since >= patience) if patience is not None else []
-    return int(stops[0]) + 1 if len(stops) else len(validations)

@@ -3,7 +3,6 @@
 import dataclasses
 import gc
 import math
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ import pandas as pd
 from experiments import _runner
 from experiments._report import legend_below, markdown, panels, prose, ranked
 from experiments._runner import Found, Results, UsageError, config_hash, run
+from experiments._sides import clock
 from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Settings, Variant, ledger, load, made_by, name_of
 from experiments.dprr.config import Config, settings
 from ldp_jax import edges
@@ -168,11 +168,11 @@ def measure(train: GraphSet, test: GraphSet, made: Any, resolved: Settings) -> d
         "edges": reported,
         "bytes": BYTES * reported,
         **{
-            f"{name} {clock} s": seconds / count
+            f"{name} {kind} s": seconds / count
             for name, taken, count in (
                 ("report", report, len(train)), ("epoch", epoch, len(train)), ("classify", classify, len(test)),
             )
-            for clock, seconds in zip(("cpu", "wall"), taken, strict=True)
+            for kind, seconds in zip(("cpu", "wall"), taken, strict=True)
         },
     }  # fmt: skip
 
@@ -190,31 +190,26 @@ def _timed(function: Callable[[int], Any], repeats: int) -> tuple[Any, float, fl
     gc.collect()
     for number in range(repeats + 1):
         result = None  # two results at once would double the memory
-        begun = _now()
+        since = clock()
         result = jax.block_until_ready(function(number))
-        taken.append(_now() - begun)
+        taken.append(since())
     return result, *_medians(taken)
 
 
 def _epochs(key: Any, train: GraphSet, model: Any, resolved: Settings) -> tuple[Any, float, float]:
     """Trained variables, and medians of CPU and wall seconds of an epoch; the first is not counted."""
     one = GraphSet.from_edges([1, 0], [0, 1], [0, 0], [0])  # validation and test: next to no time
-    ends = [_now()]
+    since, ends = clock(), [(0.0, 0.0)]
     optimizer = graph_training.step_decay_adam(resolved.learning_rate)
     fitted = graph_training.fit_graphs(
         key, model, train, one, one, training.Settings(optimizer, EPOCHS + 1, resolved.batch_size),
-        progress=lambda *_: ends.append(_now()),
+        progress=lambda *_: ends.append(since()),
     )  # fmt: skip
     return fitted.variables, *_medians(np.diff(ends, axis=0))
 
 
-def _now() -> np.ndarray:
-    """CPU seconds of all threads, and wall seconds."""
-    return np.array([time.process_time(), time.perf_counter()])
-
-
 def _medians(taken: Any) -> tuple[float, float]:
-    cpu, wall = np.median(np.asarray(taken)[1:], axis=0)
+    wall, cpu = np.median(np.asarray(taken)[1:], axis=0)
     return float(cpu), float(wall)
 
 

@@ -1,4 +1,4 @@
-"""Points, a row a draw and metric, of all reports of this folder: intervals, gains, and their files."""
+"""Points, a row a draw and metric, of all reports of this folder: intervals, gains, and figures of them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -39,11 +39,8 @@ def by_panel(frame: pd.DataFrame) -> Iterator[tuple[tuple[str, str, int], dict[A
     frame = frame[frame.metric == ACCURACY]
     frame = frame.assign(panel=[f"{float(setting):g}" for setting in frame.panel])
     for (dataset, panel), part in frame.groupby(PANEL, sort=False):
-        rows = part.groupby(["mechanism", "epsilon"], sort=False)
-        yield (
-            (str(dataset), str(panel), int(part.members.iloc[0])),
-            {key: one.set_index("seed") for key, one in rows},
-        )
+        rows = part.set_index("seed").groupby(["mechanism", "epsilon"], sort=False)
+        yield (str(dataset), str(panel), int(part.members.iloc[0])), dict(iter(rows))
 
 
 def _chosen(found: pd.DataFrame, where: Mapping[str, Any]) -> np.ndarray:
@@ -77,9 +74,6 @@ def together(found: pd.DataFrame, by: Sequence[str], **where: Any) -> tuple[int,
     up, down, _ = counted(each.values())
     strict = intervals(found, by, 1 - 0.05 / max(len(each), 1), **where)
     return len(each), up, down, counted(strict.values())[0]
-
-
-# --- Words and files ---------------------------------------------------------------------------------------------
 
 
 def panel_words(panel: str) -> str:

@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 
@@ -96,16 +97,13 @@ class Pairs(NamedTuple):
 @lru_cache(maxsize=1)
 def pairs(settings: Settings, labels: str, seed: int) -> Pairs:
     """A tenth of the links, at most 5 000, as many other pairs, and what is public."""
-    asked, _ = friendships.draw(
-        friendships.Settings(settings.dataset, settings.data, settings.logs, settings.base_seed), labels, seed
-    )
+    shared = friendships.Settings(settings.dataset, settings.data, settings.logs, settings.base_seed)
+    asked, _ = friendships.draw(shared, labels, seed)
     if asked.rows is None or asked.q is None:
         raise UsageError(f"--datasets {settings.dataset}: it has no features, by which classes could be broadcast")
     n = len(asked.labels)
-    senders, receivers = (
-        np.asarray(ends).astype(np.int64) for ends in (asked.graph.senders, asked.graph.receivers)
-    )
-    once = np.stack([senders, receivers], 1)[senders < receivers]
+    once = np.stack([np.asarray(asked.graph.senders), np.asarray(asked.graph.receivers)], 1).astype(np.int64)
+    once = once[once[:, 0] < once[:, 1]]
     keys = jax.random.split(jax.random.fold_in(jax.random.key(settings.base_seed + 3), seed))
     order = np.asarray(jax.random.permutation(keys[0], len(once)))
     count = min(math.ceil(HELD_OUT * len(once)), MOST_PAIRS)
@@ -119,13 +117,9 @@ def pairs(settings: Settings, labels: str, seed: int) -> Pairs:
 def _of(score: Callable[[np.ndarray, np.ndarray], np.ndarray], draw: Pairs) -> float:
     """The AUC of a score of pairs."""
     linked, others = (score(ends[:, 0], ends[:, 1]).astype(np.float64) for ends in (draw.linked, draw.others))
-    return float(metrics.auc(*(jax.numpy.asarray(_ranks(linked, others)[part]) for part in (0, 1))))
-
-
-def _ranks(linked: np.ndarray, others: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Float64 scores as places in their order, which float32 tells apart."""
+    # Float64 scores as places in their order, which float32 tells apart.
     _, place = np.unique(np.concatenate([linked, others]), return_inverse=True)
-    return place[: len(linked)].astype(np.float32), place[len(linked) :].astype(np.float32)
+    return float(metrics.auc(*jnp.split(jnp.asarray(place, np.float32), [len(linked)])))
 
 
 def _alike(draw: Pairs) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
@@ -162,18 +156,18 @@ def _by_counts(draw: Pairs, counts: Any, group: np.ndarray, epsilon: float, alik
 
 def _degrees(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
     """The product of both ends' degrees, as if neighbours were anybody's; of one class likelier, where asked."""
-    if math.isinf(epsilon):
-        degree, guarantee = (
-            np.bincount(np.asarray(draw.graph.receivers), minlength=len(draw.labels)),
-            nothing_kept(),
-        )
-    else:
-        noisy = edges.privatize_graph(key, draw.graph, edges.NoisyDegree(epsilon, noise="geometric"))
-        degree, guarantee = np.asarray(noisy.degree), spent(noisy.guarantee)
+    degree, guarantee = _degree(key, draw.graph, epsilon)
     anybody = np.zeros(len(degree), np.int32)
-    return Scored(
-        _by_counts(draw, np.asarray(degree).astype(np.int32)[:, None], anybody, epsilon, alike), guarantee
-    )
+    return Scored(_by_counts(draw, degree.astype(np.int32)[:, None], anybody, epsilon, alike), guarantee)
+
+
+def _degree(key: Any, graph: Any, epsilon: float) -> tuple[np.ndarray, PipelineGuarantee]:
+    """Released degrees of a graph or a set of graphs, or the true ones."""
+    if math.isinf(epsilon):
+        population = edges.Population.of(graph)
+        return np.asarray(population.degree), nothing_kept()
+    noisy = edges.privatize_graph(key, graph, edges.NoisyDegree(epsilon, noise="geometric"))
+    return np.asarray(noisy.degree), spent(noisy.guarantee)
 
 
 def _counts(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
@@ -225,12 +219,7 @@ def _sizes_alone(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float) 
 
 
 def _graph_degrees(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float) -> Scored:
-    """Released degrees, or the true ones."""
-    if math.isinf(epsilon):
-        degree, guarantee = np.bincount(whole.receivers, minlength=len(whole.node_graph)), nothing_kept()
-    else:
-        noisy = edges.privatize_graph(keys[1], whole, edges.NoisyDegree(epsilon, noise="geometric"))
-        degree, guarantee = np.asarray(noisy.degree), spent(noisy.guarantee)
+    degree, guarantee = _degree(keys[1], whole, epsilon)
     return Scored(_classified(keys[0], whole, [_numbers(whole, degree)]), guarantee)
 
 
@@ -238,20 +227,18 @@ def _graph_counts(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float)
     """Counts by degree class: half of the budget for degrees, half for counts of neighbours by their class."""
     degree_key, count_key = jax.random.split(keys[1])
     classes = len(LEVELS) + 1
-    if math.isinf(epsilon):
-        degree, released = np.bincount(whole.receivers, minlength=len(whole.node_graph)), []
-        group = np.searchsorted(np.array(LEVELS), degree, side="right").astype(np.int32)
+    half = epsilon / 2
+    degree, guarantee = _degree(degree_key, whole, half)
+    levels = np.array(LEVELS) / (1.0 if math.isinf(half) else half)
+    group = np.searchsorted(levels, degree, side="right").astype(np.int32)
+    if math.isinf(half):
         counts = edges.count_neighbours(edges.Population.of(whole), group, classes)
     else:
-        half = epsilon / 2
-        noisy = edges.privatize_graph(degree_key, whole, edges.NoisyDegree(half, noise="geometric"))
-        degree = np.asarray(noisy.degree)
-        group = np.searchsorted(np.array(LEVELS) / half, degree, side="right").astype(np.int32)
         reports = edges.privatize_counts(count_key, whole, edges.NeighbourCounts(half, classes), group)
-        counts, released = reports.counts, [noisy.guarantee, reports.guarantee]
+        counts, guarantee = reports.counts, spent(guarantee, reports.guarantee)
     columns = [_numbers(whole, degree), *(_numbers(whole, counts[:, k]) for k in range(classes))]
     columns.append(_numbers(whole, counts.sum(1)))
-    return Scored(_classified(keys[0], whole, columns), spent(*released) if released else nothing_kept())
+    return Scored(_classified(keys[0], whole, columns), guarantee)
 
 
 # --- By name -----------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -247,8 +247,8 @@ def _bench(key: Any, asked: Asked, epsilon: float) -> tuple[cells.Bench, cells.M
     test = Examples(private, asked.data.y[private].astype(np.int32))
     model = models.mlp(settings.layers, settings.hidden, asked.classes, settings.dropout)
     bench = cells.Bench(
-        settings, asked.data, 0, _dense(asked.dataset), asked.facts.op, train, validation, test, noise_key, fit_key,
-        model,
+        settings, asked.data, 0, cells.dense(asked.dataset), asked.facts.op, train, validation, test, noise_key,
+        fit_key, model,
     )  # fmt: skip
     return bench, made
 
@@ -257,12 +257,6 @@ def _spent(made: cells.Mechanism) -> PipelineGuarantee:
     return PipelineGuarantee.of(
         [made.value.guarantee()], protected=("features",), unprotected=("edges", "the panel's labels")
     )
-
-
-@lru_cache(maxsize=1)
-def _dense(dataset: str) -> Any:
-    data = cells.load(dataset)
-    return jnp.asarray(data.scaled_rows(0, data.num_nodes))
 
 
 # --- Rehearsal ---------------------------------------------------------------------------------------------------

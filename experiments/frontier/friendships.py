@@ -39,7 +39,10 @@ class Cell(_runner.Cell):
     labels: str
     """whose are public: ``half``, or so many of each class"""
 
-    last_metric = property(lambda self: CHANCE if self.mechanism == REHEARSAL else ACCURACY)
+    @property
+    def last_metric(self) -> str:
+        return CHANCE if self.mechanism == REHEARSAL else ACCURACY
+
     promise = property(lambda self: f"{self.mechanism}, epsilon {self.epsilon:g} per {self.unit}")
     """its guarantee's name in the manifest"""
 

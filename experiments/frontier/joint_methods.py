@@ -8,17 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from experiments.frontier.features_methods import (
-    CHOSEN,
-    LOCAL,
-    SHOWN,
-    TRUE,
-    Answer,
-    Asked,
-    Method,
-    padded,
-    shuffled,
-)
+from experiments.frontier.baselines._released import Answer
+from experiments.frontier.features_methods import CHOSEN, LOCAL, SHOWN, TRUE, Asked, Method, padded, shuffled
 from experiments.frontier.features_methods import METHODS as PUBLIC_GRAPH
 from experiments.frontier.rehearsals import WORLDS, stated
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee

@@ -35,8 +35,6 @@ from ldp_jax.pipeline.piloted import CountRound, PublicFacts, piloted_counts
 NAME = "frontier_poisoning"
 ERROR, CORRELATION = "relative error", "correlation"
 NONE, RANDOM, WORST, FRIENDS, CLASSES, RESPONSE = "none", "random", "worst", "friends", "classes", "response"
-INPUT = (FRIENDS, CLASSES)
-"""Lies that go through the honest mechanism."""
 SHARE, SHARES = 0.05, (0.01, 0.05, 0.1, 0.2)
 AS_IT_IS, UNGUARDED, TRIMMED, CHECKED = "as it is", "no guard", "trimmed", "both ends"
 EXACT = 20.0
@@ -238,10 +236,7 @@ def _released(settings: Settings, seed: int, epsilon: float) -> tuple[np.ndarray
 
 def _of_lists(cell: Cell, settings: Settings, keys: Keys) -> Answer:
     """Every honest user's degree, from lists that both ends report by randomised response."""
-    users, flip = (
-        population(settings.dataset),
-        0.0 if math.isinf(cell.epsilon) else 1 / (1 + math.exp(cell.epsilon)),
-    )
+    users, flip = population(settings.dataset), 1 / (1 + math.exp(cell.epsilon)) if cell.epsilon < math.inf else 0.0
     n, (pairs, promised) = len(users.group), _released(settings, cell.seed, cell.epsilon)
     liars = poisoning.choose_liars(keys.liars, n, cell.share)
     if cell.lie != NONE:

@@ -94,14 +94,8 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataF
         known = "half of the labels" if labels == "half" else f"{labels} labels a class"
         sections += [f"## {dataset}, {known}", table(part)]
     lines, short = gains(found), shortfalls(found)
-    sections += [
-        "## All graphs",
-        _counted(found, short),
-        worth(lines),
-        _ceiling(lines),
-        _summary(found, lines, short),
-    ]
-    sections = [section for section in sections if section]
+    said = _counted(found, short), worth(lines), _ceiling(lines), _summary(found, lines, short)
+    sections += filter(None, ("## All graphs", *said))
     figures = {f"{NAME}_gains": _gains_figure(lines, shown_at(found)), NAME: _figure(found, lines)} if lines else {}
     titles = ("Gains over the features alone", "Gains against epsilon")
     sections[2:2] = [f"![{title}]({stem}.png)" for title, stem in zip(titles, figures, strict=False)]
@@ -159,10 +153,6 @@ def placebos(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
     return intervals(found, [*SETTING, "epsilon"], mechanism=PLACEBO, metric=OVER_FEATURES)
 
 
-def _of_piloted(found: pd.DataFrame) -> tuple[int, int, int, int]:
-    return together(found, [*SETTING, "epsilon"], mechanism=PILOTED, unit=_LIST, metric=OVER_FEATURES)
-
-
 def _named(each: dict[Any, ConfidenceInterval]) -> str:
     """Settings and their budgets, in brackets; nothing where there are none."""
     by: dict[str, list[str]] = {}
@@ -187,7 +177,8 @@ def _misses(found: pd.DataFrame, short: dict[Any, ConfidenceInterval]) -> dict[s
 
 def _counted(found: pd.DataFrame, short: dict[Any, ConfidenceInterval]) -> str:
     """How many gains have an interval beside 0, how many where all are asked together, and what is missed."""
-    rows, up, down, up_all = _of_piloted(found)
+    of_piloted = {"mechanism": PILOTED, "unit": _LIST, "metric": OVER_FEATURES}
+    rows, up, down, up_all = together(found, [*SETTING, "epsilon"], **of_piloted)
     return _TEXT.counted.format(rows=rows, up=up, down=down, up_all=up_all, **_misses(found, short))
 
 

@@ -121,7 +121,7 @@ def load(name: str) -> datasets.Dataset:
 
 
 @lru_cache(maxsize=1)
-def _dense(name: str) -> Any:
+def dense(name: str) -> Any:
     """The scaled features on the device, once for all seeds."""
     data = load(name)
     return jnp.asarray(data.scaled_rows(0, data.num_nodes))
@@ -158,7 +158,7 @@ def prepare(settings: Settings, seed: int) -> Bench:
     if settings.head == "mlp":
         model = models.mlp(settings.layers, settings.hidden, outputs, settings.dropout)
     return Bench(
-        settings, data, seed, _dense(settings.dataset), op, train, validation, test, noise_key, fit_key, model
+        settings, data, seed, dense(settings.dataset), op, train, validation, test, noise_key, fit_key, model
     )
 
 

@@ -1,7 +1,6 @@
-"""Statistics of releases against another count of the same, and the rule by which training stops."""
+"""Statistics of releases against another count of the same, and classifiers on them."""
 
 import jax
-import jax.numpy as jnp
 import networkx as nx
 import numpy as np
 import pytest
@@ -98,27 +97,20 @@ def test_a_forest_is_scored_by_its_shares_on_the_test_graphs(classes, monkeypatc
     assert found.accuracy == pytest.approx((share.argmax(1) == labels[parts[2]]).mean())
 
 
-def test_patience_ends_a_perceptrons_training_where_it_ends_the_networks(monkeypatch):
-    """A score that falls at first and is best in the last epoch: patience never sees that epoch."""
+@pytest.mark.parametrize("patience", [4, None])
+def test_a_perceptron_is_scored_on_the_test_graphs_after_a_training_with_patience(monkeypatch, patience):
     rows, labels, asked = np.random.default_rng(0).normal(size=(80, 4)), np.arange(80) % 2, []
 
-    def late(*arguments, settings):
-        asked.append(settings.epochs)
-        validations = jnp.array([0.5, 0.6, *[0.55] * 9, 0.9])
-        fitted = contract.as_first_drawn(*arguments, settings)
-        return fitted._replace(validations=validations, epoch=jnp.int32(11))
+    def fit(key, model, objective, context, *parts, settings):
+        asked.append((settings.epochs, settings.patience, settings.batch_size))
+        assert [set(part.index) for part in parts] == [set(part) for part in parts_of(80)]
+        return contract.as_first_drawn(key, model, objective, context, *parts, settings)
 
-    monkeypatch.setattr(training, "fit", late)
-    settings = {"hidden": 4, "epochs": 12, "batch_size": 16}
-    for patience, wanted in ((4, [12, 6]), (None, [12])):  # epochs 0 and 1, and four without a better score
-        asked.clear()
-        classifiers.perceptron(rows, labels, parts_of(80), jax.random.key(0), patience=patience, **settings)
-        assert asked == wanted
-
-
-def test_an_epoch_without_a_score_is_no_better_one():
-    assert classifiers.epochs_run(np.full(3, np.nan), 2) == 3
-    assert classifiers.epochs_run(np.array([0.5, np.nan, 0.4, 0.6]), 2) == 3
+    monkeypatch.setattr(training, "fit", fit)
+    settings = {"hidden": 4, "epochs": 12, "batch_size": 16, "patience": patience}
+    scores = classifiers.perceptron(rows, labels, parts_of(80), jax.random.key(0), **settings)
+    assert asked == [(12, patience, 16)]
+    assert 0 < float(scores.auc) < 1
 
 
 def test_the_generated_classes_need_edges(monkeypatch):

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 from experiments import frontier
+from experiments._common import write_part
 from experiments.frontier import features, features_report, joint, joint_methods, joint_report, messages
 from experiments.frontier import features_methods as methods
 from experiments.frontier import rehearsal_report as rehearsed
@@ -80,7 +81,7 @@ def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monk
     assert at.foreseen[JOINT] == 0.625  # of the split that was taken
     promises = joint.results_in(tmp_path).describe()["guarantees"]
     assert "epsilon 4 per record" in promises[f"{RECORDS}, epsilon 4, 4 a record, 0 a list"]
-    assert len(joint_report.write(tmp_path)) == 3
+    assert len(write_part(joint_report, tmp_path)) == 3
     assert (tmp_path / "frontier_joint.png").stat().st_size > 10_000
     assert "Of 1 settings what was chosen is above" in joint_report.digest(tmp_path)
     assert joint_report.digest(tmp_path / "empty") == ""
