@@ -1,6 +1,6 @@
 """Classes from private lists, or private records: the whole in a fresh process, its dearest step elsewhere."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from experiments._sides import in_a_process, installed, row
 
@@ -64,51 +64,38 @@ print(json.dumps({
 """
 
 
-class _Task(NamedTuple):
-    """What is timed, and on what."""
-
-    name: str
-    loaded: str
-    """code that loads data and labels; it is not timed"""
-    ours: str
-    """code"""
-    elsewhere: str
-    """what scikit-learn is asked, in words"""
-
-
 _TASKS = {
-    "friendships": _Task(
+    "friendships": (
         "predict_from_counts, facebook_pages, 20 labels a class, a fresh process",
-        _LOADED.format(dataset="facebook_pages", known="20", logs=False),
-        _LISTS,
+        _LOADED.format(dataset="facebook_pages", known="20", logs=False), _LISTS,
         "the features' logistic regression alone: 5 folds, 5 ridges",
     ),
-    "records": _Task(
+    "records": (
         "predict_from_reports, blogcatalog, a panel of 5 %, epsilon 2, a fresh process",
-        _LOADED.format(dataset="blogcatalog", known="-(-len(members) // 20)", logs=True),
-        _RECORDS,
+        _LOADED.format(dataset="blogcatalog", known="-(-len(members) // 20)", logs=True), _RECORDS,
         "logistic regression on the panel's records, shown everybody's true ones: 5 folds, 5 ridges",
     ),
-}
+}  # fmt: skip
+"""Title, code that loads data and labels and is not timed, our code, and what scikit-learn is asked."""
 
 
 def class_rows(task: str, repeats: int) -> list[dict[str, Any]]:
     """One task of the two; imports of JAX and compilation are counted, loading is not."""
-    asked = _TASKS[task]
-    sides = {"ldp_jax": (asked.ours, "the whole; the import of JAX and compilation are counted")}
+    title, loading, ours, elsewhere = _TASKS[task]
+    sides = {"ldp_jax": (ours, "the whole; the import of JAX and compilation are counted")}
     if installed(task, "sklearn", "scikit-learn"):
-        sides["scikit-learn"] = (_SKLEARN, asked.elsewhere)
+        sides["scikit-learn"] = (_SKLEARN, elsewhere)
     found: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
     for repeat in range(repeats):
         for name, (code, _) in sides.items():
-            whole = asked.loaded + code + _END
+            whole = loading + code + _END
             found[name].append(in_a_process(whole, str(repeat), what=f"{name} was not finished"))
     rows = []
     for name, (_, note) in sides.items():
         accuracy = 100 * sum(one["accuracy"] for one in found[name]) / repeats
         words = f"{note}; accuracy {accuracy:.1f} %"
         rows += [
-            row(asked.name, name, repeat, round(one["wall"], 2), round(one["cpu"], 2), words)
+            row(title, name, repeat, round(one["wall"], 2), round(one["cpu"], 2), words)
             for repeat, one in enumerate(found[name])
         ]
     return rows

@@ -113,17 +113,17 @@ def said_of(data: datasets.Dataset, row: str, promised: object) -> dict[str, dic
     return said | ({} if promised is None else {"guarantees": {row: str(promised)}})
 
 
-def usable(load: Callable[[str], datasets.Dataset], name: str, option: str, hint: str = "") -> datasets.Dataset:
+def usable(load: Callable[[str], datasets.Dataset], name: str, hint: str = "") -> datasets.Dataset:
     """One graph with features, or a UsageError; ``hint`` follows the message about undeclared bounds."""
     try:
         data = load(name)
     except (ValueError, OSError, datasets.DataUnavailableError) as error:
         shown = hint if "must be declared" in str(error) else ""
-        raise UsageError(f"{option} {name}: {error}{shown}") from error
+        raise UsageError(f"--datasets {name}: {error}{shown}") from error
     if data.node_graph is not None:
-        raise UsageError(f"{option} {name}: this is a set of graphs, which python -m experiments dprr classifies")
+        raise UsageError(f"--datasets {name}: this is a set of graphs, which python -m experiments dprr classifies")
     if data.num_features == 0:
-        raise UsageError(f"{option} {name}: it has no features, so there is nothing private to perturb")
+        raise UsageError(f"--datasets {name}: it has no features, so there is nothing private to perturb")
     return data
 
 

@@ -14,7 +14,6 @@ from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RE
 from experiments.heterorr.config import Config, settings
 from experiments.heterorr.releases import EPSILON_0, FEATURES, PUBLIC_EDGES, STRUCTURE
 from experiments.heterorr.settings import PRIVATE_LABELS, Level, Settings
-from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, RECORD
 
 NAME = "heterorr"
@@ -25,9 +24,7 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
 
 
-def load(name: str) -> datasets.Dataset:
-    """A data set for the accuracy rows; a UsageError where there is none."""
-    return usable(cells.load, name, "--datasets")
+load = partial(usable, cells.load)
 
 
 def resolved(config: Config, dataset: str, level: Level) -> Settings:

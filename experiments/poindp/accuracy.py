@@ -22,7 +22,7 @@ results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
 
 def load(name: str) -> datasets.Dataset:
     """A data set of one class a node; a UsageError where there is none."""
-    data = usable(cells.load, name, "--datasets")
+    data = usable(cells.load, name)
     if data.y.ndim == 2:
         raise UsageError(f"--datasets {name}: one class a node is needed, and it has several labels")
     return data

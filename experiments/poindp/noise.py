@@ -98,15 +98,14 @@ DISKS = {
 """The rows of each picture of the disk: the paper's two, and of ours one."""
 
 
-def sections(out: Path) -> list[str]:
+def pages(out: Path) -> tuple[list[str], dict[str, Any]]:
+    """Sections of a page, and their figures."""
     frame = results_in(out).read()
     if frame.empty:
-        return []
-    nodes = _nodes(frame)
-    about = _TEXT.about.format(
-        nodes=max(map(len, nodes.values())), dataset=frame.dataset.iloc[0], epsilon=frame.epsilon.iloc[0],
-        chance=_chance(nodes),
-    )  # fmt: skip
+        return [], {}
+    nodes, dataset, epsilon = _nodes(frame), frame.dataset.iloc[0], frame.epsilon.iloc[0]
+    most, title = max(map(len, nodes.values())), f"{dataset}, epsilon {epsilon:g}"
+    about = _TEXT.about.format(nodes=most, dataset=dataset, epsilon=epsilon, chance=_chance(nodes))
     shares = {"10 % below": 0.1, "median": 0.5, "90 % below": 0.9}
     rows = [
         {
@@ -116,17 +115,10 @@ def sections(out: Path) -> list[str]:
         }
         for name, part in nodes.items()
     ]
-    pictures = [f"![Figure {stem[-1]}]({stem}.png)" for stem in ("poindp_figure4", *DISKS)]
-    return ["## Figures 4 to 6: noise on nodes, as published", about, table(rows), *pictures]
-
-
-def figures(out: Path) -> dict[str, Any]:
-    frame = results_in(out).read()
-    if frame.empty:
-        return {}
-    nodes, title = _nodes(frame), f"{frame.dataset.iloc[0]}, epsilon {frame.epsilon.iloc[0]:g}"
-    disks = {stem: _disks(nodes, names, title) for stem, names in DISKS.items()}
-    return {"poindp_figure4": _cumulative(nodes, title), **disks}
+    figures = {"poindp_figure4": _cumulative(nodes, title)}
+    figures |= {stem: _disks(nodes, names, title) for stem, names in DISKS.items()}
+    pictures = [f"![Figure {stem[-1]}]({stem}.png)" for stem in figures]
+    return ["## Figures 4 to 6: noise on nodes, as published", about, table(rows), *pictures], figures
 
 
 Nodes = dict[str, pd.DataFrame]

@@ -24,12 +24,12 @@ _FIGURE_3_NAME = "poindp_figure3"
 
 def write(out: Path) -> list[Path]:
     frame = accuracy.results_in(out).read()
-    levels = _levels(frame)
-    figures = {} if levels.empty else {_FIGURE_3_NAME: _figure_3(levels)}
-    sections = [*_accuracy(frame), *gaps.section(out), *noise.sections(out)]
+    levels, (of_noise, figures) = _levels(frame), noise.pages(out)
+    figures |= {} if levels.empty else {_FIGURE_3_NAME: _figure_3(levels)}
+    sections = [*_accuracy(frame), *gaps.section(out), *of_noise]
     text = "\n\n".join(["# PoinDP: hierarchy-aware noise for graph networks", *sections])
     pages = {accuracy.NAME: text} if sections else {}
-    return [*show.publish(out, pages, figures | noise.figures(out)), *membership.write(out)]
+    return [*show.publish(out, pages, figures), *membership.write(out)]
 
 
 def _values(frame: pd.DataFrame) -> dict[tuple[Any, ...], pd.Series]:

@@ -18,7 +18,7 @@ results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
 
 
 def load(dataset: str) -> datasets.Dataset:
-    return usable(cells.load, dataset, "--datasets", hint="; on the command line: --bounds LOWER UPPER")
+    return usable(cells.load, dataset, hint="; on the command line: --bounds LOWER UPPER")
 
 
 def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> dict[Cell, Settings]:

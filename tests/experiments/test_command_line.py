@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from experiments import __main__ as command_line
-from experiments import _html, _registry, _runner, catalogue, demo, reproduce
+from experiments import _common, _html, _registry, _runner, catalogue, demo, reproduce
 from experiments._registry import EXPERIMENTS, Experiment
 from experiments._runner import Cell, Found, Results, UsageError
 from experiments.dprr import cells as dprr_cells
@@ -129,6 +129,15 @@ def test_a_file_without_bounds_names_the_option(graph_file, tmp_path, capsys):
     assert "--bounds LOWER UPPER" in line
     cells.declare_bounds([str(path)], (0.0, 1.0))
     assert accuracy.load(str(path)).upper == 1.0
+
+
+def test_a_dense_file_is_the_sparse_one(graph_file, tmp_path):
+    """The same experiment, whichever way a file holds its features."""
+    data = datasets.load(graph_file)
+    datasets.save(dataclasses.replace(data, x=data.x.toarray()), tmp_path / "mine.npz")
+    dense = _common.load(str(tmp_path / "mine.npz"))
+    assert isinstance(datasets.load(tmp_path / "mine.npz").x, np.ndarray)
+    assert _common.fingerprint(dense) == _common.fingerprint(data)
 
 
 def test_a_readme_that_is_not_there_names_the_option(capsys):

@@ -47,11 +47,9 @@ def test_rows_are_tidy_and_say_what_is_proved(ran):
     assert set(rows.mechanism) == {*names, *(f"structure-only:{name}" for name in names), "non-private", *ALONE}
     private, alone = rows[rows.mechanism.isin(names)], rows.mechanism.isin(ALONE)
     assert (abs(private.epsilon_proved - private.epsilon) < 1e-12).all()
-    assert (rows[rows.mechanism.str.startswith("structure-only") | alone].epsilon_proved == 0).all()
     assert (rows[rows.mechanism == "non-private"][["epsilon", "epsilon_proved"]] == np.inf).all(axis=None)
     assert rows[["value", "validation"]].stack().between(0, 1).all()
     assert set(zip(rows.task, rows.metric, strict=True)) == {("node", "accuracy"), ("link", "auc")}
-    assert not rows.duplicated(KEY).any()
     release = [column for column in KEY if column != "preprocessing"]
     assert (rows[~alone].groupby(release).preprocessing.agg(set) == {"raw", "standardized"}).all()
     assert (rows.preprocessing[alone] == cells.NO_EMBEDDING).all()
@@ -59,7 +57,6 @@ def test_rows_are_tidy_and_say_what_is_proved(ran):
     assert rows.chosen[alone & (rows.task == "link")].str.fullmatch(r"[a-z]+ [a-z]+").all()
     assert rows.chosen[~alone].isna().all()
     manifest = accuracy.results_in(config.out).describe()
-    assert {_runner.config_hash(made_with) for made_with in manifest["configs"].values()} == set(rows.config)
     assert any("epsilon 1 per record" in text for text in manifest["guarantees"].values())
 
 
