@@ -10,6 +10,7 @@ import optax
 
 from experiments import _references
 from experiments._sides import Sides, installed
+from experiments.heterorr import mixing
 from ldp_jax import attacks, datasets
 from ldp_jax.edges import curator
 from ldp_jax.edges.curator import hrg
@@ -23,12 +24,10 @@ SINGLE, SHARE = "one move a step", 20
 
 def chain_sides() -> tuple[str, Sides, float]:
     """Moves on the PPI graph 0, a fifth of whose edges are private: sweeps, and one move a step of a scan."""
-    data = datasets.load("ppi_nofeat")
-    edges = data.edges[np.asarray(data.node_graph)[data.edges].max(1) == 0]
-    named, ends = np.unique(edges, return_inverse=True)  # nodes with edges
-    graph = graphs.from_edges(ends.reshape(-1, 2).astype(np.int32), len(named), pairs_in="rows")
+    n, ends = mixing.connected("ppi_nofeat")
+    graph = graphs.from_edges(ends.astype(np.int32), n, pairs_in="rows")
     split = curator.split_edges(jax.random.key(1), graph, 0.2)
-    pairs, n = split.pairs(), len(named)
+    pairs = split.pairs()
     edges = hrg.Edges.of(pairs.places(pairs.public), pairs.places(pairs.private))
     scales = curator.EdgeRR(0.5, 0.5).scales(n)
     moves = SWEEPS * n // 8

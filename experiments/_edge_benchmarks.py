@@ -22,13 +22,10 @@ from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import models, training
 
 
-def barabasi_albert(n: int) -> Any:
-    return graphs.from_edges(np.array(nx.barabasi_albert_graph(n, 3, seed=0).edges()), n)
-
-
 def dprr_sides(n: int) -> Sides:
     """DPRR at epsilon 1 (0.1 of it for the degree): sparse, and by NumPy, sparse and every pair of the matrix."""
-    graph, m = barabasi_albert(n), edges.DPRR(0.1, 0.9)
+    graph = graphs.from_edges(np.array(nx.barabasi_albert_graph(n, 3, seed=0).edges()), n)
+    m = edges.DPRR(0.1, 0.9)
     senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
     matrix = np.zeros((n, n), bool)
     matrix[receivers, senders] = True

@@ -323,7 +323,7 @@ def discrete(repeats: int) -> list[dict[str, Any]]:
         ),
     }
     rows = interleaved("2^24 draws from a table", sides, repeats)
-    walls = {name: np.median([line["wall_s"] for line in rows if line["subject"] == name]) for name in sides}
+    walls = pd.DataFrame(rows).groupby("subject").wall_s.median()
     for line in rows:
         rate, share = n / walls[line["subject"]] / 1e6, walls["raw words"] / walls[line["subject"]]
         line["note"] += f"; {rate:.0f} M draws/s, {share:.2f} of raw words"

@@ -2,7 +2,8 @@
 
 import dataclasses
 import math
-from functools import partial
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -71,17 +72,16 @@ def main(config: Config) -> None:
     variants = [TRUE, *(Variant(name, epsilon, 0.0) for name in names for epsilon in config.epsilons)]
     with _runner.asked("--epsilons"):
         planned = {_cell(chosen, variant): (chosen, variant) for chosen in asked for variant in variants}
-    reported: Reported = {}
+    # The figure shows the same degrees as the rows, whose keys are fixed.
+    reported = lru_cache(maxsize=None)(lambda chosen, variant: noisy_degrees(load(*chosen), variant))
 
     def compute(cell: Cell, say: Any) -> Found:
         chosen, variant = planned[cell]
-        whole = load(*chosen)
-        users = degrees(whole)
+        users = degrees(load(*chosen))
         if variant == TRUE:
             found = {**_shares(users.true, users.label), "mean degree": users.true.mean()}
         else:
-            noisy = reported[chosen, variant] = noisy_degrees(whole, variant)
-            found = statistics(users, noisy, made_by(variant, int(users.others.max()) + 1))
+            found = statistics(users, reported(chosen, variant), made_by(variant, int(users.others.max()) + 1))
         return Found({name: round(float(value), 6) for name, value in found.items()})
 
     settings = lambda cell: planned[cell][0]._asdict()
@@ -89,18 +89,8 @@ def main(config: Config) -> None:
     nearest = min(config.epsilons, key=lambda epsilon: abs(epsilon - 1))
     shown = [variant for variant in variants if variant != TRUE and variant.epsilon == nearest]
 
-    def draw() -> Any:
-        for chosen in asked:
-            for variant in shown:
-                if (chosen, variant) not in reported:  # the keys are fixed: these are the degrees of the rows
-                    reported[chosen, variant] = noisy_degrees(load(*chosen), variant)
-        return plot(asked, shown, reported)
-
-    path = redraw(results, FIGURE, [asked, shown], draw)
+    path = redraw(results, FIGURE, [asked, shown], lambda: plot(asked, shown, reported))
     console.print(f"figure: {path}", soft_wrap=True)
-
-
-Reported = dict[tuple[Graphs, Variant], np.ndarray]
 
 
 def _cell(chosen: Graphs, variant: Variant) -> Cell:
@@ -220,22 +210,22 @@ def _seen(value: pd.Series) -> str:
     return "; ".join([total, *said, f"{value['share that report nobody']:.0%} report nobody"])
 
 
-def plot(asked: list[Graphs], shown: list[Variant], reported: Reported) -> Any:
+def plot(asked: list[Graphs], shown: list[Variant], reported: Callable[[Graphs, Variant], np.ndarray]) -> Any:
     """One row a data set: noisy against true degrees of each mechanism, then degrees of each class."""
     across = len(shown) + 1
     figure, axes = panels(len(asked) * across, width=3.4, height=3.0, columns=across)
     for row, chosen in enumerate(asked):
         *scatters, last = axes[row * across : (row + 1) * across]
         users = degrees(load(*chosen))
-        top = 1.3 * max(users.true.max(), *(reported[chosen, variant].max() for variant in shown))
+        top = 1.3 * max(users.true.max(), *(reported(chosen, variant).max() for variant in shown))
         for axis, variant in zip(scatters, shown, strict=True):
-            _scatter(axis, users.true, reported[chosen, variant], COLOURS[variant.mechanism])
+            _scatter(axis, users.true, reported(chosen, variant), COLOURS[variant.mechanism])
             _from_zero(axis.xaxis, axis.set_xscale)
             _from_zero(axis.yaxis, axis.set_yscale)
             title = f"{chosen.dataset}: {LABELS[variant.mechanism]}, epsilon {variant.epsilon:g}"
             axis.set(xlim=(-0.5, top), ylim=(-0.5, top), xlabel="true degree d", title=title)
         scatters[0].set_ylabel("noisy degree d~")
-        dprr = next((reported[chosen, variant] for variant in shown if variant.mechanism == "dprr"), None)
+        dprr = next((reported(chosen, variant) for variant in shown if variant.mechanism == "dprr"), None)
         _classes(last, users, dprr)
         last.set_title(f"{chosen.dataset}: classes")
     legend_below(figure, axes, 6)

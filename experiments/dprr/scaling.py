@@ -4,7 +4,7 @@ import dataclasses
 import gc
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -71,14 +71,12 @@ def main(config: Config) -> None:
     sizes = (*_of_sets(resolved), *_barabasi_albert())
     variants = [Variant(name, EPSILON, 0.0) for name in COMPARED if name in config.mechanisms]
     planned = {_cell(size, variant, resolved): (size, variant) for size in sizes for variant in variants}
-    made: dict[Size, tuple[GraphSet, GraphSet]] = {}
+    made = lru_cache(maxsize=1)(lambda size: size.make())  # the graphs of one size at a time
 
     def compute(cell: Cell, say: Callable[[str], None]) -> Found:
         size, variant = planned[cell]
-        if size not in made:
-            made.clear()  # the graphs of one size at a time
-            made[size] = size.make()
-        found = measure(*made[size], made_by(variant, size.n_max), resolved)
+        train, test = made(size)
+        found = measure(train, test, made_by(variant, size.n_max), resolved)
         return Found({name: float(f"{value:.6g}") for name, value in found.items()})
 
     said = lambda cell: _settings(planned[cell][0], resolved)
