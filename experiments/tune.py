@@ -165,7 +165,7 @@ def _score(trial: "optuna.Trial", config: Config, study: "optuna.Study") -> floa
     score = cells.train(
         bench, cells.embed(dataclasses.replace(bench, noise_key=key), _mechanism(config, k)), preprocessing
     )
-    trial.set_user_attr("test", score.test)
+    trial.set_user_attr("test", *score.values.values())
     return score.validation
 
 

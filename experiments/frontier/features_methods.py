@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from experiments._common import best
 from experiments.frontier import messages, methods
 from experiments.frontier.baselines import BASELINES
 from experiments.frontier.baselines._features import parts, standardised
@@ -219,8 +220,8 @@ def _privge(key: Any, asked: Asked, epsilon: float, *, structure_only: bool = Fa
     """PrivGE as published; a fifth of the panel's labels says when to stop and how columns are scaled."""
     bench, made = _bench(key, asked, PUBLIC_EPSILON if structure_only else epsilon)
     z = cells.embed(bench, made, structure_only=structure_only)
-    best = max((cells.train(bench, z, how) for how in cells.EMBEDDINGS), key=lambda score: score.validation)
-    return Answer(best.test, UNREAD if structure_only else _spent(made))
+    score = best([cells.train(bench, z, how) for how in cells.EMBEDDINGS])
+    return Answer(score.values["accuracy"], UNREAD if structure_only else _spent(made))
 
 
 def _fidelity(key: Any, asked: Asked, epsilon: float) -> Answer:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import sparse
 
 from experiments import _common, _runner
-from experiments._common import standardized
+from experiments._common import Score, standardized
 from experiments._runner import Found
 from experiments.privge.settings import DEFAULT, HYPERPARAMETERS, Settings
 from ldp_jax import datasets, features, pipeline
@@ -187,13 +187,6 @@ def embed(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = F
     return pipeline.private_embeddings(bench.noise_key[None], op, x, mechanism.value, **numbers)[0]
 
 
-class Score(NamedTuple):
-    """A test score, and the validation score of the epoch that was kept."""
-
-    test: float
-    validation: float
-
-
 def train(bench: Bench, z: Any, preprocessing: str) -> Score:
     """Train on the raw or on the standardised embedding; both with the same keys and the same rules."""
     rows = z if preprocessing == "raw" else standardized(z)
@@ -202,7 +195,7 @@ def train(bench: Bench, z: Any, preprocessing: str) -> Score:
         jax.random.clone(bench.fit_key), bench.model, objective, rows, bench.train, bench.validation, bench.test,
         bench.settings.for_training(bench.settings.batch_size),
     )  # fmt: skip
-    return Score(float(fitted.test), float(fitted.validation))
+    return Score({METRIC[bench.settings.task]: float(fitted.test)}, float(fitted.validation))
 
 
 def made_by(cell: Cell, dim: int) -> Mechanism | None:
@@ -227,15 +220,14 @@ def compute(bench: Bench, cell: Cell) -> Found:
         return label_propagation(bench)
     if cell.mechanism == LINK_INDICES:
         return link_indices(bench)
-    score = train(bench, _embedding(bench, cell.mechanism, cell.epsilon, cell.k), cell.preprocessing)
-    return _common.Score({cell.last_metric: score.test}, score.validation).found()
+    return train(bench, _embedding(bench, cell.mechanism, cell.epsilon, cell.k), cell.preprocessing).found()
 
 
 def label_propagation(bench: Bench) -> Found:
     """PageRank of the training labels; validation chooses its alpha and r: column ``chosen``."""
     parts, classes, tol = (bench.train, bench.validation, bench.test), bench.data.num_classes, bench.settings.tol
     test, *found = _common.label_propagation(bench.op, parts, bench.settings, tol=tol, classes=classes)
-    return _common.Score({"accuracy": test}, *found).found()
+    return Score({"accuracy": test}, *found).found()
 
 
 def link_indices(bench: Bench) -> Found:
@@ -264,4 +256,4 @@ def link_indices(bench: Bench) -> Found:
 
     validation = areas(bench.validation)
     best = max(validation, key=lambda name: validation[name])
-    return _common.Score({"auc": areas(bench.test)[best]}, validation[best], best).found()
+    return Score({"auc": areas(bench.test)[best]}, validation[best], best).found()

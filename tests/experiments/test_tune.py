@@ -16,7 +16,7 @@ def asked(monkeypatch):
     """The noise keys of all embeddings; validation likes a small alpha."""
     keys = []
     monkeypatch.setattr(cells, "embed", lambda bench, made: keys.append((made.k, bench.noise_key)))
-    monkeypatch.setattr(cells, "train", lambda bench, *_: cells.Score(0.25, 1 - bench.settings.alpha))
+    monkeypatch.setattr(cells, "train", lambda bench, *_: cells.Score({"accuracy": 0.25}, 1 - bench.settings.alpha))
     return keys
 
 
