@@ -158,7 +158,7 @@ def run_plan(
 ) -> None:  # fmt: skip
     """Compute the missing rows of a plan, a mapping from cells to settings; a killed run goes on here."""
     run(
-        planned, lambda cell, say: compute(cell, planned[cell]), results, settings=planned.__getitem__,
+        planned, lambda cell: compute(cell, planned[cell]), results, settings=planned.__getitem__,
         notes=lambda cell: notes(cell, planned[cell]), called=called,
     )  # fmt: skip
 

@@ -308,7 +308,7 @@ def _says(manifest: Mapping[str, Any], said: Mapping[str, Any], environment: Any
 
 def run(
     cells: Iterable[Cell],
-    compute: Callable[[Any, Callable[[str], None]], Found],
+    compute: Callable[[Any], Found],
     results: Results,
     *,
     settings: Callable[[Any], Any],
@@ -322,7 +322,7 @@ def run(
 
     Args:
       cells: the plan.
-      compute: what a cell finds; its second argument shows a few words of progress.
+      compute: what a cell finds.
       results: where rows are looked for and appended.
       settings: what a cell's column ``config`` is the hash of.
       notes: what else the manifest says of a cell, by heading.
@@ -357,7 +357,7 @@ def run(
                 phase(f"{place + 1} of {len(work)} {called}, {cell}", place / len(work), (place + 1) / len(work))
                 start = time.perf_counter()
                 with watched(str(cell)):
-                    found = compute(cell, lambda words: phase(words, 0.0))
+                    found = compute(cell)
                 seconds = round(time.perf_counter() - start, 4)
                 shared = {**dataclasses.asdict(cell), "seconds": seconds, **found.also}
                 rows = [{**shared, "metric": metric, "value": value} for metric, value in found.values.items()]

@@ -204,7 +204,7 @@ def _rows_of(
     ]  # fmt: skip
     places = {cell: place for place, cell in enumerate(cells)}
 
-    def compute(cell: Cell, say: Callable[[str], None]) -> Found:
+    def compute(cell: Cell) -> Found:
         subject = subjects[cell.mechanism]
         measured = measure(subject, cell.epsilon, jax.random.fold_in(key, places[cell]))
         return Found(measured, {"epsilon_proved": _proved(subject, measured)})

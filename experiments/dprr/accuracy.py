@@ -1,7 +1,6 @@
 """Figures 4 to 6 of DPRR: are graphs still told apart when their users report noisy neighbour lists?"""
 
 import shutil
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from experiments._runner import Found, Results, asked, config_hash, run
 from experiments.dprr import cells, report
 from experiments.dprr.cells import Cell, Settings
 from experiments.dprr.config import Config, settings, variants_of
+from ldp_jax.core.progress import phase
 
 NAME = "dprr"
 
@@ -42,13 +42,13 @@ def main(config: Config) -> None:
         while finished:
             shutil.rmtree(finished.pop(), ignore_errors=True)
 
-    def compute(cell: Cell, say: Callable[[str], None]) -> Found:
+    def compute(cell: Cell) -> Found:
         nonlocal computed
         clear()
         folder = config.out / "checkpoints" / config_hash(cell)
 
         def shown(epoch: int, loss: float, validation: float) -> None:
-            say(f"epoch {epoch + 1}, validation {validation:.3f}")
+            phase(f"epoch {epoch + 1}, validation {validation:.3f}", 0.0)
 
         scores = cells.run(planned[cell][0], cell.variant, cell.seed, folder, shown)
         computed += 1

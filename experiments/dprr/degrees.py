@@ -75,7 +75,7 @@ def main(config: Config) -> None:
     # The figure shows the same degrees as the rows, whose keys are fixed.
     reported = lru_cache(maxsize=None)(lambda chosen, variant: noisy_degrees(load(*chosen), variant))
 
-    def compute(cell: Cell, say: Any) -> Found:
+    def compute(cell: Cell) -> Found:
         chosen, variant = planned[cell]
         users = degrees(load(*chosen))
         if variant == TRUE:

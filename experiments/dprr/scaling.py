@@ -73,7 +73,7 @@ def main(config: Config) -> None:
     planned = {_cell(size, variant, resolved): (size, variant) for size in sizes for variant in variants}
     made = lru_cache(maxsize=1)(lambda size: size.make())  # the graphs of one size at a time
 
-    def compute(cell: Cell, say: Callable[[str], None]) -> Found:
+    def compute(cell: Cell) -> Found:
         size, variant = planned[cell]
         train, test = made(size)
         found = measure(train, test, made_by(variant, size.n_max), resolved)

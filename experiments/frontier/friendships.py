@@ -223,7 +223,7 @@ def compute(
     """Compute what is missing: ``answer`` finds values, a guarantee, and the epsilon that was spent."""
     promises: dict[Any, tuple[str, str]] = {}
 
-    def one(cell: Any, say: Callable[[str], None]) -> Found:
+    def one(cell: Any) -> Found:
         found, guarantee, spent = answer(cell, planned[cell])
         if spent > cell.epsilon_proved * (1 + 1e-9):
             raise AssertionError(f"{cell}: its guarantee is {spent}")  # a defect of ours, not of the user's

@@ -287,7 +287,7 @@ class Toy:
     @classmethod
     def main(cls, config):
         plan = [dataclasses.replace(PLAIN, seed=seed) for seed in range(3)]
-        found = lambda cell, say: Found({"auc": cls.score + 0.001 * cell.seed, "report cpu s": time.perf_counter()})
+        found = lambda cell: Found({"auc": cls.score + 0.001 * cell.seed, "report cpu s": time.perf_counter()})
         _runner.run(plan, found, cls.results_in(config.out), settings=lambda cell: {})
 
 

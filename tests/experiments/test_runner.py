@@ -180,7 +180,7 @@ def test_all_cells_are_checked_before_the_first_is_computed(results):
         run(seeds(3), computed, results, settings=lambda cell: {}, check=check)
     with pytest.raises(UsageError, match="0 of 0"):
         run([], computed, results, settings=lambda cell: {})
-    run(seeds(1), lambda cell, say: Found({}), results, settings=lambda cell: {})  # a cell with nothing to say
+    run(seeds(1), lambda cell: Found({}), results, settings=lambda cell: {})  # a cell with nothing to say
     assert not results.csv.exists()
 
 
@@ -250,11 +250,10 @@ def test_what_a_killed_write_left_is_cleared_by_the_next(results, tmp_path):
 
 
 def computes(done, fail_at=None):
-    def compute(cell, say):
+    def compute(cell):
         if cell.seed == fail_at:
             raise KeyboardInterrupt
         done.append(cell.seed)
-        say("half way")
         return Found({"first": 1.0, "last": cell.seed / 7}, {"note": f"seed {cell.seed}"})
 
     return compute
