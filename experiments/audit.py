@@ -8,6 +8,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -119,8 +120,7 @@ class Cell(_runner.Cell):
     last_metric = property(lambda self: "seconds")
 
 
-def results_in(out: Path, name: str = NAME) -> Results:
-    return Results(out, name, Cell)
+results_in = partial(Results, name=NAME, cell=Cell)
 
 
 def main(config: Config) -> None:
@@ -129,7 +129,7 @@ def main(config: Config) -> None:
         ask(config)
         return
     name = f"{NAME}_quick" if config.quick else NAME
-    results = results_in(config.out, name)
+    results = results_in(config.out, name=name)
     epsilons = QUICK if config.quick else (*EPSILONS, *ABOVE)
     wide = table(_ask_all(config, results, epsilons))
     failures = verdicts(wide)

@@ -1,7 +1,7 @@
 """The main jobs in a minute on the embedded Debian graph: private features, then private friendships."""
 
 import dataclasses
-import functools
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ import pandas as pd
 
 from experiments._report import by_seed, counted, interval, one_scale, paired, panels, prose, publish, signed
 from experiments._report import table as as_table
-from experiments._runner import DEFAULT_OUT, REFERENCE, Results, console
+from experiments._runner import DEFAULT_OUT, REFERENCE, console
 from experiments.frontier import config as frontier
 from experiments.frontier import features, friendships, joint, methods
 from experiments.frontier._points import plot_gains
@@ -65,11 +65,10 @@ def main(config: Config) -> None:
     console.print(f"rows: {results.csv}\nfigure: {figure}", soft_wrap=True)
 
 
-def results_in(out: Path) -> Results:
-    return features.results_in(out, name=NAME)
+results_in = partial(features.results_in, name=NAME)
 
 
-@functools.lru_cache(maxsize=1)
+@lru_cache(maxsize=1)
 def _alone(dataset: str, labels: bytes, classes: int) -> FeaturesPosterior:
     """What public records say of the classes, given the panel's labels."""
     known = np.frombuffer(labels, np.int32)
@@ -99,8 +98,8 @@ UNREAD = PipelineGuarantee.of(
 COUNTED = features.Part(
     {
         ALONE: Method(40, _features),
-        CEILING: Method(41, functools.partial(_counted, methods.true_counts)),
-        COUNTS: Method(41, functools.partial(_counted, methods.piloted)),
+        CEILING: Method(41, partial(_counted, methods.true_counts)),
+        COUNTS: Method(41, partial(_counted, methods.piloted)),
     },
     (ALONE, CEILING), ALONE, features.FOUND, str(NEIGHBOUR_LIST), joint.PART.spent,
 )  # fmt: skip
