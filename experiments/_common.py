@@ -124,6 +124,8 @@ def usable(load: Callable[[str], datasets.Dataset], name: str, hint: str = "") -
         raise UsageError(f"--datasets {name}: this is a set of graphs, which python -m experiments dprr classifies")
     if data.num_features == 0:
         raise UsageError(f"--datasets {name}: it has no features, so there is nothing private to perturb")
+    if data.y is not None and (data.y < 0).any():
+        raise UsageError(f"--datasets {name}: some nodes have no class (-1): leave those out")
     return data
 
 

@@ -152,8 +152,8 @@ class Results:
         self._read_to = 0  # bytes of the CSV that ``_known`` knows
         self._described: dict[str, Any] | None = None
 
-    def read(self) -> pd.DataFrame:
-        """All whole rows so far."""
+    def read(self, *, mixed: bool = False) -> pd.DataFrame:
+        """All whole rows so far; unless ``mixed``, a row may not be there under two data sets or settings."""
         text = _whole_lines(self.csv.read_bytes()) if self.csv.exists() else b""
         if not text:
             return pd.DataFrame(columns=list(self.columns))
@@ -163,6 +163,13 @@ class Results:
             frame[["value", *self._numbers]].astype(float)
         except ValueError as error:  # of pandas too, and of bytes that are no text
             raise self._damaged(self.csv) from error
+        twice = frame.duplicated([name for name in self.key if name != "config"])
+        if twice.any() and not mixed:
+            row = ", ".join(str(frame[twice].iloc[0][name]) for name in ("dataset", "task", "mechanism"))
+            raise UsageError(
+                f"{self.csv} has rows of two data sets of one name, or of two settings, such as {row}: rename one, "
+                "or give each a folder of its own with --out"
+            )
         return frame
 
     def _damaged(self, file: Path, line: int | None = None) -> UsageError:

@@ -86,7 +86,7 @@ def main(config: Config) -> None:
         "big_records": lambda _: _edge_benchmarks.big_classes("reports"),
     }  # fmt: skip
     rows = [row for part in config.parts for row in run[part](config.repeats)]
-    new = pd.DataFrame(rows)
+    new = pd.DataFrame(rows).assign(device=jax.devices()[0].device_kind, cores=os.cpu_count())
     if path.exists():
         old = pd.read_csv(path)
         new = pd.concat([old[~old.benchmark.isin(new.benchmark)], new])
@@ -109,8 +109,9 @@ def summary(rows: pd.DataFrame) -> str:
         shown = ["", ""] if same else ratios
         lines.append([str(benchmark), str(subject), *medians, f"{len(part)}", *shown, str(part.note.iloc[0])])
     head = ["benchmark", "side", "wall s", "CPU s", "runs", "wall / ours", "CPU / ours", "what"]
-    device = "" if jax.default_backend() == "cpu" else f"{jax.devices()[0].device_kind}, host with "
-    return f"Medians over runs, on {device}{os.cpu_count()} cores.\n\n{_TEXT.notes}\n\n{markdown(head, lines)}"
+    machines = rows[["device", "cores"]].drop_duplicates().itertuples(index=False)
+    words = [f"{'' if device == 'cpu' else f'{device}, host with '}{cores} cores" for device, cores in machines]
+    return f"Medians over runs, on {' or '.join(words)}.\n\n{_TEXT.notes}\n\n{markdown(head, lines)}"
 
 
 def attention(repeats: int) -> list[dict[str, Any]]:

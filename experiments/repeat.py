@@ -82,7 +82,9 @@ def main(config: Config) -> None:
 def _in_a_process(
     config: Config, seeds: list[int], environment: dict[str, str], one_core: bool
 ) -> list[dict[str, Any]]:
-    code = f"from experiments import {NAME}; {NAME}.child({config.datasets[0]!r}, {seeds}, {config.epochs})"
+    name = config.datasets[0]
+    name = str(Path(name).resolve()) if Path(name).exists() else name  # the process starts in another folder
+    code = f"from experiments import {NAME}; {NAME}.child({name!r}, {seeds}, {config.epochs})"
     if one_core:
         code = f"import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); {code}"
     what = f"--datasets {config.datasets[0]}: rows could not be computed"

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-import numpy as np
 import tyro
 
 from experiments import _html, _registry, papers
@@ -127,15 +126,16 @@ def compare(mine: Results, committed: Results) -> Comparison:
     ours, theirs, keys = mine.read(), committed.read(), list(committed.key)
     theirs = theirs[~theirs.metric.str.contains(r"(?:^| )(?:s|seconds|variance)$", regex=True)]
     both = theirs.merge(ours, on=keys, suffixes=("_committed", ""))
-    gap = (both.value - both.value_committed).abs().fillna(0.0)
+    same = (both.value == both.value_committed) | (both.value.isna() & both.value_committed.isna())
+    gap = (both.value - both.value_committed).abs().mask(same, 0.0).fillna(math.inf)
     apart = []
     for group, part in both.groupby([key for key in keys if key != "seed"], dropna=False):
         here, other = (mean_interval(part[name]) for name in ("value", "value_committed"))
         widths = [x.half_width for x in (here, other) if math.isfinite(x.half_width)]
         allowed = sum(widths) if widths else TOLERANCE * max(abs(other.mean), TOLERANCE)
-        if abs(here.mean - other.mean) > allowed:
+        if not (part.index.isin(same.index[same]).all() or abs(here.mean - other.mean) <= allowed):  # or NaN
             words = ", ".join(map(str, group))
             apart.append(f"{words}: {here.mean:.6g}, committed {other.mean:.6g}")
-    equal = int(np.sum(gap == 0))
-    line = [mine.csv.name, len(theirs), len(both), equal, f"{gap.max() if len(gap) else 0:.4g}", len(apart)]
+    largest = gap.max() if len(gap) else 0.0
+    line = [mine.csv.name, len(theirs), len(both), int(same.sum()), f"{largest:.4g}", len(apart)]
     return Comparison([str(x) for x in line], apart, len(ours), len(both))

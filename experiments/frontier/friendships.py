@@ -80,8 +80,8 @@ def load_any(name: str) -> datasets.Dataset:
 def load(name: str) -> datasets.Dataset:
     """A graph whose nodes have one class each."""
     data = load_any(name)
-    if data.node_graph is not None or data.y.ndim != 1:
-        raise UsageError(f"--datasets {name}: one graph whose nodes have one class each is needed")
+    if data.node_graph is not None or data.y.ndim != 1 or (data.y < 0).any():
+        raise UsageError(f"--datasets {name}: one graph whose nodes have one known class each is needed")
     return data
 
 
@@ -228,7 +228,7 @@ def compute(
         if spent > cell.epsilon_proved * (1 + 1e-9):
             raise AssertionError(f"{cell}: its guarantee is {spent}")  # a defect of ours, not of the user's
         asked = [f"{found.also[name]:g} a {name}" for name in ("record", "list") if found.also.get(name, "") != ""]
-        promises[cell] = (", ".join([cell.promise, *asked]), str(guarantee))
+        promises[cell] = (", ".join([f"{cell.dataset}: {cell.promise}", *asked]), str(guarantee))
         return found
 
     def notes(cell: Any) -> dict[str, dict[str, Any]]:

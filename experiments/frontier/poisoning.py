@@ -83,7 +83,9 @@ def keys_of(settings: Settings, seed: int) -> Keys:
     return Keys(*jax.random.split(jax.random.fold_in(jax.random.key(settings.base_seed + 4), seed), 3))
 
 
-Answer = tuple[dict[str, float], PipelineGuarantee]
+Score = Callable[[np.ndarray], dict[str, float]]
+"""Metrics of some users, such as the honest; bool [n]."""
+Answer = tuple[Score, PipelineGuarantee]
 
 
 # --- What is poisoned ------------------------------------------------------------------------------------------
@@ -108,11 +110,10 @@ def _counted(cell: Cell, users: int) -> PipelineGuarantee:
     return nothing_kept() if math.isinf(cell.epsilon) else of_lists(_noise(cell, 1, users))
 
 
-def _of_counts(cell: Cell, settings: Settings, keys: Keys) -> Answer:
+def _of_counts(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> Answer:
     """Piloted counts: accuracy of the honest whose class is asked for."""
     asked, y = friendships.draw(settings, cell.setting, cell.seed)
     users, n = population(settings.dataset), len(y)
-    liars = poisoning.choose_liars(keys.liars, n, cell.share)
     log_q = np.zeros((n, asked.classes)) if asked.q is None else np.asarray(asked.q.log_q)
     known = np.where(asked.labels[:, None] >= 0, np.eye(asked.classes)[asked.labels], np.exp(log_q))
 
@@ -135,16 +136,12 @@ def _of_counts(cell: Cell, settings: Settings, keys: Keys) -> Answer:
     public = PublicFacts(asked.rows, asked.labels, asked.classes, asked.q)
     epsilon = min(cell.epsilon, EXACT)
     found = piloted_counts(keys.noise, noisy_counts, public, epsilon, guarded=cell.mechanism != UNGUARDED)
-    honest = (y >= 0) & ~liars
-    right = float((found.classes == y)[honest].mean())
-    return {ACCURACY: right}, _counted(cell, n)
+    return lambda some: {ACCURACY: float((found.classes == y)[some & (y >= 0)].mean())}, _counted(cell, n)
 
 
-def _of_panel(cell: Cell, settings: Settings, keys: Keys) -> Answer:
+def _of_panel(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> Answer:
     """Local prediction: accuracy of the honest private users."""
     asked = features.draw(settings, cell.setting, cell.seed)
-    private = asked.labels < 0
-    liars = poisoning.choose_liars(keys.liars, len(private), cell.share, private)
     alphabets = PersonalAlphabets.of(min(cell.epsilon, EXACT), np.exp(np.asarray(asked.facts.structure.log_q)))
 
     def collect(key: Any, public: Broadcast) -> ClassReports:
@@ -158,10 +155,11 @@ def _of_panel(cell: Cell, settings: Settings, keys: Keys) -> Answer:
         return ClassReports(alphabets.log_likelihoods(reports), alphabets.mask)
 
     found = local_prediction(keys.noise, collect, asked.facts, guarded=cell.mechanism != UNGUARDED)
-    right = (found.classes == asked.data.y)[private & ~liars]
+    right = found.classes == asked.data.y
     unprotected = ("edges", "the panel's records", "the panel's labels")
     promised = PipelineGuarantee.of([alphabets.guarantee()], protected=("features",), unprotected=unprotected)
-    return {ACCURACY: float(right.mean())}, SHOWN if math.isinf(cell.epsilon) else promised
+    score = lambda some: {ACCURACY: float(right[some & (asked.labels < 0)].mean())}
+    return score, SHOWN if math.isinf(cell.epsilon) else promised
 
 
 @lru_cache(maxsize=1)
@@ -177,10 +175,9 @@ def _estimates(mechanism: Sampled, reports: Any) -> Any:
     return jax.vmap(mechanism.estimate)(reports)
 
 
-def _of_embedding(cell: Cell, settings: Settings, keys: Keys) -> Answer:
+def _of_embedding(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> Answer:
     """PrivGE's embedding of piecewise reports: how far that of the honest is from the true one."""
     x, op, true = _embedded(settings.dataset)
-    liars = poisoning.choose_liars(keys.liars, len(x), cell.share)
     one_way = jnp.ones_like(x)  # liars agree on a direction
     if math.isinf(cell.epsilon):
         lies = {NONE: x, RANDOM: jax.random.uniform(keys.lie, x.shape, minval=-1, maxval=1), WORST: one_way,
@@ -197,9 +194,14 @@ def _of_embedding(cell: Cell, settings: Settings, keys: Keys) -> Answer:
             )
         sent = _estimates(made, reports)
         promised = PipelineGuarantee.of([made.guarantee()], protected=("features",), unprotected=("edges",))
-    z, wanted = (each[~liars] for each in (ppr(op, sent, ALPHA, 0.5), true))
-    error = float(jnp.linalg.norm(z - wanted) / jnp.linalg.norm(wanted))
-    return {CORRELATION: float(fidelity(z, wanted).correlation), ERROR: error}, promised
+    whole = ppr(op, sent, ALPHA, 0.5)
+
+    def score(some: np.ndarray) -> dict[str, float]:
+        z, wanted = whole[some], true[some]
+        error = float(jnp.linalg.norm(z - wanted) / jnp.linalg.norm(wanted))
+        return {CORRELATION: float(fidelity(z, wanted).correlation), ERROR: error}
+
+    return score, promised
 
 
 @jax.jit
@@ -207,12 +209,12 @@ def _reported(mechanism: Sampled, key: Any, x: Any) -> Any:
     return jax.vmap(mechanism.privatize)(jax.random.split(key, len(x)), x)
 
 
-def _of_degree(cell: Cell, settings: Settings, keys: Keys) -> Answer:
-    """The mean degree, from everybody's noisy one."""
+def _of_degree(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> Answer:
+    """The mean degree, from everybody's noisy one: one number, whoever it is for."""
     users = population(settings.dataset)
     n, true = len(users.group), users.degree[:, None]
-    noise, liars = _noise(cell, 1, n), poisoning.choose_liars(keys.liars, n, cell.share)
-    reports, nowhere = np.asarray(noise.add_noise(keys.noise, true)), np.zeros(n, int)
+    noise, nowhere = _noise(cell, 1, n), np.zeros(n, int)
+    reports = np.asarray(noise.add_noise(keys.noise, true))
     if cell.lie != NONE:
         reports = poisoning.lying_counts(
             keys.lie, noise, true, reports, liars, cell.asked, nowhere, fakes=_fakes(users)
@@ -220,7 +222,7 @@ def _of_degree(cell: Cell, settings: Settings, keys: Keys) -> Answer:
     if cell.mechanism == TRIMMED:
         reports = reports[poisoning.believable_counts(reports, noise.epsilon, np.array([n - 1]))]
     error = abs(float(reports.mean()) / float(true.mean()) - 1)
-    return {ERROR: error}, _counted(cell, n)
+    return lambda some: {ERROR: error}, _counted(cell, n)
 
 
 @lru_cache(maxsize=1)
@@ -234,11 +236,10 @@ def _released(settings: Settings, seed: int, epsilon: float) -> tuple[np.ndarray
     return np.stack([np.asarray(made.graph.receivers), np.asarray(made.graph.senders)], 1), spent(made.guarantee)
 
 
-def _of_lists(cell: Cell, settings: Settings, keys: Keys) -> Answer:
+def _of_lists(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> Answer:
     """Every honest user's degree, from lists that both ends report by randomised response."""
     users, flip = population(settings.dataset), 1 / (1 + math.exp(cell.epsilon)) if cell.epsilon < math.inf else 0.0
     n, (pairs, promised) = len(users.group), _released(settings, cell.seed, cell.epsilon)
-    liars = poisoning.choose_liars(keys.liars, n, cell.share)
     if cell.lie != NONE:
         rate = {RANDOM: 0.5, WORST: 1.0, FRIENDS: _fakes(users) / n}[cell.lie]
         claimed = np.asarray(jax.random.uniform(keys.lie, (int(liars.sum()), n))) < rate
@@ -250,8 +251,8 @@ def _of_lists(cell: Cell, settings: Settings, keys: Keys) -> Answer:
         key = jax.random.fold_in(keys.lie, 1)
         pairs = poisoning.lying_lists(key, pairs, claims, n, keep=1 - flip if cell.lie == FRIENDS else 1.0)
     found = poisoning.degrees_by_both_ends(pairs, n, flip, checked=cell.mechanism == CHECKED)
-    off = (found - users.degree)[~liars]
-    return {ERROR: float(np.sqrt((off**2).mean()) / users.degree.mean())}, promised
+    off = found - users.degree
+    return lambda some: {ERROR: float(np.sqrt((off[some] ** 2).mean()) / users.degree.mean())}, promised
 
 
 # --- What is asked ---------------------------------------------------------------------------------------------
@@ -260,7 +261,7 @@ def _of_lists(cell: Cell, settings: Settings, keys: Keys) -> Answer:
 class Task(NamedTuple):
     """Reports that liars send."""
 
-    answer: Callable[[Cell, Settings, Keys], Answer]
+    answer: Callable[[Cell, Settings, Keys, np.ndarray], Answer]
     metric: str
     unit: Any
     lies: tuple[str, ...]
@@ -289,11 +290,11 @@ def variants(task: Task, epsilons: tuple[float, ...]) -> Iterator[tuple[str, flo
             if not task.quick and defence != AS_IT_IS and epsilon != shown:
                 continue
             whole = task.quick or epsilon in (shown, math.inf)
-            yield defence, epsilon, NONE, 0.0
+            every = SHARES if whole and (task.quick or defence == AS_IT_IS) else (SHARE,)
+            # Of the same users as where they, or as many others, lie.
+            yield from ((defence, epsilon, NONE, share) for share in (0.0, *every))
             for lie in task.lies if whole else (WORST, RESPONSE):
-                plain = task.quick or defence == AS_IT_IS
-                shares = SHARES if whole and plain and lie == WORST else (SHARE,)
-                yield from ((defence, epsilon, lie, share) for share in shares)
+                yield from ((defence, epsilon, lie, share) for share in (every if lie == WORST else (SHARE,)))
 
 
 def plan(config: Config) -> dict[Cell, Settings]:
@@ -323,8 +324,29 @@ def plan(config: Config) -> dict[Cell, Settings]:
     return planned
 
 
-def answer(cell: Cell, settings: Settings) -> Answer:
-    return TASKS[cell.task].answer(cell, settings, keys_of(settings, cell.seed))
+def liars_of(cell: Cell, settings: Settings) -> np.ndarray:
+    """Who lies, bool [n]; where nobody does, whom a row leaves out that is held against others."""
+    key, users = keys_of(settings, cell.seed).liars, friendships.load(settings.dataset).num_nodes
+    if cell.task != "panel":
+        return poisoning.choose_liars(key, users, cell.share)
+    private = features.draw(settings, cell.setting, cell.seed).labels < 0
+    return poisoning.choose_liars(key, users, cell.share, private)
+
+
+@lru_cache(maxsize=1)
+def _unharmed(cell: Cell, settings: Settings) -> Answer:
+    nobody = np.zeros(friendships.load(settings.dataset).num_nodes, bool)
+    return TASKS[cell.task].answer(cell, settings, keys_of(settings, cell.seed), nobody)
+
+
+def answer(cell: Cell, settings: Settings) -> tuple[dict[str, float], PipelineGuarantee]:
+    """What liars leave to the honest."""
+    liars = liars_of(cell, settings)
+    if cell.lie == NONE:
+        score, promised = _unharmed(dataclasses.replace(cell, share=0.0), settings)
+    else:
+        score, promised = TASKS[cell.task].answer(cell, settings, keys_of(settings, cell.seed), liars)
+    return score(~liars), promised
 
 
 def main(config: Config) -> None:

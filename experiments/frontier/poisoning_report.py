@@ -51,7 +51,7 @@ class Place:
 
     def harm(self, defence: str, epsilon: float, lie: str, share: float) -> ConfidenceInterval | None:
         """What the honest lose by liars, by the same defence."""
-        return show.interval(self._lost((defence, epsilon, NONE, 0.0), (defence, epsilon, lie, share)))
+        return show.interval(self._lost((defence, epsilon, NONE, share), (defence, epsilon, lie, share)))
 
     def cost(self, defence: str, epsilon: float) -> ConfidenceInterval | None:
         """What the honest lose by a defence where nobody lies."""
@@ -63,7 +63,7 @@ class Place:
 
     def more(self, epsilon: float, lie: str) -> ConfidenceInterval | None:
         """How much more a usual share of liars harms than without privacy."""
-        rows = (((AS_IT_IS, at, NONE, 0.0), (AS_IT_IS, at, lie, SHARE)) for at in (epsilon, np.inf))
+        rows = (((AS_IT_IS, at, NONE, SHARE), (AS_IT_IS, at, lie, SHARE)) for at in (epsilon, np.inf))
         return show.paired(*(self._lost(*row) for row in rows))
 
     def worst_lie(self, epsilon: float, defence: str = AS_IT_IS) -> str | None:
@@ -128,7 +128,7 @@ def _of_defences(found: list[Place], epsilon: float) -> str:
 
 def _table(one: Place) -> str:
     lines = []
-    rows = {(defence, lie, share): None for defence, _, lie, share in one.values}
+    rows = {(defence, lie, share): None for defence, _, lie, share in one.values if lie != NONE or not share}
     for defence, lie, share in rows:
         line: dict[str, Any] = {"defence": defence, "lie": lie, "liars": f"{share:.0%}" if share else ""}
         for epsilon in one.epsilons:

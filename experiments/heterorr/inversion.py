@@ -344,7 +344,7 @@ def write(out: Path) -> list[Path]:
     Its images, of the first seed, are computed by the keys of the rows.
     """
     results = results_in(out)
-    rows = results.read()
+    rows = results.read(mixed=True)
     if rows.empty:
         return []
     rows = rows[rows.config == rows.config.iloc[-1]]

@@ -143,11 +143,18 @@ def hyperbolicity(bench: cells.Bench) -> dict[str, float]:
     return dict(zip(DELTAS, (round(found.mean, 6), round(found.maximum, 6)), strict=True))
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Attacked(Settings):
+    """The settings of a training, and how many networks an attack has: a row with another number is another row."""
+
+    models: int
+
+
+def plan(config: Config) -> dict[Cell, Attacked]:
     planned = {}
     datasets, epsilons = config.asked("membership")
     for dataset in datasets:
-        chosen = accuracy.resolved(config, dataset)
+        chosen = Attacked(**vars(accuracy.resolved(config, dataset)), models=config.models)
         data = cells.load(chosen.dataset)
         shared = {"dataset": data.name, "task": "membership", "unit": str(RECORD), "config": config_hash(chosen)}
         rows = itertools.product(config.member_shares, epsilons[:1], MECHANISMS, ("", STRUCTURE))
@@ -174,11 +181,11 @@ def plan(config: Config) -> dict[Cell, Settings]:
 
 def main(config: Config) -> None:
 
-    def compute(cell: Cell, chosen: Settings) -> Found:
+    def compute(cell: Cell, chosen: Attacked) -> Found:
         bench = cells.prepare(chosen, "random", 0)
         if cell.attack == GRAPH:
             return Found(hyperbolicity(bench))
-        row = Row(cell.mechanism, cell.epsilon, cell.share, config.models)
+        row = Row(cell.mechanism, cell.epsilon, cell.share, chosen.models)
         return Found(judged(attacked(bench, row, cell.protocol, cell.attack), cell.seed))
 
     run_plan(plan(config), compute, results_in(config.out), "targets", accuracy.notes)

@@ -103,7 +103,8 @@ def pages(out: Path) -> tuple[list[str], dict[str, Any]]:
     frame = results_in(out).read()
     if frame.empty:
         return [], {}
-    nodes, dataset, epsilon = _nodes(frame), frame.dataset.iloc[0], frame.epsilon.iloc[0]
+    dataset, epsilon = frame.dataset.iloc[-1], frame.epsilon.iloc[-1]  # of several the last
+    nodes = _nodes(frame[(frame.dataset == dataset) & (frame.epsilon == epsilon)])
     most, title = max(map(len, nodes.values())), f"{dataset}, epsilon {epsilon:g}"
     about = _TEXT.about.format(nodes=most, dataset=dataset, epsilon=epsilon, chance=_chance(nodes))
     shares = {"10 % below": 0.1, "median": 0.5, "90 % below": 0.9}

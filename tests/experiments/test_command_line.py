@@ -316,6 +316,10 @@ def test_reproduce_computes_the_committed_rows_anew_and_compares(toy, capsys, mo
     printed = " ".join(capsys.readouterr().out.split())
     assert "| toy.csv | 3 | 3 | 0 | 0.03 | 1 |" in printed
     assert "0.531, committed 0.501" in printed
+    monkeypatch.setattr(Toy, "score", float("nan"))  # which is no agreement
+    with pytest.raises(SystemExit):
+        command_line.main(["reproduce", "toy", "--out", "third"])
+    assert "| toy.csv | 3 | 3 | 0 | inf | 1 |" in " ".join(capsys.readouterr().out.split())
     assert (toy / "toy.csv").read_bytes() == before
 
 

@@ -34,7 +34,7 @@ def test_each_row_is_there_once_under_what_it_costs(ran):
     assert set(rows.metric) == {"auc"}
     assert rows.value.between(0, 1).all()
     manifest = beyond.results_in(ran.out).describe()
-    assert "epsilon 1 per neighbour-list" in manifest["guarantees"][f"{LINK}: {COUNTS}, epsilon 1"]
+    assert "epsilon 1 per neighbour-list" in manifest["guarantees"][f"mine: {LINK}: {COUNTS}, epsilon 1"]
     # Of noise that is nothing, counts say what true counts do.
     at = rows.set_index(["mechanism", "epsilon"]).value
     assert at[COUNTS, 20.0] == pytest.approx(at["non-private counts", math.inf], abs=0.02)

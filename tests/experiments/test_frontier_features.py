@@ -51,7 +51,7 @@ def test_each_row_is_there_once_under_what_it_costs(ran):
     assert set(told.used) <= {"reports", "structure"}
     assert (rows.members == rows.members.iloc[0]).all()
     promises = features.results_in(ran.out).describe()["guarantees"]
-    assert "NOT protected: edges, the panel's records" in promises[f"{LOCAL}, epsilon 2"]
+    assert "NOT protected: edges, the panel's records" in promises[f"mine: {LOCAL}, epsilon 2"]
     # What the panel chose is one of the rows: the stack that is computed anew for private users is the library's.
     right = rows[rows.metric == "accuracy"].set_index("mechanism")
     assert right.value[f"{STRUCTURE}, {right.used[CHOSEN]}"] == right.value[CHOSEN]
@@ -80,7 +80,7 @@ def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monk
     assert at.value[JOINT] == at.value[RECORDS]  # the same noise
     assert at.foreseen[JOINT] == 0.625  # of the split that was taken
     promises = joint.results_in(tmp_path).describe()["guarantees"]
-    assert "epsilon 4 per record" in promises[f"{RECORDS}, epsilon 4, 4 a record, 0 a list"]
+    assert "epsilon 4 per record" in promises[f"mine: {RECORDS}, epsilon 4, 4 a record, 0 a list"]
     assert len(write_part(joint_report, tmp_path)) == 3
     assert (tmp_path / "frontier_joint.png").stat().st_size > 10_000
     assert "Of 1 settings what was chosen is above" in joint_report.digest(tmp_path)
@@ -146,7 +146,7 @@ def test_rows_that_say_no_classes_say_what_their_metrics_are(monkeypatch):
     for name, of_row in values.items():
         assert list(of_row)[-1] == methods.LAST[name]
     assert values[REHEARSAL][FORETOLD] == 3.0
-    assert 0.9 < values[REHEARSAL][CHANCE] < 1.0
+    assert 0.8 < values[REHEARSAL][CHANCE] < 0.9  # worlds agree, and may all be wrong
     assert values[REHEARSAL][LOW] < 0.0 < values[REHEARSAL][HIGH]
     assert found[REHEARSAL].guarantee[RECORD].epsilon == 0.0
     wanted = np.corrcoef((private - private.mean(0)).ravel(), (true - true.mean(0)).ravel())[0, 1]

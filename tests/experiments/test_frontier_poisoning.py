@@ -57,12 +57,16 @@ def test_liars_of_a_panel_send_what_they_like_and_the_honest_are_scored(monkeypa
     monkeypatch.setattr(poisoning, "local_prediction", predicted)
     keys = lambda: poisoning.Keys(*jax.random.split(jax.random.key(0), 3))
     liars = choose_liars(keys().liars, n, SHARE, labels < 0)
+    monkeypatch.setattr(poisoning.friendships, "load", lambda _: SimpleNamespace(num_nodes=n))
+    settings = poisoning.Settings("g", "", False)
     for lie, defence in ((NONE, UNGUARDED), (CLASSES, AS_IT_IS), (WORST, AS_IT_IS)):
         cell = poisoning.Cell(
             dataset="g", task="panel", mechanism=defence, epsilon=math.inf, seed=0, epsilon_proved=math.inf,
             unit="record", config="c", setting="0.1", lie=lie, share=SHARE,
         )  # fmt: skip
-        assert TASKS["panel"].answer(cell, None, keys())[0] == {"accuracy": 1.0}
+        assert TASKS["panel"].answer(cell, settings, keys(), liars)[0](~liars) == {"accuracy": 1.0}
+        chosen = poisoning.liars_of(cell, settings)
+        assert (chosen.sum(), chosen[labels >= 0].any()) == (liars.sum(), False)
         sent, guarded = told[-1]
         assert guarded == (defence != UNGUARDED)
         assert (sent != y).sum() == (sent != y)[liars].sum()
@@ -83,6 +87,7 @@ def test_each_lie_is_there_once_beside_the_same_without_privacy(ran):
             at = mine[mine.epsilon == epsilon]
             assert set(at.lie) == {NONE, *task.lies}
             assert set(at[at.lie == WORST].share) == {SHARE}
+            assert set(at[at.lie == NONE].share) == {0.0, SHARE}
     # Without privacy nobody is off but by lies; the check of both ends is for nothing there.
     assert by["degree", AS_IT_IS, math.inf, NONE, 0.0, "relative error"] == 0.0
     assert by["lists", AS_IT_IS, math.inf, NONE, 0.0, "relative error"] == 0.0
@@ -90,7 +95,7 @@ def test_each_lie_is_there_once_beside_the_same_without_privacy(ran):
     assert by["lists", AS_IT_IS, math.inf, WORST, SHARE, "relative error"] > 0.4
     assert by["degree", TRIMMED, 1.0, WORST, SHARE, "relative error"] < 0.1
     manifest = poisoning.results_in(ran.out).describe()
-    assert "epsilon 1 per neighbour-list" in manifest["guarantees"]["counts, epsilon 1"]
+    assert "epsilon 1 per neighbour-list" in manifest["guarantees"]["mine: counts, epsilon 1"]
     text = (ran.out / "frontier_poisoning.md").read_text()  # which begins with the finding
     assert text.splitlines()[2].startswith("**5% of liars, by their worst lie at epsilon 1, harm more than without")
     assert "* *Trimmed* is better" in text
@@ -102,10 +107,10 @@ def test_lies_are_asked_at_all_shares_of_the_worst_and_whole_tasks_at_all_budget
     worst = {share for *_, lie, share in slow if lie == WORST}
     assert worst == {share for *_, lie, share in quick if lie == WORST} == set(poisoning.SHARES)
     lies = {(NONE, 0.0), (poisoning.RANDOM, SHARE), (poisoning.FRIENDS, SHARE)}
-    lies |= {(WORST, share) for share in poisoning.SHARES}
+    lies |= {(lie, share) for lie in (NONE, WORST) for share in poisoning.SHARES}  # beside the same honest users
     budgets = (0.5, 1.0, math.inf)
     assert quick == {(who, e, *lie) for who in (AS_IT_IS, TRIMMED) for e in budgets for lie in lies}
-    few = {(NONE, 0.0), (WORST, SHARE), (poisoning.RESPONSE, SHARE)}
+    few = {(NONE, 0.0), (NONE, SHARE), (WORST, SHARE), (poisoning.RESPONSE, SHARE)}
     assert {each[2:] for each in slow if each[1] == 0.5} == few
     assert {each[1] for each in slow if each[0] == TRIMMED} == {1.0}
 
@@ -119,25 +124,26 @@ def test_harm_and_costs_are_paired_and_errors_are_turned():
         return poisoning_report.pd.concat(each)
 
     counts = rows("counts", "accuracy", {
-        (AS_IT_IS, 1.0, NONE, 0.0): (70, 72, 74), (AS_IT_IS, 1.0, WORST, 0.05): (66, 68, 70),
-        (AS_IT_IS, math.inf, NONE, 0.0): (80, 81, 82), (AS_IT_IS, math.inf, WORST, 0.05): (79, 80, 81),
-        (TRIMMED, 1.0, NONE, 0.0): (69, 71, 73), (TRIMMED, 1.0, WORST, 0.05): (69, 71, 73),
-        (UNGUARDED, 1.0, NONE, 0.0): (70, 72, 74), (UNGUARDED, 1.0, WORST, 0.05): (60, 62, 64),
+        (AS_IT_IS, 1.0, NONE, 0.0): (70, 72, 74), (UNGUARDED, 1.0, NONE, 0.0): (70, 72, 74),
+        (TRIMMED, 1.0, NONE, 0.0): (69, 71, 73), (AS_IT_IS, 1.0, NONE, 0.05): (71, 73, 75),
+        (AS_IT_IS, math.inf, NONE, 0.05): (80, 81, 82), (AS_IT_IS, 1.0, WORST, 0.05): (66, 68, 70),
+        (AS_IT_IS, math.inf, WORST, 0.05): (79, 80, 81), (TRIMMED, 1.0, WORST, 0.05): (69, 71, 73),
+        (UNGUARDED, 1.0, WORST, 0.05): (60, 62, 64),
     })  # fmt: skip
     degree = rows("degree", "relative error", {
-        (AS_IT_IS, 1.0, NONE, 0.0): (1, 1, 1), (AS_IT_IS, 1.0, WORST, 0.05): (9, 9, 9),
+        (AS_IT_IS, 1.0, NONE, 0.05): (1, 1, 1), (AS_IT_IS, 1.0, WORST, 0.05): (9, 9, 9),
     })  # fmt: skip
     found = poisoning_report.places(poisoning_report.pd.concat([counts, degree]))
     one, other = found
     assert [each.task for each in found] == ["counts", "degree"]
-    assert one.harm(AS_IT_IS, 1.0, WORST, 0.05).mean == pytest.approx(4.0)
-    assert one.more(1.0, WORST).mean == pytest.approx(3.0)
+    assert one.harm(AS_IT_IS, 1.0, WORST, 0.05).mean == pytest.approx(5.0)
+    assert one.more(1.0, WORST).mean == pytest.approx(4.0)
     assert one.cost(TRIMMED, 1.0).mean == pytest.approx(1.0)
     assert one.saved(TRIMMED, 1.0, WORST).mean == pytest.approx(3.0)
     assert one.saved(UNGUARDED, 1.0, WORST).mean == pytest.approx(-6.0)
     assert other.harm(AS_IT_IS, 1.0, WORST, 0.05).mean == pytest.approx(8.0)
     words = poisoning_report.verdict(found)
-    assert "| counts | g | worst | points of accuracy | **+4.0 ± 0.0** | **+1.0 ± 0.0** |" in words
+    assert "| counts | g | worst | points of accuracy | **+5.0 ± 0.0** | **+1.0 ± 0.0** |" in words
     assert (
         "*Trimmed* is better than *as it is* in 1 of 1 rows with liars and worse in 0; without liars it costs"
         in words

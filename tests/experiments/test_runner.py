@@ -81,7 +81,9 @@ def test_a_row_is_identified_by_its_cell_and_metric(results):
         assert cell not in results
         results.append(rows_of(cell, last=0.5))
         assert cell in results
-    assert len(results.read()) == 5
+    assert len(results.read(mixed=True)) == 5
+    with pytest.raises(UsageError, match="rows of two data sets of one name, or of two settings"):
+        results.read()  # a page would take them for draws of one row
 
 
 def test_words_of_digits_and_numbers_without_a_value_survive_the_file(results):
