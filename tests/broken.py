@@ -64,10 +64,20 @@ class Overspent(SquareWave):
 
 @mechanism
 class HonestDensityOnly(SquareWave):
-    """The density is that of epsilon, the draws are those of 1.05 epsilon."""
+    """The density is that of epsilon, the draws are those of 1.05 epsilon, or of another multiple."""
+
+    times: float = static(default=1.05)
 
     def from_uniform(self, u: Any, x: Any) -> Any:
-        return SquareWave(1.05 * self.epsilon).from_uniform(u, x)
+        return SquareWave(self.times * self.epsilon).from_uniform(u, x)
+
+
+@mechanism
+class Heavy(SquareWave):
+    """A density whose mass is 1.0001."""
+
+    def log_density(self, y: Any, x: Any) -> Any:
+        return super().log_density(y, x) + 1e-4
 
 
 @mechanism

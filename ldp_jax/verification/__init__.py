@@ -37,7 +37,8 @@ rung                              smallest defect that is found                 
                                   the record, up to epsilon 7                    more than float32 rounding might
 :func:`is_total`                  NaN, infinities or numbers beyond the ends       other values
                                   that are reported as another record; float16
-:func:`sums_to_one`               1e-8 of the mass, at four records              other records
+:func:`sums_to_one`               1e-8 of the mass, at four records; four        other records
+                                  float64 spacings where it is densest
 :func:`matches_moments`           1e-8 of a mean or a variance, at four records  other records
 :func:`draws_have_moments`        ten standard errors of the draws               less
 :func:`is_pure`                   state that changes within 48 reports; a plain  state that waits longer

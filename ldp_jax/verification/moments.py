@@ -12,7 +12,8 @@ import numpy as np
 from ldp_jax.core import validate
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasMoments
-from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.core.spaces import NotApplicable, Reports
+from ldp_jax.core.spaces.line import refuse_narrow
 from ldp_jax.core.spaces.space import Rule
 from ldp_jax.core.types import PRNGKey, Report, Scalar, Values
 from ldp_jax.verification._laws import law_of
@@ -32,10 +33,14 @@ SIGMAS = 5.0
 
 
 class Law(NamedTuple):
-    """A quadrature rule over stacked reports: the integral of f is sum(weights * f(reports))."""
+    """A quadrature rule over stacked reports: the integral of f is sum(weights * f(reports)).
+
+    ``misplaced`` is the mass of coordinates that :func:`_misplaced` counts.
+    """
 
     reports: Report
     weights: np.ndarray
+    misplaced: float = 0.0
 
 
 def law(mechanism: Exact, x: Values) -> Law:
@@ -53,7 +58,7 @@ def _rule(rule: Rule) -> Law:
 def _of_coordinates(mechanism: HasCoordinates, x: np.ndarray) -> Law:
     codomain = mechanism.codomain()
     dim, k = codomain.dim, codomain.sent
-    lines = []
+    lines, off = [], []
     for j, x_j in enumerate(x):
         one = mechanism.coordinate(j)
         log_density = lambda y, one=one, x_j=x_j: logs_of(one, y, x_j)
@@ -64,6 +69,7 @@ def _of_coordinates(mechanism: HasCoordinates, x: np.ndarray) -> Law:
         # 1e-15 of the whole. Other pieces are constant or short.
         panels, order = (4, 8) if infinite else (1, 4)
         lines.append(_rule(law.quadrature(jnp.asarray(x_j)[None], log_density, panels=panels, order=order)))
+        off.append(_misplaced(space, lines[-1].reports, np.exp(log_density(lines[-1].reports))))
     subsets = list(itertools.combinations(range(dim), k))
     if len(subsets) * max(len(line.weights) for line in lines) ** k > _MOST_NODES:
         raise NotApplicable(f"the reports of {k} of {dim} coordinates are too many to count: test a smaller dim")
@@ -74,7 +80,17 @@ def _of_coordinates(mechanism: HasCoordinates, x: np.ndarray) -> Law:
     ]
     values = jax.tree.map(lambda *leaves: np.concatenate(leaves), *(rule.reports for rule in rules))
     reports = codomain.of_entries(np.concatenate(indices), values)
-    return Law(reports, np.concatenate([rule.weights for rule in rules]))
+    return Law(reports, np.concatenate([rule.weights for rule in rules]), k * max(off))
+
+
+def _misplaced(space: Reports, y: Report, density: np.ndarray) -> float:
+    """The mass that float64 may put on the other side of a break: four spacings of the densest number."""
+    if not space.branches:
+        return 0.0
+    volume, atom = law_of(space).volume(y)  # four spacings, of float64 as the numbers are
+    found = float(np.where(atom, 0.0, volume * density).max())
+    refuse_narrow(found)
+    return found
 
 
 def _product(lines: list[Law]) -> Law:
@@ -90,10 +106,12 @@ def _closed_forms(mechanism: HasMoments, x: Values) -> tuple[Scalar, Scalar]:
     return mechanism.mean(x), mechanism.variance(x)
 
 
-def _masses(mechanism: Exact, x: Values) -> tuple[Report, np.ndarray]:
-    """The reports of the rule about one record, and their masses; with x64 enabled."""
+def _masses(mechanism: Exact, x: Values) -> tuple[Report, np.ndarray, float]:
+    """The reports of the rule about one record, their masses, and what may be misplaced; with x64 enabled."""
     rule = law(mechanism, x)
-    return rule.reports, rule.weights * np.exp(np.asarray(logs_of(mechanism, rule.reports, x), np.float64))
+    density = np.exp(np.asarray(logs_of(mechanism, rule.reports, x), np.float64))
+    off = rule.misplaced or _misplaced(spaces(mechanism)[1], rule.reports, density)
+    return rule.reports, rule.weights * density, off
 
 
 def _moments(mechanism: Asked, reports: Report, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -113,26 +131,30 @@ def _records(mechanism: Asked, x: Values | None) -> list[Report]:
 
 
 def sums_to_one(mechanism: Exact, x: Values | None = None) -> Fit:
-    """Whether the density of reports sums to 1 to 1e-8, in float64.
+    """Whether the density of reports sums to 1 in float64, to 1e-8 and four spacings of the densest number.
+
+    ``NotApplicable`` where these hold 1e-4 of the mass.
 
     >>> from ldp_jax.features import Laplace
     >>> sums_to_one(Laplace(1.0)).fits
     True
     """
     with float64_on_cpu():
-        return _total([_masses(mechanism, record)[1].sum() for record in _records(mechanism, x)])
+        found = [_masses(mechanism, record)[1:] for record in _records(mechanism, x)]
+    return _total([mass.sum() for mass, _ in found], max(off for _, off in found))
 
 
-def _total(found: list[float]) -> Fit:
-    worst = float(np.max(np.abs(np.array(found) - 1)))  # NaN is not hidden
-    return Fit(worst <= _EXACT, "total mass", worst, _EXACT, _EXACT, 0)
+def _total(found: list[float], misplaced: float) -> Fit:
+    worst, limit = float(np.max(np.abs(np.array(found) - 1))), _EXACT + misplaced  # NaN is not hidden
+    return Fit(worst <= limit, "total mass", worst, limit, limit, 0)
 
 
 def matches_moments(mechanism: Exact, x: Values | None = None) -> Fit:
     """Whether ``mean`` and ``variance`` are those of the estimate under the density.
 
-    To 1e-8 in float64; in float32 to 1e-5 of a mean and 3e-5 of a variance, and 1e-6; and to one rounding of the
-    largest estimate, or of its square.
+    To 1e-8 in float64, and what :func:`sums_to_one` allows times the largest estimate, or the square of twice it;
+    in float32 to 1e-5 of a mean and 3e-5 of a variance, and 1e-6; and to one rounding of the largest estimate, or
+    of its square.
 
     >>> from ldp_jax.features import Piecewise
     >>> matches_moments(Piecewise(1.0)).fits
@@ -143,23 +165,24 @@ def matches_moments(mechanism: Exact, x: Values | None = None) -> Fit:
 
 def integrals(mechanism: Exact, x: Values | None = None) -> tuple[Fit, Fit]:
     """The answers of :func:`sums_to_one` and :func:`matches_moments`, from one quadrature."""
-    worst, totals, largest = 0.0, [], 0.0
+    worst, totals, largest, misplaced = 0.0, [], 0.0, 0.0
     for record in _records(mechanism, x):
         with float64_on_cpu():
-            reports, mass = _masses(mechanism, record)
+            reports, mass, off = _masses(mechanism, record)
             totals.append(mass.sum())
+            misplaced = max(misplaced, off)
             mean, variance, _ = _moments(mechanism, reports, mass)
             largest = max(largest, float(np.max(np.abs(np.asarray(estimates(mechanism, reports), np.float64)))))
             wide = [np.asarray(moment) for moment in _closed_forms(mechanism, record)]
         single = [np.asarray(moment) for moment in _closed_forms(mechanism, jax.tree.map(np.float32, record))]
         for said, true, relative, absolute in (
-            (wide[0], mean, _EXACT, _EXACT),
-            (wide[1], variance, _EXACT, 1e-12),
+            (wide[0], mean, _EXACT, _EXACT + misplaced * largest),
+            (wide[1], variance, _EXACT, 1e-12 + misplaced * (2 * largest) ** 2),
             (single[0], wide[0], 1e-5, 1e-6 + _ROUNDED * largest),
             (single[1], wide[1], 3e-5, 1e-6 + _ROUNDED * largest**2),
         ):
             worst = float(np.maximum(worst, np.max(np.abs(said - true) / (absolute + relative * np.abs(true)))))
-    return _total(totals), Fit(worst <= 1.0, "moments", worst, 1.0, _EXACT, 0)
+    return _total(totals, misplaced), Fit(worst <= 1.0, "moments", worst, 1.0, _EXACT, 0)
 
 
 def draws_have_moments(mechanism: Asked, key: PRNGKey, x: Values | None = None, *, trials: int = 200_000) -> Fit:
@@ -186,7 +209,7 @@ def moments_of(mechanism: Asked, x: Values, y: Report) -> Fit:
         mean, variance = (np.asarray(moment, np.float64) for moment in _closed_forms(mechanism, record))
         if isinstance(mechanism, Exact):
             with contextlib.suppress(NotApplicable):
-                fourth = _moments(mechanism, *_masses(mechanism, record))[2]
+                fourth = _moments(mechanism, *_masses(mechanism, record)[:2])[2]
     error = np.sqrt(variance / trials)
     spread = np.sqrt(np.maximum(fourth - variance**2, 0.0) / trials) + error**2
     off = np.abs(values.mean(0) - mean), np.abs(((values - mean) ** 2).mean(0) - variance)

@@ -114,12 +114,12 @@ def _duchi(m: Duchi) -> Law:
     return lambda y, x: np.where(y >= 1, 1.0, 0.5 - x / 2 * np.tanh(float(m.epsilon) / 2))
 
 
-def _window(low: Law, high: Law, density: float, ratio: float, end: float) -> Law:
-    """``density`` between two ends that depend on the record, ``density / ratio`` on the rest of [-end, end]."""
+def _window(slope: float, half: float, density: float, ratio: float, end: float) -> Law:
+    """``density`` within ``half`` of ``slope`` times the record, ``density / ratio`` on the rest of [-end, end]."""
 
     def law(y: np.ndarray, x: np.ndarray) -> np.ndarray:
         y = np.clip(y, -end, end)
-        inside = np.clip(y, low(y, x), high(y, x)) - low(y, x)
+        inside = np.clip(y - slope * x, -half, half) + half
         return density / ratio * (y + end - inside) + density * inside
 
     return law
@@ -128,9 +128,7 @@ def _window(low: Law, high: Law, density: float, ratio: float, end: float) -> La
 def _piecewise(m: GeneralPiecewise) -> Law:
     e, t = np.exp(float(m.epsilon)), float(m.t)
     g = (e + t) / (t * (e - 1))
-    return _window(
-        lambda y, x: g * (x * t - 1), lambda y, x: g * (x * t + 1), e / (2 * g * (t + e)), e, g * (t + 1)
-    )
+    return _window(g * t, g, e / (2 * g * (t + e)), e, g * (t + 1))
 
 
 def _square_wave(m: SquareWave) -> Law:
@@ -140,7 +138,7 @@ def _square_wave(m: SquareWave) -> Law:
         b = (epsilon * e - e + 1) / (e * (e - epsilon - 1))
     else:  # its series: the fraction is 0/0 at 0
         b = 1 - 2 * epsilon / 3 + 2 * epsilon**2 / 9 - 7 * epsilon**3 / 135 + 4 * epsilon**4 / 405
-    return _window(lambda y, x: x - b, lambda y, x: x + b, e / (2 * b * e + 2), e, 1 + b)
+    return _window(1.0, b, e / (2 * b * e + 2), e, 1 + b)
 
 
 def _three_outputs(m: ThreeOutputs) -> Law:

@@ -264,7 +264,8 @@ class Questions:
     def _sampler(self, key: PRNGKey) -> Answer:
         if self.m.domain().users:
             return _fit(matches_density(self.m, key, trials=self.trials, significance=self.share))
-        return _fit(fit_of(self.m, key, *self.typical, self.share))
+        fit = fit_of(self.m, key, *self.typical, self.share)
+        return (*_fit(fit), "" if fit.test in ("KS", "G") else fit.test)
 
     def _game(self, key: PRNGKey) -> Answer:
         found = largest_lower_bound(self.m, key, self.trials, 1 - self.share, delta=self.guarantee.delta).epsilon

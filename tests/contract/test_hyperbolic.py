@@ -8,6 +8,8 @@ from ldp_jax import hyperbolic, verification
 from ldp_jax.core import mechanism as protocol
 from ldp_jax.verification import _programs
 from ldp_jax.verification.cases import CASES, EPSILONS
+from ldp_jax.verification.empirical import fit_of
+from ldp_jax.verification.statistics import SIGNIFICANCE
 from tests.contract import checks
 from tests.marks import untyped
 
@@ -86,6 +88,19 @@ def test_the_law_keeps_the_claim_and_is_drawn(name):
         verification.matches_density(m, jax.random.key(1), records(m)[4], trials=20_000),
     ):
         assert fit.fits, str(fit)
+
+
+@untyped
+@pytest.mark.parametrize("epsilon", [1.0, 16.0])
+def test_a_law_whose_mass_is_near_the_rim_is_followed(epsilon):
+    """At radius 8 half of the area is within 7e-4 of the rim; draws of another budget are seen."""
+    m = hyperbolic.HyperbolicExponential(epsilon, radius=8.0)
+    assert verification.sums_to_one(m).statistic < 1e-9
+    key = lambda: jax.random.key(3)
+    for x in m.domain().extremes()[1], m.domain().typical():
+        for drawn_by, fits in ((m, True), (hyperbolic.HyperbolicExponential(16.0 / epsilon, radius=8.0), False)):
+            y = _programs.draws(drawn_by, key(), x, 20_000)
+            assert fit_of(m, key(), x, y, SIGNIFICANCE).fits == fits
 
 
 @pytest.mark.usefixtures("untyped")

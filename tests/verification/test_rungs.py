@@ -8,9 +8,10 @@ import pytest
 
 from ldp_jax import verification
 from ldp_jax.core.pytree import mechanism
-from ldp_jax.core.spaces import Box
+from ldp_jax.core.spaces import Box, NotApplicable
 from ldp_jax.edges import RandomizedResponse
 from ldp_jax.features import (
+    HDS,
     Duchi,
     DuchiVector,
     GeneralizedRR,
@@ -81,7 +82,6 @@ def test_honest_coordinates_are_independent(name):
 
 
 @untyped
-@untyped
 def test_honest_mechanisms_pass_at_small_and_large_budgets():
     """Where series, cancelling float32 moments and pieces of one spacing each refused one."""
     one, other = jax.random.split(jax.random.key(0))
@@ -91,6 +91,38 @@ def test_honest_mechanisms_pass_at_small_and_large_budgets():
         *(verification.matches_moments(m) for m in (GeneralizedRR(0.01, 8), GridSquareWave(0.02))),
     ]
     assert all(fit.fits for fit in found), found
+
+
+@untyped
+def test_pieces_of_few_spacings_are_asked_as_far_as_numbers_follow_them():
+    """Half widths of 3e-10, which float32 cannot follow, and of 2e-16, which float64 cannot."""
+    key, few = lambda: jax.random.key(7), {"trials": 20_000}
+    narrow = SquareWave(25.0)
+    drawn = verification.matches_density(narrow, key(), **few)
+    assert drawn.fits
+    assert "too narrow for float32" in drawn.test
+    assert drawn.smallest_defect < 0.05
+    assert verification.matches_everywhere(narrow, key(), **few).fits
+    for m in (narrow, HDS(50.0, 3, 2)):
+        mass = verification.sums_to_one(m)
+        assert mass.fits
+        assert 1e-8 < mass.threshold < 1e-5
+        assert verification.matches_moments(m).fits
+    assert not verification.sums_to_one(broken.Heavy(25.0)).fits
+    assert not verification.matches_moments(broken.Heavy(25.0)).fits
+    assert not verification.matches_density(broken.HonestDensityOnly(25.0, times=0.5), key(), **few).fits
+
+    below = SquareWave(40.0)
+    assert verification.matches_reference(below, key(), **few).fits
+    assert not verification.matches_reference(broken.HonestDensityOnly(40.0, times=0.2), key(), **few).fits
+    for rung in (verification.sums_to_one, verification.matches_moments):
+        with pytest.raises(NotApplicable, match="few float64 spacings"):
+            rung(below)
+    for rung in (verification.matches_density, verification.matches_everywhere):
+        with pytest.raises(NotApplicable, match="few float64 spacings"):
+            rung(below, key(), **few)
+    with pytest.raises(NotApplicable, match="windows would show nothing"):
+        verification.record_windows(narrow, key(), trials=DRAWS)
 
 
 def test_arithmetic_sees_one_word_and_adds_up_what_is_composed():

@@ -8,10 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core.spaces.numbers import Interval
-from ldp_jax.core.spaces.space import Log
+from ldp_jax.core.spaces.space import Log, NotApplicable
 from ldp_jax.core.types import Values
 
 _FINE = 2048  # pieces between two breaks
+_MISPLACED = 1e-4
+"""The most of a law's mass that float64 may misplace where it is integrated."""
 
 
 def edges_of(codomain: Interval, x: Values, log_density: Log) -> np.ndarray:
@@ -29,7 +31,10 @@ def edges_of(codomain: Interval, x: Values, log_density: Log) -> np.ndarray:
 
 
 def line(codomain: Interval, x: Values, log_density: Log) -> tuple[partial[np.ndarray], float, np.ndarray]:
-    """A distribution function (not normalised), what float32 may misplace of it, and the breaks."""
+    """A distribution function (not normalised), what float32 may misplace of it, and the breaks.
+
+    ``NotApplicable`` where the law has pieces of few float64 spacings.
+    """
     edges = edges_of(codomain, x, log_density)
     cuts = np.concatenate([np.linspace(a, b, _FINE, endpoint=False) for a, b in itertools.pairwise(edges)])
     cuts = np.append(cuts, edges[-1])
@@ -39,7 +44,16 @@ def line(codomain: Interval, x: Values, log_density: Log) -> tuple[partial[np.nd
     density = np.exp(log_density(at.ravel())).reshape(2, -1)
     total = np.concatenate([[0.0], np.cumsum(density.mean(0) * width)])
     misplaced = float(density.max() * np.spacing(np.float32(np.abs(edges[1:-1]).max())))
+    refuse_narrow(4 * 2.0**-29 * misplaced)
     return partial(np.interp, xp=cuts, fp=total), misplaced, edges
+
+
+def refuse_narrow(misplaced: float) -> None:
+    """``NotApplicable`` where float64 may misplace too much of a law: four spacings of the densest report."""
+    if misplaced > _MISPLACED:
+        raise NotApplicable(
+            f"pieces of the law are of few float64 spacings, which misplace up to {misplaced:.2g} of its mass"
+        )
 
 
 def spacings(y: Values) -> np.ndarray:
