@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
 from numpy.typing import ArrayLike
@@ -112,8 +113,6 @@ def balanced_pairs(
     >>> balanced_pairs(jax.random.key(0), np.arange(9), [[0, 1], [3, 4]]).truth.tolist()
     [True, True, False, False]
     """
-    import jax
-
     validate.threefry(key)
     every = all_pairs(nodes, edges, known=known)
     with_edge, without = np.flatnonzero(every.truth), np.flatnonzero(~every.truth)

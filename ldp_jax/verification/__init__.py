@@ -1,11 +1,5 @@
 """Whether a guarantee holds, asked of the mechanism itself rather than of its author.
 
->>> import jax
->>> from ldp_jax import features, verification
->>> verdict = verification.check(features.Duchi(1.0), jax.random.key(0), trials=2_000)
->>> bool(verdict)
-True
-
 Rungs take a mechanism with one budget, a typed threefry key, how many draws (``trials``) and how often an honest
 sampler may be rejected (``significance``); the record is by default one off the centre.
 
@@ -59,7 +53,8 @@ rung                              smallest defect that is found                 
                                   four nodes (4 000 draws)                       than 4.9
 ================================  =============================================  ==================================
 
-:func:`check` asks all of them that apply, compares with the claim by itself, and is true or false. Module ``plot``
+:func:`check` asks all of them that apply, compares with the claim by itself, and is true or false:
+``bool(check(features.Duchi(1.0), jax.random.key(0)))``. Module ``plot``
 draws variances and densities.
 
 None of them proves anything about a sampler that means to deceive: one that leaks with probability 1e-12, for one

@@ -13,10 +13,10 @@ from ldp_jax.core import integer_tables, random
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasTable
 from ldp_jax.core.quadrature import unit_rule
-from ldp_jax.core.spaces import NotApplicable, Records, Reports
+from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.types import Array, PRNGKey, Report, Scalar
 from ldp_jax.verification._programs import Exact, generator, in_blocks, logs_of, privatize_stacked, take, wide
-from ldp_jax.verification.exact import coordinate_laws
+from ldp_jax.verification.exact import coordinate_laws, spaces
 
 _NODES, _WEIGHTS = unit_rule(8)
 _TAIL_NODES, _TAIL_WEIGHTS = unit_rule(48)
@@ -43,7 +43,7 @@ def numbers(mechanism: Exact, key: PRNGKey, trials: int) -> list[Numbers]:
     Vectors are taken apart where their coordinates are independent given the record; others are refused.
     """
     record_key, key = random.split(key)
-    x = random_records(mechanism.domain(), record_key, trials)
+    x = spaces(mechanism)[0].sample(generator(record_key), trials)
     apart = isinstance(mechanism, HasCoordinates)
     if not apart and isinstance(x, tuple):
         raise NotApplicable(f"records must be numbers, categories or vectors, got {mechanism.domain()}")
@@ -68,13 +68,6 @@ def by_law(mechanism: HasCoordinates, x: np.ndarray, y: Report) -> list[tuple[Nu
         beside = x[user, (coordinate + away) % x.shape[1]], rank[user]
         found.append((Numbers(law, x[user, coordinate], mine, beside), user, coordinate))
     return found
-
-
-def random_records(domain: object, key: PRNGKey, trials: int) -> Report:
-    """Random records; NumPy draws them, of the key's words."""
-    if not isinstance(domain, Records):
-        raise NotApplicable(f"records must be numbers, categories or vectors, got {domain}")
-    return domain.sample(generator(key), trials)
 
 
 def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:

@@ -163,9 +163,7 @@ def _given(x: R) -> R:
 
 def draws(mechanism: Asked[R, Y], key: PRNGKey, x: R, n: int) -> Y:
     """n independent reports of one record, stacked."""
-    validate.threefry(key)
-    check_budget(mechanism)
-    return report_each(jax.random.key_data(random.split(key, n)), mechanism, repeated(_given(x), n))
+    return privatize_stacked(key, mechanism, repeated(_given(x), n))
 
 
 def privatize_stacked(key: PRNGKey, mechanism: Asked[R, Y], x: R) -> Y:

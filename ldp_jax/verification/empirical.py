@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -181,14 +181,6 @@ def cells_of(mechanism: HasLaw, x: Values) -> Cells:
 # --- Many records ----------------------------------------------------------------------------------------------
 
 
-class _Asked(NamedTuple):
-    """Stacked records, whose each is (int32 [m]), and whether there are no others."""
-
-    x: Report
-    owners: np.ndarray
-    all_of_them: bool
-
-
 def matches_everywhere(
     mechanism: Exact, key: PRNGKey, *, trials: int = 200_000, significance: float = SIGNIFICANCE
 ) -> Fit:
@@ -201,7 +193,7 @@ def matches_everywhere(
     The worst record answers; a region of the share ``smallest_defect`` that is far off is found.
 
     >>> from ldp_jax.features import GeneralizedRR
-    >>> fit = matches_everywhere(GeneralizedRR(1.0, 10), jax.random.key(0), trials=40_000)
+    >>> fit = matches_everywhere(GeneralizedRR(1.0, 10), jax.random.key(0), trials=4_000)
     >>> fit.fits, fit.records, fit.smallest_defect
     (True, 10, 0.1)
     """
@@ -228,7 +220,8 @@ def matches_everywhere(
     return _worst(fits)._replace(smallest_defect=region, draws=count * each, records=count)
 
 
-def _records(mechanism: Asked, key: PRNGKey) -> _Asked:
+def _records(mechanism: Asked, key: PRNGKey) -> tuple[Report, np.ndarray, bool]:
+    """Stacked records, whose each is (int32 [m]), and whether there are no others."""
     domain: Any = mechanism.domain()
     few = isinstance(domain, Lists) and 2 ** (domain.users - 1) <= _ALL
     if isinstance(domain, Lists) and few:
@@ -242,7 +235,7 @@ def _records(mechanism: Asked, key: PRNGKey) -> _Asked:
     owners = np.arange(count, dtype=np.int32) % max(domain.users, 1)
     if domain.users:
         x = lists.stacked([domain.seen_by(int(own), take(x, place)) for place, own in enumerate(owners)])
-    return _Asked(x, owners, bool(few or (isinstance(domain, Enumerated) and count == len(domain))))
+    return x, owners, bool(few or (isinstance(domain, Enumerated) and count == len(domain)))
 
 
 def _each_report(mechanism: HasLaw, x: Values, y: Report, significance: float) -> Fit:

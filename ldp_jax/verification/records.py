@@ -110,7 +110,7 @@ def reported_losses(mechanism: Exact, key: PRNGKey, *, trials: int = TRIALS) -> 
     mine_key, other_key, draw_key = random.split(key, 3)
     (domain, _), claim = spaces(mechanism), mechanism.guarantee().epsilon
     if domain.all_adjacent:
-        x, other = (_positions.random_records(domain, k, trials) for k in (mine_key, other_key))
+        x, other = (domain.sample(generator(k), trials) for k in (mine_key, other_key))
     else:
         x, other = domain.neighbours(generator(mine_key), trials)
     y = privatize_stacked(draw_key, mechanism, x)

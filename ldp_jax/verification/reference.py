@@ -10,8 +10,9 @@ from ldp_jax.core.mechanism import HasTable
 from ldp_jax.core.spaces import Interval, NotApplicable
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Duchi, GeneralPiecewise, Laplace, SquareWave, ThreeOutputs
-from ldp_jax.verification import _positions, _words
+from ldp_jax.verification import _words
 from ldp_jax.verification._programs import Asked, generator
+from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import Fit
 
 TRIALS = 1 << 21
@@ -35,9 +36,8 @@ def matches_reference(mechanism: Asked, key: PRNGKey, *, law: Law | None = None,
     True
     """
     validate.integer_in(1000, trials=trials)
-    domain = mechanism.domain()
     record_key, word_key = random.split(key)
-    x = _positions.random_records(domain, record_key, trials)
+    x = spaces(mechanism)[0].sample(generator(record_key), trials)
     if isinstance(x, tuple) or np.ndim(x) != 1:
         raise NotApplicable("mechanism must be one on numbers or categories: ask a vector's inner mechanism")
     draws = _words.draws_of(mechanism, x[0])

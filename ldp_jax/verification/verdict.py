@@ -147,12 +147,12 @@ def check(
         require_protocol(mechanism)
     check_budget(mechanism)
     key, draw_key = random.split(key)
-    asked: _Release | Questions
     if isinstance(mechanism, CentralMechanism):
-        asked, necessary = _Release(mechanism, trials, significance), {"law", "sampler"}
+        guarantee, necessary = promised(mechanism), {"law", "sampler"}
+        table = _of_release(mechanism, guarantee.epsilon, trials, significance)
     else:
-        asked, necessary = Questions(mechanism, draw_key, trials, significance), needed(mechanism)
-    table = asked.table()
+        asked = Questions(mechanism, draw_key, trials, significance)
+        guarantee, necessary, table = asked.guarantee, needed(mechanism), asked.table()
     keys = random.split(key, len(table))
     rungs = []
     with watched("check", progress):
@@ -160,7 +160,7 @@ def check(
             phase(question[0], i / len(table))
             rungs.append(ask(mechanism, *question, key=keys[i]))
     rungs = [dataclasses.replace(rung, needed=rung.name in necessary) for rung in rungs]
-    return Verdict(repr(mechanism), str(asked.guarantee), tuple(rungs))
+    return Verdict(repr(mechanism), str(guarantee), tuple(rungs))
 
 
 def needed(mechanism: Asked) -> set[str]:
@@ -316,29 +316,14 @@ def delta_of(m: Exact, epsilon: float, claimed: float) -> tuple[float, float, bo
     return found, limit, found <= limit
 
 
-class _Release:
+def _of_release(m: CentralMechanism, claim: float, trials: int, significance: float) -> list[Question]:
     """The questions about a curator's release, whose draws are made one after the other: some thousands at most."""
-
-    def __init__(self, mechanism: CentralMechanism, trials: int, significance: float) -> None:
-        self.m, self.trials, self.share = mechanism, trials, significance / 2
-        self.guarantee = promised(mechanism)
-        self.claim = self.guarantee.epsilon
-
-    def table(self) -> list[Question]:
-        """As that of :class:`Questions`."""
-        return [
-            ("law", "the largest loss about a private edge", "", self._law),
-            ("sampler", "the law is what is drawn", "", self._sampler),
-            ("game", "what draws alone show", "", self._game),
-        ]
-
-    def _law(self, _: PRNGKey) -> Answer:
-        return _within(private_edge_supremum(self.m).epsilon, self.claim, SLACK)
-
-    def _sampler(self, key: PRNGKey) -> Answer:
-        trials = min(self.trials, _RELEASES // 2)
-        return _fit(matches_release(self.m, key, trials=trials, significance=self.share))
-
-    def _game(self, key: PRNGKey) -> Answer:
-        found = private_edge_lower_bound(self.m, key, min(self.trials, _RELEASES), 1 - self.share).epsilon
-        return _within(found, self.claim)
+    half, most, share = min(trials, _RELEASES // 2), min(trials, _RELEASES), significance / 2
+    law = lambda _: _within(private_edge_supremum(m).epsilon, claim, SLACK)
+    sampler = lambda key: _fit(matches_release(m, key, trials=half, significance=share))
+    game = lambda key: _within(private_edge_lower_bound(m, key, most, 1 - share).epsilon, claim)
+    return [
+        ("law", "the largest loss about a private edge", "", law),
+        ("sampler", "the law is what is drawn", "", sampler),
+        ("game", "what draws alone show", "", game),
+    ]
