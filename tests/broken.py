@@ -14,7 +14,7 @@ from experiments._published import DuchiVectorWithTies as DuchiVectorWithTies
 from experiments._published import ReleasedSquareWave as ReleasedSquareWave
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import integer_tables
-from ldp_jax.core.mechanism import Analytic, Numeric, uniform
+from ldp_jax.core.mechanism import Analytic, Numeric, largest, uniform
 from ldp_jax.core.pytree import mechanism, pytree, static
 from ldp_jax.core.spaces import Finite, Interval, Mixture, clip
 from ldp_jax.edges import DPRR
@@ -272,6 +272,29 @@ class GaussianBranch(Analytic):
 
     def proof(self) -> str:
         return "none"
+
+
+@mechanism
+class ThinTail(Bare):
+    """Gaussian noise whose true delta at epsilon 1 is 5e-7, and which claims another."""
+
+    delta: float = static(default=1e-12)
+    sigma: float = static(default=8.7303)  # of two records that are 2 apart
+
+    def guarantee(self) -> Any:
+        return Guarantee(largest(self.epsilon), self.delta)
+
+    def from_uniform(self, u: Any, x: Any) -> Any:
+        return clip(x) + self.sigma * jax.scipy.special.ndtri(u)
+
+    def log_density(self, y: Any, x: Any) -> Any:
+        return jax.scipy.stats.norm.logpdf(y, clip(x), self.sigma)
+
+    def codomain(self) -> Any:
+        return Interval(-np.inf, np.inf, lambda x: clip(x)[None])
+
+    def variance(self, x: Any) -> Any:
+        return self.sigma**2 + 0.0 * clip(x)
 
 
 @mechanism

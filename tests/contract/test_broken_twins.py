@@ -6,13 +6,12 @@ And only by what it breaks: where a twin keeps a promise, the check of that prom
 import math
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 from ldp_jax import verification
-from ldp_jax.features import Duchi, GridSquareWave, Laplace
+from ldp_jax.features import Duchi, Laplace
 from tests import broken, stats
 from tests.contract import checks
 from tests.marks import untyped
@@ -24,7 +23,7 @@ def test_five_percent_too_much_is_seen_in_the_density():
     assert twin.guarantee().epsilon == pytest.approx(16.0)
     with pytest.raises(AssertionError, match="claims epsilon"):
         checks.check_loss(twin)
-    checks.check_density_sums_to_one(twin)
+    checks.check_density_and_moments(twin)
     checks.check_sampler_fits(twin, 0.3)
 
 
@@ -75,39 +74,6 @@ def test_unclipped_input_is_seen_in_reports_and_in_the_density():
 
 
 FEW = 1 << 17
-RUNGS = {
-    # A mass of 13.8 / n is missed once in a million.
-    "12 + x, rarely": (broken.RareShout(1.0, mass=13.8 / FEW), verification.matches_reference, FEW),
-    "a spike of sampler and density": (broken.SharedSpike(1.0, mass=13.8 / FEW), verification.reported_losses, FEW),
-    "no noise in 64 records": (broken.QuietWindow(1.0, width=64 / FEW), verification.record_windows, FEW),
-    "honest while traced": (broken.HonestWhileTraced(1.0), verification.is_pure, None),
-    "float16 where records are": (broken.InTheRecordsPrecision(1.0), verification.is_total, None),
-    "the sign of zero is the record's": (broken.SignOfZero(1.0), verification.is_pure, None),
-    "a NaN holds the record": (broken.InTheNoise(1.0), verification.is_pure, None),
-    "the last bit is the sign": (broken.SignInTheLastBit(1.0), verification.record_in_bits, FEW),
-    # Each of 65 536 reports twice, where 8 come by chance; as 19 bits in 2^20.
-    "noise of 16 bits": (broken.FewBits(1.0), verification.distinct_reports, FEW),
-    "16 bits of the key": (broken.HalfAKey(1.0), verification.uses_the_whole_key, None),
-    "an exact product of five signs": (
-        broken.ProductOfSigns(Laplace(0.05), 8, 8, factors=5),
-        verification.independent_coordinates,
-        2000,
-    ),
-    # 13 words, of which one is enough.
-    "a table's sampler, once in 10 000": (
-        broken.LeakyTable.of(GridSquareWave(1.0, 17).table()),
-        verification.matches_reference,
-        FEW,
-    ),
-}
-
-
-@untyped
-@pytest.mark.parametrize("name", RUNGS)
-def test_each_leak_has_a_rung_that_sees_it(name):
-    twin, rung, trials = RUNGS[name]
-    found = rung(twin, jax.random.key(50), **({} if trials is None else {"trials": trials}))
-    assert not found.fits, f"{name}: {found}"
 
 
 def test_rungs_do_not_see_less_than_they_state():
@@ -156,8 +122,3 @@ def test_statistics_reject_the_smallest_defect_they_state():
     ):
         with pytest.raises(AssertionError, match=message):
             refused()
-
-
-def test_the_checker_is_on():
-    assert jax.config.jax_debug_key_reuse
-    assert jnp.ones(1).dtype == jnp.float32

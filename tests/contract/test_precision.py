@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from jax.lax import Precision
 
-from ldp_jax.features import PrivUnit, PrivUnitG, ProjUnit, random_projection
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.sensitivity import intra_hierarchy_of_nodes
 from ldp_jax.pipeline import rows
 from ldp_jax.verification.cases import CASES
 from tests.contract import checks
+from tests.contract.test_mechanisms import ON_THE_BALL
 
 
 def rounded(function: Any, *arguments: Any) -> list[Any]:
@@ -29,7 +29,10 @@ def test_a_product_of_no_stated_precision_is_found():
     assert not rounded(lambda x: jnp.matmul(x, x, precision="highest"), x)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.contract or case.hyperbolic])
+ASKED = [n for n, case in CASES.items() if case.contract or case.hyperbolic or case.public in ON_THE_BALL]
+
+
+@pytest.mark.parametrize("name", ASKED)
 def test_reports_and_laws(name):
     m = CASES[name].make(1.0)
     record = np.asarray(m.domain().typical())
@@ -40,15 +43,6 @@ def test_reports_and_laws(name):
             assert not rounded(getattr(m, method), argument)
     if hasattr(m, "log_density"):
         assert not rounded(m.log_density, y, record)
-
-
-def test_reports_on_the_ball():
-    for m in (PrivUnit(2.0, 5), PrivUnitG(2.0, 5), ProjUnit(2.0, random_projection(jax.random.key(0), 5, 3))):
-        x = np.full(5, 0.1, np.float32)
-        y = jax.eval_shape(m.privatize, jax.random.key(0), x)
-        assert not rounded(m.privatize, jax.random.key(0), x)
-        for method, argument in (("estimate", y), ("mean", x), ("variance", x)):
-            assert not rounded(getattr(m, method), argument)
 
 
 def test_points_and_fits():

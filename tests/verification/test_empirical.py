@@ -30,19 +30,12 @@ from ldp_jax.features import (
     SparseReport,
     SquareWave,
 )
-from ldp_jax.verification import (
-    cases,
-    epsilon_lower_bound,
-    games,
-    hockey_stick,
-    matches_density,
-)
+from ldp_jax.verification import epsilon_lower_bound, games, hockey_stick, matches_density
 from ldp_jax.verification._programs import draws
 from tests import broken
-from tests.contract.test_mechanisms import CODES
+from tests.contract.test_mechanisms import CASES, CODES
 from tests.marks import untyped
 
-CASES = {name: case for name, case in cases.CASES.items() if case.contract}
 NUMBERS = [name for name, case in CASES.items() if not isinstance(case.make(1.0).domain(), Box)]
 
 

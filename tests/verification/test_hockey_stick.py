@@ -11,7 +11,7 @@ import pytest
 
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.pytree import mechanism
-from ldp_jax.core.spaces import Box
+from ldp_jax.core.spaces import Box, clip
 from ldp_jax.features import (
     BranchReport,
     Duchi,
@@ -29,7 +29,7 @@ from ldp_jax.features import (
     ThreeOutputs,
     menu,
 )
-from ldp_jax.verification import hockey_stick, privacy_loss_supremum
+from ldp_jax.verification import exact, hockey_stick, privacy_loss_supremum
 from ldp_jax.verification.cases import CASES, EPSILONS
 from tests import broken
 from tests.features.test_duchi_vector import signs, table
@@ -115,14 +115,14 @@ def test_tables_are_exact(name):
     """The largest sum over pairs of rows, to 1e-12; 0 from the exact epsilon on, more a part in 1e9 below."""
     for epsilon in NUMBERS[name].epsilons[::3]:
         m = NUMBERS[name].make(epsilon)
-        exact = m.table().epsilon
-        other = 0.37 * exact
+        whole_loss = m.table().epsilon
+        other = 0.37 * whole_loss
         whole = m.table().masses.astype(np.float64) / 2**32
         excess = max(np.maximum(row - math.exp(other) * whole, 0).sum(1).max() for row in whole)
         assert hockey_stick(m, other) == pytest.approx(excess, abs=1e-12)
-        assert exact == privacy_loss_supremum(m).epsilon
-        assert hockey_stick(m, exact) == hockey_stick(m, exact * (1 + 1e-15)) == 0.0
-        assert hockey_stick(m, exact * (1 - 1e-9)) > 0.0
+        assert whole_loss == privacy_loss_supremum(m).epsilon
+        assert hockey_stick(m, whole_loss) == hockey_stick(m, whole_loss * (1 + 1e-15)) == 0.0
+        assert hockey_stick(m, whole_loss * (1 - 1e-9)) > 0.0
 
 
 def test_at_zero_it_is_the_total_variation():
@@ -236,3 +236,42 @@ def test_a_subclass_with_a_law_of_its_own_is_asked_for_it():
             return super().log_density(y, x) + jnp.where(jnp.asarray(y)[0] < 0, 2 * jnp.asarray(x)[0], 0.0)
 
     assert privacy_loss_supremum(Lopsided(1.0, 3)).epsilon == pytest.approx(5.0)
+
+
+# --- Witnesses and far reports -----------------------------------------------------------------------------------
+
+
+@mechanism
+class Bumped(Duchi):
+    """A law that gives one narrow band of records away: no declared point lies in it."""
+
+    def log_density(self, y, x):
+        bump = 2.0 * jnp.exp(-(((clip(x) - 0.33) / 0.02) ** 2))
+        return jax.nn.log_sigmoid(jnp.asarray(y) * bump)
+
+
+def test_a_twin_is_found_also_where_the_declared_points_miss_it():
+    found = privacy_loss_supremum(Bumped(1.0))
+    assert found.epsilon == found.searched
+    assert found.epsilon > 1.0
+
+
+def test_a_witness_attains_the_supremum():
+    found = privacy_loss_supremum(Piecewise(2.0))
+    with float64_on_cpu():
+        loss = density_of(Piecewise(2.0), found.y, found.x) - density_of(Piecewise(2.0), found.y, found.x_other)
+    assert float(loss) == pytest.approx(found.epsilon)
+
+
+def test_far_reports_of_an_infinite_codomain_are_asked():
+    """What is seen at a thousand times the farthest declared report decides, on either side and in a mixture."""
+    slow = broken.ThinTail(1.0, sigma=32.0)  # a loss of 1.9e-3 of the report: declared points see next to nothing
+    with float64_on_cpu():
+        records, reports = jnp.linspace(-1.0, 1.0, 9), jnp.array([-3.0, 0.0, 3.0])
+        # At y = 3000 between -1 and 1: 2 y / sigma^2.
+        assert exact._beyond(slow, records, reports) == pytest.approx(6000 / 1024)
+        assert exact._beyond(Laplace(1.0), records, reports) == pytest.approx(1.0)
+        assert exact._beyond(Duchi(1.0), records, reports) == -math.inf
+        pairs = (jnp.array([0, 0, 1, 1, 1]), jnp.array([-1.0, 1.0, -3.0, 0.0, 3.0]))
+        assert exact._beyond(broken.GaussianBranch(1.0), records, pairs) == pytest.approx(6000 / 16)
+    assert privacy_loss_supremum(slow).epsilon == math.inf
