@@ -4,6 +4,7 @@ import abc
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -232,12 +233,8 @@ class Parts(Law):
 
     def _logs(self, log_density: Log) -> list[Log]:
         """The log density of the values of each branch."""
-
-        def one(values: Values, place: int) -> np.ndarray:
-            values = np.asarray(values, np.float64)
-            return log_density((np.full(values.shape, place), values))
-
-        return [lambda values, place=place: one(values, place) for place in range(len(self.parts))]
+        one = lambda values, place: log_density((np.full(np.shape(values), place), np.asarray(values, np.float64)))
+        return [partial(one, place=place) for place in range(len(self.parts))]
 
     def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         logs = zip(self.parts, self._logs(log_density), strict=True)
