@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
 from scipy import stats
 
 from ldp_jax.core import validate
@@ -59,6 +59,14 @@ def pairs_of(name: str, pairs: ArrayLike | tuple) -> Int[np.ndarray, "m 2"]:
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
         raise ValueError(f"{name} must be integers [m, 2], got {pairs.dtype} of shape {pairs.shape}")
     return pairs.astype(np.int64)
+
+
+def rows_of(name: str, rows: ArrayLike | tuple, dtype: DTypeLike = np.float32) -> Float[np.ndarray, "n d"]:
+    """A record a row; refused unless finite and at least one."""
+    rows = np.asarray(rows, dtype)
+    if rows.ndim != 2 or not len(rows) or not np.isfinite(rows).all():
+        raise ValueError(f"{name} must be finite numbers [n, d], got shape {rows.shape}")
+    return rows
 
 
 def codes(pairs: np.ndarray, size: int) -> np.ndarray:

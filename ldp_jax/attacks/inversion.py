@@ -8,7 +8,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._classifier import Perceptron
-from ldp_jax.attacks._result import Reconstruction
+from ldp_jax.attacks._result import Reconstruction, rows_of
 from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning import metrics
@@ -61,7 +61,7 @@ def inversion(
     """
     validate.threefry(key)
     z, x, public_z, public_x = (
-        _finite(rows, name) for rows, name in ((z, "z"), (x, "x"), (public_z, "public_z"), (public_x, "public_x"))
+        rows_of(*named) for named in (("z", z), ("x", x), ("public_z", public_z), ("public_x", public_x))
     )
     if len(z) != len(x) or len(public_z) != len(public_x) or len(public_x) < 10:
         raise ValueError(
@@ -95,16 +95,9 @@ def public_mean(
     >>> public_mean(np.array([[0.0, 1.0], [1.0, 0.0]]), public_x=np.full((3, 2), 0.5))
     public mean: MSE 0.2500 ± 0.0000; 2 records
     """
-    x, public_x = _finite(x, "x"), _finite(public_x, "public_x")
+    x, public_x = rows_of("x", x), rows_of("public_x", public_x)
     _check_records(x, public_x, shape)
     return _judge("public mean", np.broadcast_to(public_x.mean(0), x.shape), x, public_x, shape)
-
-
-def _finite(values: ArrayLike | tuple, name: str) -> np.ndarray:
-    rows = np.asarray(values, np.float32)
-    if rows.ndim != 2 or not len(rows) or not np.isfinite(rows).all():
-        raise ValueError(f"{name} must be finite numbers [n, d], got shape {rows.shape}")
-    return rows
 
 
 def _check_records(x: np.ndarray, public_x: np.ndarray, shape: tuple[int, int] | None) -> None:

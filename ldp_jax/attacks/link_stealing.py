@@ -10,7 +10,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows
-from ldp_jax.attacks._result import Attack, Targets, check_targets, codes, evaluate
+from ldp_jax.attacks._result import Attack, Targets, check_targets, codes, evaluate, rows_of
 from ldp_jax.core import random, validate
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.types import Array, PRNGKey
@@ -63,13 +63,6 @@ def _apart(rows: np.ndarray, pairs: np.ndarray, distances: tuple[str, ...]) -> F
         return np.asarray(_compared(rows, np.asarray(pairs, np.int32), distances))
 
 
-def _rows(values: ArrayLike | tuple, name: str) -> Float[np.ndarray, "n d"]:
-    rows = np.asarray(values, np.float64)
-    if rows.ndim != 2 or not np.isfinite(rows).all():
-        raise ValueError(f"{name} must be finite numbers [n, d], got shape {rows.shape}")
-    return rows
-
-
 def link_stealing(posteriors: ArrayLike | tuple, targets: Targets, *, distance: Distance = "correlation") -> Attack:
     """Score pairs by how alike the model's answers are, which are all the attacker has.
 
@@ -91,7 +84,7 @@ def link_stealing(posteriors: ArrayLike | tuple, targets: Targets, *, distance: 
 def by_distance(name: str, rows: ArrayLike | tuple, targets: Targets, distance: str, what: str) -> Attack:
     """Pairs scored by how alike their rows are."""
     validate.one_of(get_args(Distance), distance=distance)
-    known = _rows(rows, what)
+    known = rows_of(what, rows, np.float64)
     check_targets(targets, len(known))
     return evaluate(name, -_apart(known, targets.units, (distance,))[:, 0], targets)
 
@@ -146,9 +139,9 @@ def trained_link_stealing(
     inductive = known_posteriors is not None
     if (known_x is not None) != (inductive and x is not None):
         raise ValueError("known_x must be given where x and known_posteriors both are, and only there")
-    asked = _rows(posteriors, "posteriors")
+    asked = rows_of("posteriors", posteriors, np.float64)
     asked_x = _records(x, len(asked), "x")
-    seen = _rows(known_posteriors, "known_posteriors") if inductive else asked
+    seen = rows_of("known_posteriors", known_posteriors, np.float64) if inductive else asked
     seen_x = _records(known_x, len(seen), "known_x") if inductive else asked_x
     check_targets(targets, len(asked))
     check_targets(known, len(seen))
@@ -180,7 +173,7 @@ def trained_link_stealing(
 def _records(x: ArrayLike | tuple | None, size: int, name: str) -> tuple[np.ndarray, ...]:
     if x is None:
         return ()
-    rows = _rows(x, name)
+    rows = rows_of(name, x, np.float64)
     if len(rows) != size:
         raise ValueError(f"{name} must have a row for each of {size} nodes, got shape {rows.shape}")
     return (rows,)

@@ -1,7 +1,7 @@
 """The loss of a trusted curator's release about one private edge, enumerated and by draws."""
 
+import functools
 import math
-from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -140,15 +140,19 @@ def _law(m: CentralMechanism, split: EdgeSplit) -> Float[np.ndarray, "graphs set
         each = [_split(public, split.num_nodes, pairs[bits > 0]) for bits in dendrograms.bits_of(len(pairs))]
         log = np.stack([np.asarray(m.release_law(one), np.float64) for one in each])
     else:
-        known = next((law for kind, law in _LAWS.items() if isinstance(m, kind)), None)
-        if known is None:
-            raise NotApplicable(f"mechanism must have a release_law, got {type(m).__name__}")
-        log = known(m, split)
+        log = _known(m, split)
     if np.abs(np.exp(log).sum(1) - 1).max() > 1e-6:
         raise ValueError("release_law must give masses that sum to 1")
     return log
 
 
+@functools.singledispatch
+def _known(m: CentralMechanism, split: EdgeSplit) -> np.ndarray:
+    """The law of a mechanism of this library."""
+    raise NotApplicable(f"mechanism must have a release_law, got {type(m).__name__}")
+
+
+@_known.register(EdgeRand)
 def _edge_rand(m: EdgeRand, split: EdgeSplit) -> np.ndarray:
     """Every pair is told wrongly with probability 1 / (e^eps + 1)."""
     count, epsilon = len(_candidates(split)), float(m.epsilon)
@@ -157,6 +161,7 @@ def _edge_rand(m: EdgeRand, split: EdgeSplit) -> np.ndarray:
     return -wrong * np.logaddexp(0, epsilon) - (count - wrong) * np.logaddexp(0, -epsilon)
 
 
+@_known.register(LapGraph)
 def _lap_graph(m: LapGraph, split: EdgeSplit) -> np.ndarray:
     """The mass of T, and of a set to be the T largest noisy bits, by quadrature over the largest that is not."""
     count = len(_candidates(split))
@@ -200,6 +205,7 @@ def _top(powers: np.ndarray, rate: float) -> np.ndarray:
     return np.where(some, (largest * each * weight).sum(-1), 1.0)
 
 
+@_known.register(BinnedPairs)
 def _binned_pairs(m: BinnedPairs, split: EdgeSplit) -> np.ndarray:
     """All noisy counts of the bins, all roundings; sets of as many pairs of each bin are alike."""
     if m.noise != "geometric":
@@ -231,13 +237,6 @@ def _binned_pairs(m: BinnedPairs, split: EdgeSplit) -> np.ndarray:
         log = np.log(found) - alike.sum(1)
     kind_of = kind_of.ravel()
     return log[kind_of[:, None], kind_of]
-
-
-_LAWS: dict[type, Callable[..., np.ndarray]] = {
-    EdgeRand: _edge_rand,
-    LapGraph: _lap_graph,
-    BinnedPairs: _binned_pairs,
-}
 
 
 # --- Dendrograms -----------------------------------------------------------------------------------------------

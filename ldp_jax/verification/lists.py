@@ -52,14 +52,10 @@ def supremum(m: Any) -> tuple[float, Nodes, Nodes, Report, float]:
 def _critical(m: Any) -> Rows:
     """Reports where the loss may be largest, lists of every degree, the same with one node more, and users."""
     codomain, rows = m.codomain(), []
-    words = np.asarray(jax.random.key_data(jax.random.key(0)))[None]
+    words, own = np.asarray(jax.random.key_data(jax.random.key(0)))[None], np.zeros(1, np.int32)
+    draw = lambda x: take(report_each(words, m, stacked([x]), own), 0)
     for x, other in m.domain().critical_pairs():
-
-        def draw(x: NeighbourList = x) -> Report:
-            drawn = report_each(words, m, jax.tree.map(lambda leaf: leaf[None], x), np.zeros(1, np.int32))
-            return take(drawn, 0)
-
-        rows += [(y, x, other) for y in codomain.around(x, other, draw)]
+        rows += [(y, x, other) for y in codomain.around(x, other, functools.partial(draw, x))]
     y, x, other = zip(*rows, strict=True)
     reports = jax.tree.map(lambda *leaves: np.stack(leaves), *y)
     return reports, stacked(x), stacked(other), np.zeros(len(rows), np.int32)

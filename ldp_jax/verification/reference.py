@@ -1,5 +1,6 @@
 """Word by word: each report against an independent inverse of the law that the mechanism's name claims."""
 
+import functools
 from collections.abc import Callable
 
 import jax
@@ -95,13 +96,12 @@ def _table_report(table: integer_tables.Table, x: np.ndarray, words: list[np.nda
 # --- The laws of the papers -----------------------------------------------------------------------------------
 
 
+@functools.singledispatch
 def _claimed(mechanism: Asked) -> Law:
-    for kind, law in _LAWS.items():
-        if isinstance(mechanism, kind):
-            return law(mechanism)
     raise NotApplicable(f"no law is known of {type(mechanism).__name__}: give ``law``")
 
 
+@_claimed.register(Laplace)
 def _laplace(m: Laplace) -> Law:
     def law(y: np.ndarray, x: np.ndarray) -> np.ndarray:
         tail = np.exp(-np.abs(y - x) * float(m.epsilon) / 2) / 2
@@ -110,6 +110,7 @@ def _laplace(m: Laplace) -> Law:
     return law
 
 
+@_claimed.register(Duchi)
 def _duchi(m: Duchi) -> Law:
     return lambda y, x: np.where(y >= 1, 1.0, 0.5 - x / 2 * np.tanh(float(m.epsilon) / 2))
 
@@ -125,12 +126,14 @@ def _window(slope: float, half: float, density: float, ratio: float, end: float)
     return law
 
 
+@_claimed.register(GeneralPiecewise)
 def _piecewise(m: GeneralPiecewise) -> Law:
     e, t = np.exp(float(m.epsilon)), float(m.t)
     g = (e + t) / (t * (e - 1))
     return _window(g * t, g, e / (2 * g * (t + e)), e, g * (t + 1))
 
 
+@_claimed.register(SquareWave)
 def _square_wave(m: SquareWave) -> Law:
     epsilon = float(m.epsilon)
     e = np.exp(epsilon)
@@ -141,6 +144,7 @@ def _square_wave(m: SquareWave) -> Law:
     return _window(1.0, b, e / (2 * b * e + 2), e, 1 + b)
 
 
+@_claimed.register(ThreeOutputs)
 def _three_outputs(m: ThreeOutputs) -> Law:
     e = np.exp(float(m.epsilon))
     if e <= 2:
@@ -163,12 +167,3 @@ def _three_outputs(m: ThreeOutputs) -> Law:
         return np.where(y >= 1, 1.0, np.where(y >= 0, 1 - above, np.where(y >= -1, below, 0.0)))
 
     return law
-
-
-_LAWS: dict[type, Callable[..., Law]] = {
-    Laplace: _laplace,
-    Duchi: _duchi,
-    GeneralPiecewise: _piecewise,
-    SquareWave: _square_wave,
-    ThreeOutputs: _three_outputs,
-}
