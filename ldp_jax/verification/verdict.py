@@ -196,10 +196,10 @@ def _within(found: float, limit: float, slack: float = 0.0) -> Answer:
 
 
 def _fit(fit: Fit) -> Answer:
-    if fit.records == 1:
-        return fit.statistic, fit.threshold, fit.fits
-    said = f"{fit.records} records, {fit.draws} draws; finds {fit.smallest_defect:.2g} of the records"
-    return fit.statistic, fit.threshold, fit.fits, said
+    said = [fit.test] if fit.test.startswith("G ") else []  # of less than all cells, or of one that must be empty
+    if fit.records > 1:
+        said = [f"{fit.records} records, {fit.draws} draws; finds {fit.smallest_defect:.2g} of the records", *said]
+    return fit.statistic, fit.threshold, fit.fits, "; ".join(said)
 
 
 class Questions:
@@ -264,8 +264,7 @@ class Questions:
     def _sampler(self, key: PRNGKey) -> Answer:
         if self.m.domain().users:
             return _fit(matches_density(self.m, key, trials=self.trials, significance=self.share))
-        fit = fit_of(self.m, key, *self.typical, self.share)
-        return (*_fit(fit), "" if fit.test in ("KS", "G") else fit.test)
+        return _fit(fit_of(self.m, key, *self.typical, self.share))
 
     def _game(self, key: PRNGKey) -> Answer:
         found = largest_lower_bound(self.m, key, self.trials, 1 - self.share, delta=self.guarantee.delta).epsilon
@@ -278,7 +277,7 @@ class Questions:
 
     def _bits(self, key: PRNGKey) -> Answer:
         fit = record_in_bits(self.m, key, trials=self.trials, significance=self.share)
-        return (*_fit(fit), asked_of(self.m))
+        return (*_fit(fit)[:3], asked_of(self.m))
 
     def _words(self, _: PRNGKey) -> Answer:
         exact = self.guarantee.arithmetic == "exact"
