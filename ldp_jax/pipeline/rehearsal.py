@@ -117,7 +117,7 @@ class StatedFriends(NamedTuple):
 class Foreseen(NamedTuple):
     """Of one epsilon: points over no report, the 95 % interval of one collection, and P(gain > 0).
 
-    The interval holds the spread of the worlds, :data:`MODEL_ERROR` and :data:`MODEL_SHARE`.
+    The interval holds the spread of the worlds, and what all of them get wrong alike.
     """
 
     points: float
