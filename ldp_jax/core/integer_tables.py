@@ -258,7 +258,7 @@ def integer_masses(probabilities: np.ndarray, epsilon: float) -> np.ndarray:
 
     Raises:
       ValueError: where no such rounding exists: the law loses more than epsilon, or epsilon is so small (about
-        outputs / 2^32) that the integers are too coarse.
+        outputs^2 / 2^32) that the integers are too coarse.
 
     >>> masses = integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), np.log(3.0))
     >>> masses.sum(1).tolist(), (masses.max() / masses.min()).item() <= 3.0

@@ -2,6 +2,7 @@
 
 import numbers
 import warnings
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -23,12 +24,18 @@ def ids_of(xp: ModuleType, values: Any, n: int) -> Any:
 
 def host_ids(ids: Any, n: int) -> np.ndarray:
     """:func:`ids_of` of what a host holds, in its own precision; int32 with one axis. Never raises or warns."""
+    if isinstance(ids, Iterable) and not (isinstance(ids, Sequence) or hasattr(ids, "__array__")):
+        ids = list(ids)  # of a set, NumPy would make one thing
     with np.errstate(all="ignore"), warnings.catch_warnings():  # what a record holds must not be seen in a warning
         warnings.simplefilter("ignore")
         try:
             values = np.ravel(np.asarray(ids))
         except (ValueError, OverflowError, TypeError):  # ragged, or what no array can hold
             values = np.array([*ids, None], object)[:-1]
+        # Of [3, "x"] NumPy makes words, and of [3, 1j] complex numbers: 3 would be dropped, too.
+        one_kind = values.dtype.kind in "biufO" or values.dtype.name.startswith("bfloat")
+        if not one_kind and not isinstance(ids, (str, bytes, bytearray)) and not hasattr(ids, "dtype"):
+            values = np.ravel(np.asarray(ids, object))
         if values.dtype.kind == "O":
             values = np.asarray(np.frompyfunc(lambda value: _one_id(value, n), 1, 1)(values), np.int32)
         return ids_of(np, values, n)
@@ -37,7 +44,7 @@ def host_ids(ids: Any, n: int) -> np.ndarray:
 def _one_id(value: object, n: int) -> int:
     """An id among things of several kinds, n for anything else."""
     try:
-        if not isinstance(value, numbers.Real):
+        if not isinstance(value, numbers.Real) or isinstance(value, np.timedelta64):
             return n
         number: Any = value
         return int(number) if 0 <= number < n and int(number) == number else n

@@ -81,7 +81,7 @@ def watched(name: str, progress: Progress | None = None) -> Iterator[None]:
                 lambda words, share: tell(f"{name}: {words}", share), around.over, around.until, around.over
             )
         else:
-            call = _Call(progress or stack.enter_context(_shown(name)))
+            call = _Call(stack.enter_context(_shown(name)) if progress is None else progress)
         token = _CALL.set(call)
         try:
             yield

@@ -71,13 +71,16 @@ class Dataset:
         object.__setattr__(self, "y", validate.labels(self.y))
         if not scipy.sparse.issparse(self.x):
             object.__setattr__(self, "x", np.asarray(self.x, np.float32))
-        elif not getattr(self.x, "has_canonical_format", True):
+        elif self.x.format not in ("csr", "csc") or not self.x.has_canonical_format:
             summed = scipy.sparse.csr_array(self.x, copy=True)
             summed.sum_duplicates()
             object.__setattr__(self, "x", summed)
         if self.x.shape[0] != n:
             raise ValueError(f"x of {self.name} must have one row a node ({n}), got shape {self.x.shape}")
         validate_records(self.x, self.lower, self.upper, self.name)
+        for field in ("lower", "upper"):  # the difference of two of NumPy's small integers overflows
+            bound = getattr(self, field)
+            object.__setattr__(self, field, bound.item() if isinstance(bound, (np.generic, np.ndarray)) else bound)
         if self.node_graph is not None:
             object.__setattr__(self, "node_graph", integers("node_graph", np.asarray(self.node_graph), np.int32))
         _check_labels(self.y, n, self.node_graph, self.name, named=len(self.class_names or ()))

@@ -184,7 +184,8 @@ def _checked(
     metadata: dict[str, Any] = {"licence": entry.licence, "notes": entry.notes}
     if entry is not DEBIAN:  # its file says which dump it was made of
         metadata["source"] = entry.source
-    dataset = _format.build(entry.name, arrays, where, bounds=bounds or entry.bounds, clip=clip, metadata=metadata)
+    given = entry.bounds if bounds is None else bounds
+    dataset = _format.build(entry.name, arrays, where, bounds=given, clip=clip, metadata=metadata)
     graphs = None if dataset.node_graph is None else int(dataset.node_graph[-1]) + 1
     for count, wanted, got in (
         ("nodes", entry.nodes, dataset.num_nodes),

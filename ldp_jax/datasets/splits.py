@@ -56,6 +56,7 @@ def node_split(key: Any, num_nodes: int, shares: Sequence[float] = (0.5, 0.25, 0
     >>> [len(part) for part in node_split(jax.random.key(0), 100)]
     [50, 25, 25]
     """
+    num_nodes = validate.whole(3, 2**31 - 1, num_nodes=num_nodes)
     sizes = _sizes(num_nodes, shares)
     order = _generator(key).permutation(num_nodes).astype(np.int32)
     return NodeSplit(*np.split(order, np.cumsum(sizes)[:2]))
@@ -78,7 +79,7 @@ def link_split(
     """
     from ldp_jax.graph.graphs import check_edges  # which needs JAX
 
-    m = len(edges)
+    m, num_nodes = len(edges), validate.whole(2, 2**31 - 1, num_nodes=num_nodes)
     if num_nodes * (num_nodes - 1) // 2 < 2 * m:
         raise ValueError(f"{m} edges leave too few pairs without an edge among {num_nodes} nodes")
     check_edges(edges[:, 0], edges[:, 1], np.zeros(num_nodes, np.int32))

@@ -114,6 +114,9 @@ def read_records(
     for name, words in categories.items():
         blocks.append(_one_hot(table[name], words, refuse, _said(faults, name)))
         columns += [f"{name}={word}" for word in words]
+    twice = [name for name in columns if columns.count(name) > 1]
+    if twice:
+        faults.append(f"two columns would be called {twice[0]!r}: rename a column, or a word")
     y, found = None, ()
     if label in there:
         y, found = _labels(table[label].astype(object), classes, _said(faults, label))
@@ -145,7 +148,7 @@ def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, 
         return np.zeros((len(column), 1))
     values = pandas.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     absent = column.isna().to_numpy()
-    if (np.isnan(values) & ~absent).any() or column.dtype.kind in "mM":  # dates count nanoseconds
+    if (np.isnan(values) & ~absent).any() or column.dtype.kind in "mMc":  # dates count nanoseconds
         say("must hold numbers, and does not everywhere")
     if absent.any() and refuse:
         say("misses values: missing='centre' puts them at the middle of the bounds")

@@ -56,6 +56,10 @@ class Classifier(Public):
             object.__setattr__(self, name, _frozen(name, getattr(self, name)))
         pairs = tuple((_frozen("layers", weights), _frozen("layers", bias)) for weights, bias in self.layers)
         object.__setattr__(self, "layers", pairs)
+        for name in ("log_counts", "unit_length"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
+            object.__setattr__(self, name, bool(getattr(self, name)))
         shape = self.weights.shape
         if len(shape) != 2 or not shape[0] or self.bias.shape != shape[1:]:
             raise ValueError(f"weights must be [d, C] and bias [C], got {shape} and {self.bias.shape}")
@@ -161,7 +165,8 @@ class Alphabet(Public):
             raise ValueError(
                 f"table must be one on categories with an output for each of {len(members)} members, got {table}"
             )
-        if not _LOOSE * self.epsilon <= table.epsilon <= self.epsilon:
+        coarse = len(members) ** 2 / 2**32
+        if not _LOOSE * self.epsilon - coarse <= table.epsilon <= self.epsilon:
             raise ValueError(
                 f"table must be one of epsilon {self.epsilon:g}, for which the alphabet was chosen; its masses "
                 f"lose {table.epsilon:.6g}"

@@ -285,9 +285,6 @@ def codec_of(asked: Table | Question) -> Codec:
 
 def _counts(question: Question, neighbours: Any, user: int) -> np.ndarray:
     """How many neighbours are in each group, int64 [K]. Anything but an id of another node is dropped."""
-    of_numpy = isinstance(neighbours, Sequence) or hasattr(neighbours, "__array__")
-    if isinstance(neighbours, Iterable) and not of_numpy:  # of a set, NumPy would make one thing
-        neighbours = list(neighbours)
     n = question.num_nodes
     known = np.unique(host_ids(neighbours, n))
     groups = np.asarray(question.groups)[known[(known < n) & (known != user)]]

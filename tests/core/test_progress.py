@@ -41,6 +41,17 @@ def said_until(words, capsys):
     return said
 
 
+def test_a_function_that_is_an_empty_list_is_told():
+    class Told(list):
+        def __call__(self, words, share):
+            self.append((words, share))
+
+    told = Told()
+    with watched("job", told):
+        phase("a", 0.5)
+    assert told == [("a", 0.5), ("done", 1.0)]
+
+
 def test_a_long_phase_is_a_line_without_a_terminal(shown, capsys):
     with watched("job"):
         said_until("job: asks, 25%, 0 s\n", capsys)

@@ -1,3 +1,5 @@
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -33,7 +35,7 @@ def test_labels_may_be_unknown(tmp_path):
             metric(scores, data.y)
 
 
-def test_blocks_are_scaled_by_the_public_bounds():
+def test_blocks_are_scaled_by_the_public_bounds(untyped):
     data = small()
     whole = (2 * data.x.toarray() / 4 - 1).astype(np.float32)
     np.testing.assert_array_equal(data.scaled_rows(0, 3), whole, strict=True)
@@ -50,6 +52,18 @@ def test_blocks_are_scaled_by_the_public_bounds():
     data = small(x=((0.1, 0.3),) * 3, lower=np.float64(0.1), upper=np.float64(0.3))
     np.testing.assert_allclose(data.scaled_rows(0, 1), [[-1, 1]], atol=1e-6)
     assert (np.abs(data.scaled_rows(0, 3)) <= 1).all()
+    # Nor do NumPy's small integers hold the difference of two.
+    wide = small(x=((-100, 0), (100, 50), (0, 0)), lower=np.int8(-100), upper=np.int8(100))
+    np.testing.assert_allclose(wide.scaled_rows(0, 2), [[-1, 0], [1, 0.5]])
+
+
+@pytest.mark.parametrize("layout", ["coo", "csc", "bsr", "lil", "dok", "dia"])
+def test_records_of_any_sparse_layout_are_those_of_rows(layout, tmp_path):
+    data = small()
+    other = dataclasses.replace(data, x=data.x.asformat(layout))
+    np.testing.assert_array_equal(other.scaled_rows(0, 3), data.scaled_rows(0, 3))
+    datasets.save(other, tmp_path / "some.npz")
+    np.testing.assert_array_equal(datasets.load(tmp_path / "some.npz").x.toarray(), data.x.toarray())
 
 
 def test_top_features_keeps_the_most_frequent_in_order():

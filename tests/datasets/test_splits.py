@@ -82,10 +82,10 @@ def test_a_graph_as_dense_as_can_be():
     assert set.union(*map(pairs_of, split[3:])) == pairs_of(all_pairs[14:])
 
 
-def test_codes_of_pairs_do_not_overflow():
+def test_codes_of_pairs_do_not_overflow(untyped):
     n = 3_000_000
     edges = np.arange(n - 60, n, dtype=np.int32).reshape(30, 2)
-    split = link_split(jax.random.key(7), edges, n)
+    split = link_split(jax.random.key(7), edges, np.int32(n))
     assert set.union(*map(pairs_of, split[:3])) == pairs_of(edges)
     assert np.concatenate(split[3:]).max() < n
 

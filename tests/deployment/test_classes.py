@@ -147,11 +147,19 @@ def test_refusals_spend_nothing():
 _WEIGHTS = np.float32([[1.0, -0.5], [0.25, 2.0]])
 
 
-def test_bad_input():
+def test_whole_numbers_and_numpys_own_flags_are_no_damage(untyped):
+    """The coarsest table that is made of a budget, of 100 classes; and flags that are NumPy's."""
+    assert Alphabet(range(100), 2e-4, alphabet_table(2e-4, 100, 100)).epsilon == 2e-4
+    made = Classifier(_WEIGHTS, np.ones(2), np.bool_(True))
+    assert Classifier.from_bytes(made.to_bytes()) == made
+
+
+def test_bad_input(untyped):
     pair, one = ((np.ones((3, 2)), np.ones(2)),), ((np.ones((2, 1)), np.ones(1)),)
     for call, message in (
         (lambda: Alphabet((0, 1), 1.0, alphabet_table(2.0, 2, 3)), "one of epsilon 1, .* its masses lose 2"),
         (lambda: Alphabet((0, 1, 2), 1.0, alphabet_table(1.0, 2, 3)), "an output for each of 3 members"),
+        (lambda: Classifier(_WEIGHTS, np.ones(2), "no"), "log_counts must be True or False, got 'no'"),
         (lambda: Alphabet((0, 3), 1.0, alphabet_table(1.0, 2, 3)), "distinct classes below 3"),
         (lambda: Classifier(np.ones((3, 2)), np.ones(3)), r"got \(3, 2\) and \(3,\)"),
         (lambda: Classifier(np.full((3, 2), np.nan), np.ones(2)), "weights must be finite"),

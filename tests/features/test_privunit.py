@@ -148,6 +148,8 @@ def test_protocol(name):
     g = m.guarantee()
     assert (g.epsilon, g.delta, g.status, g.arithmetic) == (1.0, 0.0, "proved", "ideal")
     assert m.domain() == Ball(3, 1.0)
+    with pytest.raises(TypeError, match="complex"):
+        m.domain().validate([1 + 1j, 0, 0])
     assert isinstance(m.codomain(), Sphere if name == "PrivUnit" else Turned)
     assert m == same != other
     assert jax.tree.unflatten(*jax.tree.flatten(m)[::-1]) == m

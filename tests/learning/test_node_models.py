@@ -60,6 +60,15 @@ def applied(name):
     return jax.jit(lambda *given: MODELS[name].apply(given[0], given[1:], key=None, train=False)[0])
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_records_of_0_and_1_are_those_of_floats(name):
+    graph, x = example()
+    each = (jnp.asarray(x > 0).astype(dtype) for dtype in (jnp.float32, jnp.int8, jnp.bool_))
+    wanted, *found = (applied(name)(trained(name), padded(graph), one) for one in each)
+    for one in found:
+        np.testing.assert_allclose(one, wanted, rtol=1e-5, atol=1e-6)
+
+
 def dense(graph):
     adjacency = np.eye(N)
     np.add.at(adjacency, (np.asarray(graph.receivers), np.asarray(graph.senders)), 1.0)

@@ -5,7 +5,7 @@ import dataclasses
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core.spaces.space import Records, Reports, as_records, each_vector, shown
+from ldp_jax.core.spaces.space import Records, Reports, as_records, each_vector, real, shown
 from ldp_jax.core.types import Array, Scalar, Values
 
 _INSIDE = 1 - 2.0**-20  # of a shortened vector, so that its length is at most the radius after rounding
@@ -21,7 +21,7 @@ def bounded(x: Values) -> Array:
 
 def lengths(x: np.ndarray) -> np.ndarray:
     """The Euclidean lengths [..., 1] of vectors [..., dim], float64."""
-    return np.sqrt((x.astype(np.float64) ** 2).sum(-1, keepdims=True))
+    return np.sqrt((real(x).astype(np.float64) ** 2).sum(-1, keepdims=True))
 
 
 def shortened(x: Values, radius: Scalar) -> Array:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.hyperbolic import poincare
-from ldp_jax.hyperbolic.numerics import shorten
+from ldp_jax.hyperbolic.numerics import as_points, shorten
 from ldp_jax.learning.models._dropout import Dropout
 from ldp_jax.learning.models._model import Model, check_sizes, from_linen
 from ldp_jax.learning.models.gcn import NodeInputs, Normalisation, average, operator_of
@@ -39,7 +39,7 @@ class _HyperbolicGCN(nn.Module):
         graph, x, scale = NodeInputs(*inputs)
         op = operator_of(graph, len(x))
         # Between layers a point h is kept as log_0(h), which rounding moves least: exp_0 and log_0 cancel.
-        t = jnp.asarray(x if scale is None else x * scale[:, None])
+        t = as_points("x", x if scale is None else x * scale[:, None])
         for layer in range(self.layers):
             c = self._curvature(layer)
             last = layer == self.layers - 1
