@@ -93,7 +93,9 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
     Scores(accuracy=0.6666666865348816, auc=1.0)
     """
     classes, areas = outputs.shape[1], []
-    each = jax.nn.softmax(outputs) if classes > 2 else outputs - outputs[:, ::-1]
+    # Log-odds, which are of the order of probabilities; float32 has too few of those for a sure model.
+    others = jnp.where(jnp.eye(classes, dtype=bool), -jnp.inf, outputs[:, None, :])
+    each = outputs - jax.nn.logsumexp(others, axis=-1)
     for c in range(classes) if classes > 2 else (1,):
         mine, others = np.flatnonzero(labels == c), np.flatnonzero(labels != c)
         if len(mine) and len(others):

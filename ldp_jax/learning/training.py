@@ -536,8 +536,8 @@ def _fit(
             batch = take(jnp.minimum(index, count - 1))
 
             def loss(outputs: Array) -> tuple[Array, Array]:
-                mean = (objective.loss(outputs, batch) * weight).sum() / weight.sum()
-                return mean, mean
+                total = (objective.loss(outputs, batch) * weight).sum()
+                return total / weight.sum(), total
 
             inputs = objective.inputs(context, batch)
             variables, state, value = step(
@@ -547,7 +547,7 @@ def _fit(
 
         steps = order.reshape(batches, batch_size), random.split(steps_key, batches)
         (variables, state, total), _ = jax.lax.scan(one, (variables, state, jnp.float32(0.0)), steps)
-        return variables, state, total / batches
+        return variables, state, total / count
 
     fresh = lambda: _begin(init_key, context, examples, model=model, objective=objective, settings=settings)
     begun = fresh() if run is None else jax.lax.cond(until > 1, lambda: run, fresh)

@@ -140,7 +140,8 @@ def panel_arguments(
       ValueError: for arguments that do not fit each other or are out of range; of private labels it says nothing.
     """
     noise = None if label_epsilon is None else label_noise(label_epsilon, num_classes)
-    everybody = _labels(panel, validate.labels(labels) if noise is None else np.zeros_like(labels), n)
+    shown = validate.labels(labels) if noise is None else np.zeros(np.shape(labels), np.int32)
+    everybody = _labels(panel, shown, n)
     members = np.flatnonzero(everybody >= 0)
     if num_classes is None:
         num_classes = int(everybody.max(initial=-1)) + 1

@@ -53,7 +53,7 @@ def answer(key: PRNGKey, mechanism: Mechanism, history: Any, round: Array | int,
     if answers == "fresh":  # JAX would take the last record for one that is not there
         validate.in_range(0.0, len(jax.tree.leaves(history)[0]) - 1.0, round=round)
     which = jnp.zeros_like(round) if answers == "permanent" else round
-    return mechanism.privatize(random.fold_in(key, which), jax.tree.map(lambda x: x[which], history))
+    return mechanism.privatize(random.fold_in(key, which), jax.tree.map(lambda x: as_records(x)[which], history))
 
 
 def collect_rounds(

@@ -1,5 +1,7 @@
 """Public feature rows, dense or sparse, as what logistic regression multiplies."""
 
+import math
+import numbers
 import warnings
 from typing import Literal
 
@@ -232,7 +234,8 @@ def scaled_rows(x: Features) -> dict[Scaling, Rows]:
     row, column, values, shape = _entries(x)
     made: dict[Scaling, Rows] = {"rows": _of_length_one(row, column, values, shape)}
     n, d = shape
-    plain = row, column, values
+    plain, values = (row, column, values), _squarable(values, column, d)
+    tamed = values
     if len(values) > _DENSE * n * d:
         full = np.zeros(shape)
         full[row, column] = values
@@ -240,7 +243,7 @@ def scaled_rows(x: Features) -> dict[Scaling, Rows]:
         row, column, values = np.repeat(np.arange(n), d), np.tile(np.arange(d), n), full.ravel()
     # A column that is constant is left with rounding errors alone.
     largest = np.zeros(d)
-    np.maximum.at(largest, plain[1], np.abs(plain[2]))
+    np.maximum.at(largest, plain[1], np.abs(tamed))
     size = np.sqrt(np.bincount(column, weights=values**2, minlength=d) / max(n, 1))
     weight = np.divide(1.0, size, out=np.zeros(d), where=size > 1e-9 * largest)
     return made | {
@@ -273,9 +276,10 @@ def _entries(
     x: Features, log: bool = False, public: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]]:
     """Row, column and float64 value of each entry, sorted by row, and the shape; see :func:`feature_rows`."""
-    sparse = scipy.sparse.csr_array(x if scipy.sparse.issparse(x) else _dense(x))
-    if np.iscomplexobj(sparse.data):
-        raise ValueError(f"x must be real features, got {sparse.dtype}")
+    if np.iscomplexobj(x):
+        raise ValueError(f"x must be real features, got {x.dtype}")
+    # In float64 before entries that are given twice are added.
+    sparse = scipy.sparse.csr_array(x.astype(np.float64) if scipy.sparse.issparse(x) else _dense(x))
     if not sparse.has_canonical_format:
         sparse = sparse.copy()  # the caller's arrays stay as they are
         sparse.sum_duplicates()
@@ -299,8 +303,17 @@ def _made(row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[
 
 
 def _of_length_one(row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Rows:
+    values = _squarable(values, row, shape[0])
     length = np.sqrt(np.bincount(row, weights=values**2, minlength=shape[0]))
     return _made(row, column, values / np.where(length > 0, length, 1.0)[row], shape)
+
+
+def _squarable(values: np.ndarray, group: np.ndarray, size: int) -> np.ndarray:
+    """Values, those of a group over the largest of it where its square leaves float64's range."""
+    largest = np.zeros(size)
+    np.maximum.at(largest, group, np.abs(values))
+    inside = (largest == 0.0) | ((largest > 1e-100) & (largest < 1e100))
+    return values / np.where(inside, 1.0, largest)[group]
 
 
 def _of_mean_length_one(row: np.ndarray, column: np.ndarray, values: np.ndarray, shape: tuple[int, int]) -> Rows:
@@ -311,7 +324,16 @@ def _of_mean_length_one(row: np.ndarray, column: np.ndarray, values: np.ndarray,
 
 def _dense(x: Features) -> np.ndarray:
     x = np.asarray(x)
+    if x.dtype == object and x.ndim == 2 and all(isinstance(value, numbers.Real) for value in x.flat):
+        x = np.array([[_as_float(value) for value in row] for row in x])  # whole numbers of more than 64 bits
     if x.ndim != 2 or not np.issubdtype(x.dtype, np.number) or np.iscomplexobj(x):
         hint = ": of a Dataset or Records give the x" if x.dtype == object else ""
         raise ValueError(f"x must be real features of shape [n, d], got {x.dtype} of shape {x.shape}{hint}")
     return x
+
+
+def _as_float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf

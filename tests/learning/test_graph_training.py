@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+import scipy.special
 import sklearn.metrics
 
 from ldp_jax.graph.packing import GraphSet
@@ -125,6 +126,13 @@ def test_batches_weigh_their_graphs_alike_and_free_places_nothing():
     assert min(abs(float(fitted.losses[0]) - mean) for mean in orders) < 1e-5
 
 
+def _of_log_odds(outputs, labels):
+    """In float64, where softmax of a sure model would be 0 or 1."""
+    classes = range(outputs.shape[1])
+    others = [scipy.special.logsumexp(np.delete(outputs, c, 1), axis=1) for c in classes]
+    return np.mean([sklearn.metrics.roc_auc_score(labels == c, outputs[:, c] - others[c]) for c in classes])
+
+
 def test_scores_are_those_of_scikit_learn():
     for classes in (2, 3):
         rng = np.random.default_rng(classes)
@@ -138,6 +146,7 @@ def test_scores_are_those_of_scikit_learn():
             share = np.asarray(jax.nn.softmax(jnp.asarray(outputs)))
             wanted = np.mean([sklearn.metrics.roc_auc_score(labels == c, share[:, c]) for c in range(3)])
         assert got.auc == pytest.approx(wanted, abs=1e-4)
+        assert scores(jnp.asarray(outputs * 64), labels).auc == pytest.approx(_of_log_odds(outputs * 64.0, labels))
     assert np.isnan(scores(jnp.asarray(outputs), np.ones(81, int)).auc)  # one class has no area
 
 

@@ -112,6 +112,22 @@ def test_the_best_epoch_is_kept_the_earliest_on_ties(scores, epoch):
     assert float(fitted.validation) == float(fitted.validations[epoch]) == scores[epoch]
 
 
+def test_losses_are_means_over_examples_whatever_batches_hold():
+    """Five in batches of four, of a model that stays as it is."""
+    rows, labels = (
+        np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32),
+        np.array([0, 1, 2, 0, 1], np.int32),
+    )
+    examples, model = training.Examples(np.arange(5, dtype=np.int32), labels), models.linear(3)
+    settings = training.Settings(optax.sgd(0.0), epochs=3, batch_size=4)
+    fitted = training.fit(
+        jax.random.key(0), model, training.node_classification, jnp.asarray(rows), *[examples] * 3, settings
+    )
+    outputs = model.apply(fitted.variables, jnp.asarray(rows), key=None, train=False)[0]
+    mean = float(training.node_classification.loss(outputs, examples).mean())
+    np.testing.assert_allclose(fitted.losses, [mean] * 3, rtol=1e-5)
+
+
 @pytest.mark.parametrize(("patience", "run"), [(1, 4), (3, 6), (None, 8)])
 def test_training_stops_when_patience_is_over(patience, run):
     """Validation is best after epoch 2; what was not run is NaN, and one program serves every patience."""

@@ -1,5 +1,6 @@
 """Classes from private records in one call: what it says, what it spends, and what it refuses before."""
 
+import math
 from functools import partial
 from types import SimpleNamespace
 
@@ -19,6 +20,7 @@ from ldp_jax.pipeline import predict_from_reports
 from ldp_jax.pipeline.device_classifier import device_classifier
 from ldp_jax.pipeline.from_reports import class_reports, classify_reports
 from ldp_jax.pipeline.local_prediction import local_prediction, panel_facts
+from ldp_jax.pipeline.panel import panel_arguments
 from ldp_jax.pipeline.rows import feature_rows
 from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.structure import label_log_loss
@@ -47,20 +49,41 @@ def right(log_p, y):
     return (np.asarray(log_p).argmax(1) == y)[PANEL:].mean()
 
 
-@pytest.mark.parametrize("damage", [np.nan, -np.inf, 1e300])
+@pytest.mark.parametrize("damage", [np.nan, -np.inf, 1e300, 10**30, -(10**400)])
 def test_a_private_record_is_read_as_its_device_reads_it(damage):
     """NaN is 0 and what is far is far; of a public record the same is refused."""
-    x = np.float64([[3.0, 4.0], [1.0, 2.0], [2.0, damage], [damage, damage]])
+    finite = abs(damage) < 1e308
+    x = np.array([[3.0, 4.0], [1.0, 2.0], [2.0, damage], [damage, damage]])
     for log in (False, True):
         rows = feature_rows(x, log=log, public=np.arange(2))
         np.testing.assert_array_equal(rows.dense()[:2], feature_rows(x[:2], log=log).dense())
         device = Classifier(np.eye(2), np.zeros(2), log_counts=log)
         np.testing.assert_allclose(rows.dense(), [device.scores(record) for record in x], rtol=1e-6)
-        sparse = feature_rows(scipy.sparse.csr_array(x), log=log, public=np.arange(2))
-        np.testing.assert_array_equal(sparse.dense(), rows.dense())
-    for public in (None, np.arange(3)) if not np.isfinite(damage) else ():
+        if x.dtype != object:
+            sparse = feature_rows(scipy.sparse.csr_array(x), log=log, public=np.arange(2))
+            np.testing.assert_array_equal(sparse.dense(), rows.dense())
+    for public in () if finite else (None, np.arange(3)):
         with pytest.raises(ValueError, match="x must be finite"):
             feature_rows(x, public=public)
+
+
+@pytest.mark.parametrize("beyond", [9, 2**63, 2**70, math.inf])
+def test_no_private_label_is_refused_whatever_the_array_of_all_becomes(beyond, untyped):
+    """Beyond the classes is the last one."""
+    panel, labels = np.arange(40), np.arange(40) % 3
+    found = []
+    for given in (labels, [beyond if one == 2 else int(one) for one in labels]):
+        made = panel_arguments(N, np.eye(N), panel, given, num_classes=3, label_epsilon=2.0)
+        found.append(made.server_labels(jax.random.key(0), panel, given))
+    np.testing.assert_array_equal(*found)
+
+
+def test_rows_at_the_ends_of_their_types():
+    """Entries that are given twice are added in float64, and no square leaves it."""
+    twice = scipy.sparse.coo_array((np.int8([100, 100, 1]), ([1, 1, 0], [0, 0, 1])), (2, 2))
+    np.testing.assert_array_equal(feature_rows(twice).dense(), [[0, 1], [1, 0]])
+    far = np.array([[3e200, 4e200], [3e-170, 4e-170], [3.0, 4.0]])
+    np.testing.assert_allclose(feature_rows(far).dense(), [[0.6, 0.8]] * 3, rtol=1e-6)
 
 
 def test_structure_finds_the_blocks_and_the_least_log_loss_decides(data):

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -48,6 +49,12 @@ def test_fresh_answers_follow_their_own_record_with_noise_of_their_own():
     assert (fresh[1] != other[1]).mean() > 0.2
     pairs = np.bincount(fresh[0] * K + fresh[2], minlength=K * K)
     assert_g(pairs, np.outer(LAW[1], LAW[1]).ravel())  # finds a tenth of the users with the noise of round 0
+
+
+def test_a_history_of_the_host_is_read_at_a_traced_round():
+    key, history = jax.random.key(0), np.array([2, 2, 3, 0])
+    ask = lambda history: jax.vmap(lambda t: answer(key, MECHANISM, history, t, answers="fresh"))(jnp.arange(4))
+    np.testing.assert_array_equal(ask(history), ask(jnp.asarray(history)))
 
 
 def supremum(law):
