@@ -332,7 +332,7 @@ def _dense(x: Features) -> np.ndarray:
     return x
 
 
-def _as_float(value: float) -> float:
+def _as_float(value: float | int) -> float:
     try:
         return float(value)
     except OverflowError:

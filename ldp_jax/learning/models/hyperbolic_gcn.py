@@ -39,7 +39,7 @@ class _HyperbolicGCN(nn.Module):
         graph, x, scale = NodeInputs(*inputs)
         op = operator_of(graph, len(x))
         # Between layers a point h is kept as log_0(h), which rounding moves least: exp_0 and log_0 cancel.
-        t = as_points("x", x if scale is None else x * scale[:, None])
+        t = as_points("x", x * (1.0 if scale is None else scale[:, None]))  # of 0/1 records, too
         for layer in range(self.layers):
             c = self._curvature(layer)
             last = layer == self.layers - 1
