@@ -66,8 +66,7 @@ on citeseer, cora, blogcatalog and debian, as the coupling was."""
 
 MODEL_ERROR, MODEL_SHARE = 0.8, 0.4
 """Standard deviation of what all worlds get wrong alike: in points, and of records as a share of the mean gain.
-They are the likeliest for records on the same four graphs, for lists without the share; with the spread of worlds
-alone intervals held 80 % on other graphs."""
+Chosen on the same four graphs; the pages of the experiments say how often intervals hold with them, and without."""
 
 LEAST_LABELS = 50
 """Public labels: fewer cannot tell."""
