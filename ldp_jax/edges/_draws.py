@@ -52,32 +52,32 @@ def _product(a: Array, b: Array) -> tuple[Array, Array]:
 
 
 @jax.jit
-def below(key: PRNGKey, bound: Array) -> Array:
+def below(key: PRNGKey, bound: Array | np.ndarray) -> Array:
     """Uniform integers in [0, bound): the high part of 64 random bits times the bound; off by bound / 2^64."""
     bits = random_words.words(key, bound.shape)
-    limit = bound.astype(jnp.uint32)
+    limit = jnp.asarray(bound, jnp.uint32)
     high, low = _product(bits[0], limit)
     carry_in, _ = _product(bits[1], limit)
     return (high + (low + carry_in < low)).astype(jnp.int32)
 
 
-def repeated(count: np.ndarray) -> np.ndarray:
-    """Each place as often as it counts, then ``len(count)`` up to the :func:`capacity`; int32, on the host."""
-    return padded(np.repeat(np.arange(len(count), dtype=np.int32), count), len(count))
+# Gathers are the host's: beside them a CPU's compiler makes no vector instructions of threefry's rounds, and a draw
+# takes ten times as long.
+_poisson, _bernoulli = jax.jit(random_words.poisson), jax.jit(random_words.bernoulli)
 
 
-@jax.jit
-def poisson_sums(key: PRNGKey, mean: Array, pieces: Array, user: Array) -> Array:
-    """Poisson counts of any means, each the sum of its pieces, whose ``user`` is :func:`repeated`."""
-    each = mean[user] / jnp.maximum(pieces[user], 1)
-    return jnp.zeros(len(mean), jnp.int32).at[user].add(random_words.poisson(key, each), mode="drop")
+def happens(key: PRNGKey, p: np.ndarray, rest: np.ndarray) -> np.ndarray:
+    """Independent events of probability ``p`` = 1 - ``rest``, on the host; bool [k]."""
+    return np.asarray(_bernoulli(key, padded(p), padded(rest)))[: len(p)]
 
 
 def poisson_counts(key: PRNGKey, mean: np.ndarray) -> np.ndarray:
-    """Poisson counts of any means, on the host; int32 [k]."""
-    size, pieces = len(mean), np.ceil(mean / PIECE).astype(np.int32)
-    mean, pieces = padded(mean.astype(np.float32)), padded(pieces)
-    return np.asarray(poisson_sums(key, mean, pieces, repeated(pieces)))[:size]
+    """Poisson counts of any means, each the sum of pieces, on the host; int64 [k]."""
+    mean = mean.astype(np.float32)
+    pieces = np.ceil(mean / np.float32(PIECE)).astype(np.int64)
+    each = np.repeat(mean / np.maximum(pieces, 1).astype(np.float32), pieces)
+    drawn = np.asarray(_poisson(key, padded(each)))[: len(each)]
+    return np.bincount(np.repeat(np.arange(len(mean)), pieces), drawn, len(mean)).astype(np.int64)
 
 
 def ordinal(owner: np.ndarray) -> np.ndarray:

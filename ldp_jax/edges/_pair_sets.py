@@ -90,7 +90,7 @@ def false_pairs(
         new = new[ordinal(graph[new]) < missing[graph[new]]]
         missing, turn = missing - np.bincount(graph[new], minlength=len(size)), turn + 1
         found.append(code[new])
-        true = np.sort(np.concatenate([true, code[new]])) if missing.any() else true
+        true = np.sort(np.concatenate([true, code[new]]), kind="stable") if missing.any() else true
     return np.concatenate(found)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from ldp_jax.core import random, random_words
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
-from ldp_jax.edges._draws import PIECE, below, capacity, poisson_sums, repeated
+from ldp_jax.edges._draws import below, capacity, happens, ordinal, padded, poisson_counts
 from ldp_jax.edges.population import Population, ReportedPairs
 
 _BLOCK = 2**22
@@ -75,15 +75,15 @@ def rank_of(users: Users, other: np.ndarray, half: bool) -> np.ndarray:
     return np.where(other >= users.end, low + high + (other - users.end), inside)
 
 
-def node_of(users: Users, rank: Array, half: bool) -> Array:
+def node_of(users: Users, rank: np.ndarray, half: bool) -> np.ndarray:
     """The owned node of a rank: the inverse of :func:`rank_of`."""
     if not half:
         return rank + (rank >= users.place)
     index = users.place - users.start
     low, high = _within_level(users)
     below, above = 2 * rank + (index + 1) % 2, index + 2 * (rank - low + 1)
-    within = users.start + jnp.where(rank < low, below, above)
-    return jnp.where(rank >= low + high, users.end + rank - low - high, within)
+    within = users.start + np.where(rank < low, below, above)
+    return np.where(rank >= low + high, users.end + rank - low - high, within)
 
 
 def owns(users: Users, other: int | AnyArray, half: bool) -> Any:
@@ -139,7 +139,7 @@ def plan(m: BitMechanism, people: Population, half: bool) -> Plan:
     local = other - begin[user]
     mine = owns(Users(*(leaf[user] for leaf in users)), local, half)
     user, local = user[mine], local[mine]
-    order = np.argsort(user * np.int64(n) + local)
+    order = np.argsort(user * np.int64(n) + local, kind="stable")  # at no cost where it is in order
     degree = np.bincount(user, minlength=len(member)).astype(np.int32)
     at = np.flatnonzero(private[member])
     users = Users(*(leaf[at] for leaf in users))
@@ -181,42 +181,9 @@ def _false_if_none(m: BitMechanism, owned: Array) -> Array:
 
 
 @jax.jit
-def _means(owned: Array, degree: Array, add: Array) -> tuple[Array, Array]:
-    """Poisson means of the false pairs, and in how many pieces to draw each."""
-    others = jnp.maximum(owned - degree, 0).astype(jnp.float32)
-    mean = -others * jnp.log1p(-add)
-    return mean, jnp.ceil(mean / PIECE).astype(jnp.int32)
-
-
-@jax.jit
-def _kept(key: PRNGKey, keep: Array, drop: Array, user: Array) -> Array:
-    """Which true pairs are reported, of probabilities ``keep`` = 1 - ``drop``."""
-    return random_words.bernoulli(key, keep[user], drop[user])
-
-
-@partial(jax.jit, static_argnames="half")
-def _false(key: PRNGKey, users: Users, owned: Array, degree: Array, ranks: Array, user: Array, half: bool) -> Array:
-    """The nodes of users' false pairs, repeats and all: uniform ranks among those that are no true pair.
-
-    ``ranks`` are those of the true pairs, sorted within each user. The r-th other has rank r + k, k the number
-    of true ranks t_j with t_j - j <= r: found by bisection in the user's own run.
-    """
-    others = jnp.maximum(owned - degree, 1)[user]
-    rank = below(key, others)
-    first = (jnp.cumsum(degree) - degree)[user]
-    last = degree[user]
-    steps = jnp.ceil(jnp.log2(degree.max() + 1.0)).astype(jnp.int32) + 1
-
-    def bisect(_: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = ends
-        middle = (low + high) // 2
-        shifted = ranks.at[first + middle].get(mode="clip") - middle
-        go = (shifted <= rank) & (low < high)
-        return jnp.where(go, middle + 1, low), jnp.where(go, high, middle)
-
-    low, _ = jax.lax.fori_loop(0, steps, bisect, (jnp.zeros_like(rank), last))
-    mine = jax.tree.map(lambda leaf: leaf[user], users)
-    return node_of(mine, rank + low, half)
+def _means(owned: Array, degree: Array, add: Array) -> Array:
+    """Poisson means of the false pairs."""
+    return -jnp.maximum(owned - degree, 0).astype(jnp.float32) * jnp.log1p(-add)
 
 
 # --- Sampling --------------------------------------------------------------------------------------------------
@@ -309,26 +276,37 @@ def _block(
     sent, of_owned = (degree, half) if counted is None else (fill(counted), False)
     noisy, keep, drop, add = _rates(keys[0], _part(m, start, stop), mine, sent, of_owned)
     owned = universe(mine, half)
-    mean, pieces = _means(owned, degree, add)
-    count = np.asarray(poisson_sums(keys[1], mean, pieces, repeated(np.asarray(pieces))))
+    count = poisson_counts(keys[1], np.asarray(_means(owned, degree, add)))
 
     before = int(made.degree[:start].sum(dtype=np.int64))
-    user = repeated(degree)
-    whose = user[: degree.sum()]
+    whose = np.repeat(np.arange(len(degree)), degree)
     true = made.node[before : before + len(whose)]
-    kept = np.asarray(_kept(keys[2], keep, drop, user))[: len(true)]
+    kept = happens(keys[2], np.asarray(keep)[whose], np.asarray(drop)[whose])
     ranks = rank_of(Users(*(leaf[whose] for leaf in mine)), true, half)
-    ranks = np.pad(ranks, (0, capacity(len(true)) - len(true)))
-    total, user = int(count.sum()), repeated(count)
-    # On the host, where slices of any length are no program.
-    false = np.asarray(_false(keys[3], mine, owned, degree, ranks, user, half))[:total]
-    width = int(made.users.size.max())
-    wrong = np.sort(user[:total].astype(np.int64) * width + false)
-    wrong = wrong[np.diff(wrong, prepend=-1) > 0]
-    right = whose[kept].astype(np.int64) * width + true[kept]
-    pairs = np.sort(np.concatenate([right, wrong]))
-    user, place = (pairs // width + start).astype(np.int32), (pairs % width).astype(np.int32)
+    user, width = np.repeat(np.arange(len(count)), count), int(made.users.size.max())
+    others = padded(np.maximum(owned - degree, 1)[user], 1)
+    drawn = np.asarray(below(keys[3], others))[: len(user)]
+    liar, rank = _among_others(user * width + drawn, whose * width + ranks - ordinal(whose), degree, width)
+    wrong = liar * width + node_of(Users(*(leaf[liar] for leaf in mine)), rank, half)
+    pairs = np.concatenate([whose[kept] * width + true[kept], wrong])
+    pairs.sort(kind="stable")  # which merges what is in order
+    user, place = np.divmod(pairs, width)
+    user, place = (user + start).astype(np.int32), place.astype(np.int32)
     return None if noisy is None else np.asarray(noisy)[:length], user, place
+
+
+def _among_others(
+    drawn: np.ndarray, true: np.ndarray, degree: np.ndarray, width: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Users, and the ranks below ``width`` of their false pairs, in order and each once.
+
+    ``drawn`` is, times ``width`` the user, which of the pairs that are not true. The r-th of them has rank r + k, k
+    the number of true ranks t_j with t_j - j <= r; ``true`` are these differences, in order, plus the users.
+    """
+    drawn.sort(kind="stable")
+    drawn = drawn[np.diff(drawn, prepend=-1) > 0]
+    user, rank = np.divmod(drawn, width)
+    return user, rank + np.searchsorted(true, drawn, "right") - (np.cumsum(degree) - degree)[user]
 
 
 def _part(m: BitMechanism, start: int, stop: int) -> BitMechanism:

@@ -118,7 +118,7 @@ def privatize_graph(
         senders = np.concatenate([senders, users.senders[shown]])
     code = receivers.astype(np.int64) * n + senders
     if not (code[1:] > code[:-1]).all():
-        order = np.argsort(code)
+        order = np.argsort(code, kind="stable")  # which merges what is in order
         receivers, senders = receivers[order], senders[order]
     degree = np.where(private, noisy, users.degree).astype(np.float32)
     return NoisyGraph(_like(graph, senders, receivers), degree, guarantee)

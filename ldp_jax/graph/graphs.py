@@ -11,6 +11,7 @@ from typing import Literal
 
 import jraph
 import numpy as np
+import scipy.sparse
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
@@ -105,7 +106,7 @@ def from_edges(
     for some in _blocks(len(pairs)):
         one, other = pairs[some].T.astype(np.int64)
         code[some] = np.minimum(one, other) * num_nodes + np.maximum(one, other)
-    code.sort()
+    code.sort(kind="stable")  # in no time where it is in order
     repeat = code[1:] == code[:-1]
     if repeat.any():
         first = int(code[1:][repeat][0])
@@ -113,8 +114,11 @@ def from_edges(
             f"edges must name each pair once, got ({first // num_nodes}, {first % num_nodes}) twice: "
             "ldp_jax.graph.interop.read takes both directions of each"
         )
-    senders, receivers = _both_ways(code, num_nodes)
-    return directed(senders, receivers, num_nodes)
+    low, high = np.empty((2, len(code)), np.int32)
+    for some in _blocks(len(code)):
+        low[some], high[some] = np.divmod(code[some], num_nodes)
+    del code, repeat
+    return directed(*_both_ways(low, high, num_nodes), num_nodes)
 
 
 def _pairs(edges: ArrayLike | tuple, num_nodes: int, pairs_in: Literal["rows", "columns"] | None) -> np.ndarray:
@@ -152,32 +156,28 @@ def _blocks(count: int) -> Iterator[slice]:
     return (slice(at, min(at + _BLOCK, count)) for at in range(0, count, _BLOCK))
 
 
-def _both_ways(code: np.ndarray, n: int) -> np.ndarray:
-    """Senders and receivers of both directions, sorted by receiver, then by sender; int32 [2, 2 m].
+def _both_ways(low: np.ndarray, high: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Senders and receivers of sorted pairs in both directions, sorted by receiver, then by sender; int32 [2 m]."""
+    from_above = np.bincount(low, minlength=n)
+    below, from_below = _grouped(high, low, n)
+    senders = np.empty(2 * len(low), np.int32)
 
-    ``code`` is low n + high of each pair, sorted; it is used up.
-    """
-    from_below, from_above = np.zeros(n, np.int64), np.zeros(n, np.int64)
-    for some in _blocks(len(code)):
-        low, high = np.divmod(code[some], n)
-        from_above += np.bincount(low, minlength=n)
-        from_below += np.bincount(high, minlength=n)
-    ends = np.empty((2, 2 * len(code)), np.int32)
-
-    def write(before: np.ndarray) -> None:
-        for some in _blocks(len(code)):
-            receiver, sender = np.divmod(code[some], n)
-            place = before[receiver] + np.arange(some.start, some.stop)
-            ends[0, place], ends[1, place] = sender, receiver
+    def write(values: np.ndarray, count: np.ndarray, before: np.ndarray) -> None:
+        receiver = np.repeat(np.arange(n, dtype=np.int32), count)
+        for some in _blocks(len(values)):
+            senders[before[receiver[some]] + np.arange(some.start, some.stop)] = values[some]
 
     # Neighbours below a node come first; so each half is in order, and only moved apart.
-    write(from_below.cumsum())
-    for some in _blocks(len(code)):
-        low, high = np.divmod(code[some], n)
-        code[some] = high * n + low
-    code.sort()
-    write(from_above.cumsum() - from_above)
-    return ends
+    write(high, from_above, from_below.cumsum())
+    write(below, from_below, from_above.cumsum() - from_above)
+    return senders, np.repeat(np.arange(n, dtype=np.int32), from_above + from_below)
+
+
+def _grouped(key: np.ndarray, value: np.ndarray, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Values by key, those of one key as they come, and how many each of n keys has; in linear time."""
+    each = np.arange(len(key) + 1, dtype=np.int32 if len(key) < 2**31 - 1 else np.int64)
+    columns = scipy.sparse.csr_array((value, key, each), shape=(len(key), n)).tocsc()
+    return columns.data, np.diff(columns.indptr).astype(np.int64)
 
 
 def _simple(pairs: np.ndarray) -> set[tuple[int, int]] | None:
@@ -205,18 +205,17 @@ def to_edges(graph: "jraph.GraphsTuple | GraphSet") -> Int[np.ndarray, "m 2"]:
     """
     if not isinstance(graph, GraphSet):
         graph = as_graph(graph)
-    senders, receivers = (np.asarray(end).astype(np.int64) for end in (graph.senders, graph.receivers))
-    if not _symmetric(senders, receivers):
+    ends = np.asarray(graph.senders), np.asarray(graph.receivers)
+    found = _undirected(*ends)
+    if found is None:
         raise ValueError(
             "graph must hold each edge in both directions, and has one without its reverse; its directed pairs are "
             "np.stack([graph.senders, graph.receivers], 1)"
         )
-    once = senders < receivers
-    pairs = np.stack([senders[once], receivers[once]], 1)
-    pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))].astype(np.int32)
-    if (senders == receivers).any() or (pairs[1:] == pairs[:-1]).all(1).any():
+    code, n = found
+    if (ends[0] == ends[1]).any() or (code[1:] == code[:-1]).any():
         raise ValueError("graph must hold each edge once in each direction and no self-loop, and does not")
-    return pairs
+    return np.stack(np.divmod(code, n), 1).astype(np.int32)
 
 
 def num_nodes(graph: jraph.GraphsTuple) -> int:
@@ -238,13 +237,17 @@ def is_symmetric(graph: Graph) -> bool:
     (True, False)
     """
     graph = as_graph(graph)
-    return _symmetric(graph.senders, graph.receivers)
+    return _undirected(np.asarray(graph.senders), np.asarray(graph.receivers)) is not None
 
 
-def _symmetric(senders: ArrayLike | tuple, receivers: ArrayLike | tuple) -> bool:
-    senders, receivers = (np.asarray(end).astype(np.int64) for end in (senders, receivers))
-    n = 1 + max(senders.max(initial=0), receivers.max(initial=0))
-    return bool(np.array_equal(np.sort(senders * n + receivers), np.sort(receivers * n + senders)))
+def _undirected(senders: np.ndarray, receivers: np.ndarray) -> tuple[np.ndarray, int] | None:
+    """low n + high of the edges that are no loops, sorted, and n; None where one lacks its reverse."""
+    n = 1 + int(max(senders.max(initial=0), receivers.max(initial=0)))
+    upwards, downwards = senders < receivers, senders > receivers
+    forward, backward = _codes(senders, receivers, n, upwards), _codes(receivers, senders, n, downwards)
+    forward.sort(kind="stable")
+    backward.sort(kind="stable")
+    return (forward, n) if np.array_equal(forward, backward) else None
 
 
 def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray) -> None:
@@ -307,7 +310,7 @@ def validate_symmetric(
     one_after_another = receivers[:-1], senders[:-1], receivers[1:], senders[1:]
     if _first(lambda r, s, r2, s2: (r2 < r) | ((r2 == r) & (s2 < s)), *one_after_another) is not None:
         code = _codes(receivers, senders, n)
-        code.sort()
+        code.sort(kind="stable")
         receivers, senders = (end.astype(np.int32) for end in np.divmod(code, n))
         one_after_another = receivers[:-1], senders[:-1], receivers[1:], senders[1:]
     repeat = _first(lambda r, s, r2, s2: (r2 == r) & (s2 == s), *one_after_another)
@@ -315,10 +318,11 @@ def validate_symmetric(
         s, r = senders[repeat], receivers[repeat]
         raise ValueError(f"graph {node_graph[r]} must have each edge once, got {s} -> {r} twice")
     upwards = senders < receivers
-    forward = _codes(receivers, senders, n, upwards)
-    backward = _codes(senders, receivers, n, ~upwards)
-    backward.sort()
-    if not np.array_equal(forward, backward):
+    backward, count = _grouped(senders[~upwards], receivers[~upwards], n)
+    if not (
+        np.array_equal(backward, senders[upwards])
+        and np.array_equal(count, np.bincount(receivers[upwards], minlength=n))
+    ):
         forward, backward = _codes(receivers, senders, n), _codes(senders, receivers, n)
         r, s = divmod(int(np.setdiff1d(forward, backward)[0]), n)
         raise ValueError(
@@ -429,7 +433,7 @@ class GraphSet:
     @property
     def symmetric(self) -> bool:
         """Whether every edge has its reverse."""
-        return _symmetric(self.senders, self.receivers)
+        return _undirected(self.senders, self.receivers) is not None
 
     @property
     def graph(self) -> jraph.GraphsTuple:

@@ -3,6 +3,7 @@
 import itertools
 import math
 import warnings
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -84,12 +85,11 @@ def test_whole_graphs_lose_true_pairs_and_add_false_ones_at_the_largest_budget(m
     m = RandomizedResponse(MAX_BIT_EPSILON)
     keep, drop = (jnp.full(64, rate, jnp.float32) for rate in (m.bit_rates(None, 4)[0], m.drop_rate(None, 4)))
     assert float(keep[0]) == 1.0
-    kept = jax.jit(lambda *given: _sparse._kept.__wrapped__(*given))  # traced anew, under these words
-    assert not kept(jax.random.key(0), keep, drop, jnp.arange(64)).any()
-    mean, pieces = _sparse._means(jnp.full(64, 4), jnp.ones(64, jnp.int32), drop)
-    user = jnp.asarray(_draws.repeated(np.asarray(pieces)))
-    sums = jax.jit(lambda *given: _draws.poisson_sums.__wrapped__(*given))
-    assert (sums(jax.random.key(0), mean, pieces, user) > 0).all()
+    for name, draw in (("_bernoulli", random_words.bernoulli), ("_poisson", random_words.poisson)):
+        monkeypatch.setattr(_draws, name, jax.jit(partial(draw)))  # traced anew, under these words
+    assert not _draws.happens(jax.random.key(0), np.asarray(keep), np.asarray(drop)).any()
+    mean = _sparse._means(jnp.full(64, 4), jnp.ones(64, jnp.int32), drop)
+    assert (_draws.poisson_counts(jax.random.key(0), np.asarray(mean)) > 0).all()
 
 
 @pytest.mark.parametrize("noise", ["laplace", "geometric"])

@@ -30,8 +30,6 @@ from tests import stats
 from tests.edges.small import EDGES, N, assert_bits_have_the_law, bits_of, copies, dense, owner_of, ring
 from tests.marks import untyped
 
-node_of = jax.jit(_sparse.node_of, static_argnames="half")
-
 
 @pytest.mark.parametrize("bound", [7, 2**31 - 1])
 def test_integers_below_a_bound_are_uniform(bound):
@@ -53,7 +51,7 @@ def test_halves_are_a_partition(size):
             low, high = (0, cut) if place < cut else (cut, size)
             user = Users(*map(np.int32, (place, low, high, size)))
             owned = int(_sparse.universe(user, True))
-            nodes = np.asarray(node_of(user, np.arange(size), half=True))[:owned]
+            nodes = np.asarray(_sparse.node_of(user, np.arange(size), half=True))[:owned]
             assert (np.diff(nodes) > 0).all()
             np.testing.assert_array_equal(_sparse.rank_of(user, nodes, True), np.arange(owned))
             assert np.asarray(_sparse.owns(user, nodes, True)).all()

@@ -111,7 +111,7 @@ class BinnedPairs(CentralMechanism):
         order = np.lexsort((uniforms(chosen_key, len(codes)), owner))
         chosen = codes[order[ordinal(owner[order]) < wanted[owner[order]]]]
         if named < len(sizes):
-            known = np.sort(np.concatenate([pairs.public, codes]))
+            known = np.sort(np.concatenate([pairs.public, codes]), kind="stable")
             chosen = np.concatenate([chosen, other_pairs(other_key, int(wanted[-1]), len(pairs.nodes), known)])
         return pairs.ids(chosen)
 

@@ -74,6 +74,6 @@ class LapGraph(CentralMechanism):
         check_memory(float(total[0]), memory)
         keys, false = (true_key, least_key, among_key), np.array([pairs.candidates - true])
         kept, wanted = largest_bits(keys, float(self.epsilon_edges), np.zeros(true, int), total, false)
-        edges = np.sort(np.concatenate([pairs.public, pairs.private]))
+        edges = np.sort(np.concatenate([pairs.public, pairs.private]), kind="stable")
         others = other_pairs(false_key, int(wanted[0]), len(pairs.nodes), edges)
         return pairs.ids(np.concatenate([pairs.private[kept], others]))
