@@ -62,7 +62,7 @@ class DuchiVectorWithTies(features.DuchiVector):
 
 @mechanism
 class PrintedHyperbolicGaussian(PaperHyperbolicGaussian):
-    """PoinDP's Theorem 1 as it is printed: its noise, and the (epsilon, delta) beside it, which it does not have.
+    """PoinDP's noise, and the (epsilon, delta) that Theorem 1 prints, which it does not have.
 
     Noise is shorter than its scale, so that a report tells some records apart for certain.
     """

@@ -57,7 +57,7 @@ SUBJECTS = {
     },
     "PrivGE's released sampler": Subject("SquareWave", ReleasedSquareWave, sound=False),
     "Duchi, d = 4, ties twice": Subject("DuchiVector", lambda e: DuchiVectorWithTies(e, 4), sound=False),
-    "PoinDP's printed noise": Subject("PaperHyperbolicGaussian", PrintedHyperbolicGaussian, sound=False),
+    "PoinDP's released noise": Subject("PaperHyperbolicGaussian", PrintedHyperbolicGaussian, sound=False),
     "DPRR's printed split, 3 nodes": Subject("DPRR", lambda e: edges.DPRR.as_published(e, 3, n=3), sound=False),
 }
 """The library's cases (:data:`ldp_jax.verification.cases.CASES`) in their order, and what others have published."""

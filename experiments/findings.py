@@ -74,7 +74,7 @@ def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | 
         yield "records with sound hyperbolic noise (PoinDP)", TWIN, gains, "poindp.md"
     records, edges = heterorr_report.gains(out)
     yield "records by feature budgets (HeteroRR)", TWIN, records, "heterorr.md"
-    yield "edges behind a curator (HeteroRR)", "the public edges alone", edges, "heterorr.md"
+    yield "edges behind a curator (HeteroRR), with an epsilon", "the public edges alone", edges, "heterorr.md"
     if len(frame := friendships.results_in(out).read()):
         found, page = friendships_report.points(frame), "frontier_edges.md"
         lines, noisy = friendships_report.gains(found), friendships_report.gains_of_lists(found, "gcn")

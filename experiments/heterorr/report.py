@@ -248,25 +248,25 @@ def digest(out: Path) -> str:
     (above, below, _), (more, less, _) = show.counted(records), show.counted(edges)
     words = (
         f"Of {len(records)} rows of private features {above} are above their structure-only twin, {below} below. "
-        f"Of {len(edges)} rows of private edges {more} are above the public edges alone, {less} below."
+        f"Of {len(edges)} rows of private edges with an epsilon {more} are above public edges alone, {less} below."
     )
     claims = _claims(accuracy.results_in(out).read()).replace("## ", "### ")
     return f"{words}\n\n{claims}" if records else ""
 
 
 def gains(out: Path) -> tuple[Gains, Gains]:
-    """Of private records over the row's own twin, of private edges over the public edges alone.
+    """Of private records over the row's own twin, of private edges with an epsilon over the public edges alone.
 
     Empty where a folder has not all of the committed plan.
     """
     frame = accuracy.results_in(out).read()
     if frame.empty or set(frame.level) != set(accuracy.LEVELS):
         return [], []
-    features, edges = (_values(frame[frame.level == name]) for name in ("features", "edges"))
-    rho = frame.rho.max()
+    features = _values(frame[frame.level == "features"])
+    edges = _values(frame[(frame.level == "edges") & (frame.epsilon_proved < np.inf)])
     records = [key for key in features if _private(key[1]) and not key[0].startswith((STRUCTURE, FEATURES))]
-    released = [key for key in edges if key[2] == rho and _private(key[1])]
+    released = [key for key in edges if _private(key[1])]
     return (
         [show.contrast(features, key, (STRUCTURE + key[0], *key[1:])) for key in records],
-        [show.contrast(edges, key, (PUBLIC_EDGES, 0.0, rho, "")) for key in released],
+        [show.contrast(edges, key, (PUBLIC_EDGES, 0.0, key[2], "")) for key in released],
     )

@@ -259,15 +259,18 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
         raise ValueError(f"delta must be in [{least:g}, 1): {k} releases have that much; got {delta}")
     # Covers the rounding of gammaln, in units of its last place, and of the sums; on the safe side.
     rounding = 1e-9 + 8.0 * float(np.spacing(special.gammaln(k + 1.0)))
-    left = -math.expm1(math.log1p(-delta) - k * math.log1p(-each)) * (1.0 - rounding)
+    rest = k * math.log1p(-each)
+    left = (-math.expm1(math.log1p(-delta) - rest) + 2.0**-50 * rest) * (1.0 - rounding)
     total = add_up((epsilon,), k)
     if epsilon > 0.0 and left > 0.0:
         ell = np.arange((k + 1) // 2, dtype=np.float64)  # the losses (k - 2l) eps above 0
         ways = special.gammaln(k + 1.0) - special.gammaln(ell + 1.0) - special.gammaln(k - ell + 1.0)
         log_p = ways - ell * epsilon - k * math.log1p(math.exp(-epsilon))
         log_q = np.logaddexp.accumulate(log_p - (k - 2.0 * ell) * epsilon)
-        above = np.cumsum(np.exp(log_p)) - left
-        corners = np.log(above[above > 0.0]) - log_q[above > 0.0]
+        mass = np.cumsum(np.exp(log_p))
+        mass, log_q = (each[mass > left] for each in (mass, log_q))
+        corners = np.log(mass - left) - log_q
+        corners += 2.0**-49 * (1.0 + np.abs(log_q) + mass / (mass - left))  # what the differences cancel
         total = min(total, float(corners.max(initial=0.0)) * (1.0 + 2.0**-49))  # rounded logarithms
     return dataclasses.replace(guarantee, epsilon=total, delta=delta)
 

@@ -66,8 +66,8 @@ def privatize_graph(
         ``guarantee()`` states), i < j goes to i where i + j is even, else to j; of two budgets, to the smaller.
         List, noisy degree and n - 1 of eq. 6 are of the owned pairs. ``half list``: the same, but the noisy degree
         is the whole list's. LocalLap has no ``full``, NoisyDegree no ``half list``.
-      public: bool [n], users whose lists are released as they are (the customised setting). Degrees are then of
-        private neighbours; LocalLap's are of all.
+      public: bool [n], users whose lists are released as they are (the customised setting). Degrees count public
+        neighbours in ``full``, and in LocalLap's ``half list``; else private ones alone.
       memory: bytes of reported pairs to allow beyond those of the true edges: 16 for each false pair that n and the
         budgets let expect in a graph without edges.
 

@@ -27,8 +27,8 @@ class SquareWave(Numeric):
     variance :math:`\frac{b^3e^\epsilon+3b^2+3b+1}{3(be^\epsilon+1)} + (C - C^2)x^2`. ``debias`` divides the
     estimate by C.
 
-    Numerics: :math:`b e^\epsilon` is computed, by a power series below epsilon = 1/2. From epsilon = 12 on the high
-    piece is narrower than 1e-4, and float32 rounds reports in it. Ideal arithmetic.
+    Numerics: :math:`b e^\epsilon` is computed, by a power series below epsilon = 1/2. From epsilon = 12.4 on the
+    high piece is narrower than 1e-4, and float32 rounds reports in it. Ideal arithmetic.
 
     Reference: Li et al., SIGMOD 2020; LDP-GE Algorithm 1, eq. 9, 13, 16.
 

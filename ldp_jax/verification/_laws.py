@@ -262,7 +262,7 @@ class Parts(Law):
 # --- A product -------------------------------------------------------------------------------------------------
 
 _RULES = {1: (8, 2048), 2: (8, 64), 3: (16, 6)}
-"""Points of a panel, and panels, by how many numbers are integrated together: 1e-15 of a Gaussian."""
+"""Points of a panel, and panels of an axis, by how many numbers are integrated together: 1e-15 of a Gaussian."""
 _SCALES = 2.0 ** np.arange(-40.0, 41.0)
 _PLACES = np.concatenate([-_SCALES[::-1], [0.0], _SCALES])
 _COARSE = np.concatenate([-(2.0 ** np.arange(6, -7, -1)), [0.0], 2.0 ** np.arange(-6, 7)])
@@ -301,14 +301,16 @@ class Independent(RealVectors):
         """A tensor rule of one to three numbers."""
         if len(np.asarray(records)) > 1:
             raise NotApplicable("vectors are integrated about one record, or between two")
-        _, ends = self._mode(log_density)
-        return self._rule(ends, np.zeros(self.space.dim), list(range(self.space.dim)))
+        mode, ends = self._mode(log_density)
+        return self._rule(np.column_stack([ends, mode]), np.zeros(self.space.dim), list(range(self.space.dim)))
 
-    def _rule(self, ends: np.ndarray, base: np.ndarray, numbers: list[int]) -> Rule:
-        """Over some of the numbers, the others as in ``base``."""
+    def _rule(self, cuts: np.ndarray, base: np.ndarray, numbers: list[int]) -> Rule:
+        """Over some numbers, the others as in ``base``; ``cuts`` [dim, k] are ends, and where it may bend."""
         if len(numbers) not in _RULES:
             raise NotApplicable(f"{len(numbers)} real numbers are too many to integrate together: ask fewer")
-        lines = [panel_rule(ends[number], *_RULES[len(numbers)]) for number in numbers]
+        order, panels = _RULES[len(numbers)]
+        edges = [np.unique(cuts[number]) for number in numbers]
+        lines = [panel_rule(edge, order, -(-panels // (len(edge) - 1))) for edge in edges]
         places = np.meshgrid(*(points for points, _ in lines), indexing="ij")
         weights = np.meshgrid(*(weight for _, weight in lines), indexing="ij")
         y = np.tile(base, (places[0].size, 1))
@@ -318,7 +320,7 @@ class Independent(RealVectors):
     def between(self, log_density: Log, other: Log) -> Rule:
         """A rule for max(0, p - a q), any a, over the numbers whose laws differ; the rest is divided out."""
         base, ends = self._mode(log_density)
-        _, other_ends = self._mode(other)
+        other_base, other_ends = self._mode(other)
         both = np.stack([np.minimum(ends[:, 0], other_ends[:, 0]), np.maximum(ends[:, 1], other_ends[:, 1])], 1)
         differ, rest = [], 1.0
         for number in range(self.space.dim):
@@ -333,7 +335,7 @@ class Independent(RealVectors):
                 rest *= float(weights @ np.exp(mine - _along(log_density, base, number, base[[number]])))
         if not differ:
             return base[None], np.ones(1)
-        y, weights = self._rule(both, base, differ)
+        y, weights = self._rule(np.column_stack([both, base, other_base]), base, differ)
         return y, weights * rest
 
     def cells(self, x: Values, log_density: Log) -> Cells:
@@ -429,7 +431,11 @@ def _ends(log_density: Log, base: np.ndarray, number: int) -> tuple[float, float
             raise NotApplicable("the density has no end that could be found")
         found = float(places[inside[0] - 1]), float(places[inside[-1] + 1]), float(places[logs.argmax()])
         places = np.concatenate([[found[0]], np.linspace(found[0], found[1], 4001)[1:-1], [found[1]]])
-    return found
+    mode, reach = found[2], (found[1] - found[0]) / 4000
+    while reach > 1e-13 * (found[1] - found[0]):  # rules are cut at the mode, where a density may bend
+        near = mode + reach * np.linspace(-1.0, 1.0, 17)
+        mode, reach = float(near[_along(log_density, base, number, near).argmax()]), reach / 8
+    return found[0], found[1], mode
 
 
 class Sparse(Law):

@@ -91,8 +91,8 @@ def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supr
     searched = _random_search(mechanism, reports)
     hidden = math.isnan(searched.epsilon) or searched.epsilon > declared.epsilon
     larger = searched if hidden else declared  # NaN is not hidden
-    if beyond > larger.epsilon * (1 + 1e-9):  # it grows without end
-        larger = larger._replace(epsilon=math.inf)
+    if beyond > larger.epsilon * (1 + 1e-9):
+        larger = larger._replace(epsilon=beyond)
     return larger._replace(searched=searched.epsilon)
 
 
@@ -258,9 +258,13 @@ def _largest(mechanism: Exact, records: Values, reports: Report) -> Supremum:
 
 
 def _beyond(mechanism: Exact, records: Values, reports: Report) -> float:
-    """The largest loss far out in an infinite codomain, where a law of bounded loss has no more than before."""
+    """The largest loss far out in an infinite codomain; infinite where it still grows there."""
     far = law_of(mechanism.codomain()).far(reports)
-    return -math.inf if far is None else _largest(mechanism, records, far).epsilon
+    if far is None:
+        return -math.inf
+    nearer = jax.tree.map(lambda leaf: leaf / 16 if np.issubdtype(leaf.dtype, np.floating) else leaf, far)
+    near, most = (_largest(mechanism, records, at).epsilon for at in (nearer, far))
+    return math.inf if most > near * (1 + 1e-6) else most
 
 
 def _random_search(mechanism: Exact, known: Report) -> Supremum:

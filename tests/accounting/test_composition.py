@@ -181,14 +181,18 @@ def test_advanced_is_k_fold_randomised_response(k, delta_0):
         assert total.epsilon == 0.0 or hockey_stick(p, q, total.epsilon - 1e-6) > delta - 1e-12
 
 
-def test_advanced_holds_to_the_last_bit():
-    """In 60 digits, at a delta of 1e-12: half a unit of epsilon in the last place is 2 % of it."""
+@pytest.mark.parametrize(
+    ("epsilon", "k", "delta"),
+    [(50.0, 10, 1e-12), (0.01, 3, 1e-15), (0.00661, 1, 1.6e-22), (1e-16, 100, 1e-20), (1e-17, 1, 1e-25)],
+)
+def test_advanced_holds_to_the_last_bit(epsilon, k, delta):
+    """In 60 digits, where half a unit of epsilon in the last place, or of its logarithms, is much of delta."""
     with decimal.localcontext(prec=60):
-        total = Decimal(composition.advanced(Guarantee(50.0), 10, 1e-12).epsilon)
-        true, all_of = Decimal(50).exp(), (1 + Decimal(50).exp()) ** 10
-        p = [math.comb(10, wrong) * true ** (10 - wrong) / all_of for wrong in range(11)]
+        total = Decimal(composition.advanced(Guarantee(epsilon), k, delta).epsilon)
+        true, all_of = Decimal(epsilon).exp(), (1 + Decimal(epsilon).exp()) ** k
+        p = [math.comb(k, wrong) * true ** (k - wrong) / all_of for wrong in range(k + 1)]
         losses = [one - total.exp() * other for one, other in zip(p, reversed(p), strict=True)]
-        assert max(sum(losses[:most]) for most in range(12)) <= Decimal(1e-12)
+        assert max(sum(losses[:most]) for most in range(k + 2)) <= Decimal(delta)
 
 
 def test_advanced_at_its_ends():

@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.signal
 
+from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.pytree import mechanism
-from ldp_jax.core.spaces import Box, clip
+from ldp_jax.core.spaces import Box, Interval, Vectors, clip
 from ldp_jax.features import (
     BranchReport,
     Duchi,
@@ -29,7 +31,7 @@ from ldp_jax.features import (
     ThreeOutputs,
     menu,
 )
-from ldp_jax.verification import exact, hockey_stick, privacy_loss_supremum
+from ldp_jax.verification import exact, hockey_stick, privacy_loss_supremum, sums_to_one
 from ldp_jax.verification.cases import CASES, EPSILONS
 from tests import broken
 from tests.features.test_duchi_vector import signs, table
@@ -264,14 +266,85 @@ def test_a_witness_attains_the_supremum():
 
 
 def test_far_reports_of_an_infinite_codomain_are_asked():
-    """What is seen at a thousand times the farthest declared report decides, on either side and in a mixture."""
+    """What is seen at a thousand times the farthest declared report decides, on either side and in a mixture.
+
+    A loss that still grows there is infinite; one that no longer does is what it has come to.
+    """
     slow = broken.ThinTail(1.0, sigma=32.0)  # a loss of 1.9e-3 of the report: declared points see next to nothing
     with float64_on_cpu():
         records, reports = jnp.linspace(-1.0, 1.0, 9), jnp.array([-3.0, 0.0, 3.0])
-        # At y = 3000 between -1 and 1: 2 y / sigma^2.
-        assert exact._beyond(slow, records, reports) == pytest.approx(6000 / 1024)
+        assert exact._beyond(slow, records, reports) == math.inf
         assert exact._beyond(Laplace(1.0), records, reports) == pytest.approx(1.0)
         assert exact._beyond(Duchi(1.0), records, reports) == -math.inf
         pairs = (jnp.array([0, 0, 1, 1, 1]), jnp.array([-1.0, 1.0, -3.0, 0.0, 3.0]))
-        assert exact._beyond(broken.GaussianBranch(1.0), records, pairs) == pytest.approx(6000 / 16)
+        assert exact._beyond(broken.GaussianBranch(1.0), records, pairs) == math.inf
     assert privacy_loss_supremum(slow).epsilon == math.inf
+    assert privacy_loss_supremum(Logistic()).epsilon == pytest.approx(1.0, rel=1e-9)
+
+
+@mechanism
+class Logistic:
+    """A record with logistic noise of scale 2: its loss comes to 1 far out alone."""
+
+    def domain(self):
+        return Interval(-1.0, 1.0)
+
+    def codomain(self):
+        return Interval(-math.inf, math.inf)
+
+    def guarantee(self):
+        return Guarantee(1.0, status="proved", reason="|d log p| <= 1 / 2")
+
+    def privatize(self, key, x):
+        return self.domain().clip(x) + 2 * jax.random.logistic(key)
+
+    def log_density(self, y, x):
+        return jax.scipy.stats.logistic.logpdf(y, self.domain().clip(x), 2.0)
+
+    def estimate(self, y):
+        return y
+
+
+@mechanism
+class LaplacePair:
+    """Two numbers, each with Laplace noise of a scale."""
+
+    scale: float
+
+    def domain(self):
+        return Box(2)
+
+    def codomain(self):
+        return Vectors(2)
+
+    def guarantee(self):
+        return Guarantee(4 / self.scale, status="proved", reason="two numbers of a range of 2")
+
+    def privatize(self, key, x):
+        return self.domain().clip(x) + self.scale * jax.random.laplace(key, (2,))
+
+    def log_density(self, y, x):
+        return (-jnp.abs(y - self.domain().clip(x)) / self.scale - jnp.log(2 * self.scale)).sum(-1)
+
+    def estimate(self, y):
+        return y
+
+
+@untyped
+@pytest.mark.parametrize(("scale", "epsilon"), [(2.0, 1.8), (4.0, 0.9), (0.5, 7.2)])
+def test_vectors_of_densities_that_bend(scale, epsilon):
+    """Against the losses of two numbers, added up: an atom at either end, and a density between."""
+    most, steps = 2 / scale, 4000
+    places = np.linspace(-most, most, 2 * steps + 1)
+    mass = np.zeros(2 * steps + 1)
+    mass[1::2] = np.diff(np.exp(-(most - places[::2]) / 2) / 2)
+    mass[[0, -1]] = math.exp(-most) / 2, 0.5
+    both = scipy.signal.fftconvolve(mass, mass)
+    loss = np.linspace(-2 * most, 2 * most, len(both))
+    expected = both @ np.maximum(0.0, -np.expm1(epsilon - loss))
+    assert hockey_stick(LaplacePair(scale), epsilon) == pytest.approx(expected, rel=1e-5)
+
+
+@untyped
+def test_a_density_that_bends_sums_to_one():
+    assert sums_to_one(LaplacePair(2.0)).statistic < 1e-12

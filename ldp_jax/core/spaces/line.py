@@ -16,18 +16,21 @@ _MISPLACED = 1e-4
 """The most of a law's mass that float64 may misplace where it is integrated."""
 
 
-def edges_of(codomain: Interval, x: Values, log_density: Log) -> np.ndarray:
-    """Where the density may jump or bend, ends included; an infinite end goes to where nothing is left."""
+def edges_of(codomain: Interval, x: Values, log_density: Log) -> tuple[np.ndarray, float]:
+    """Where the density may jump or bend, ends included, and how far out it has fallen by half.
+
+    An infinite end goes to where nothing is left.
+    """
     breaks = np.array([float(np.asarray(x))])
     if codomain.breaks is not None:
         breaks = np.sort(np.asarray(codomain.breaks(jnp.asarray(x)), np.float64))
-    lower, upper = float(codomain.lower), float(codomain.upper)
+    lower, upper, scale = float(codomain.lower), float(codomain.upper), 1.0
     if math.isinf(lower) or math.isinf(upper):
-        middle, widths = breaks.mean(), np.append(0.0, 2.0 ** np.arange(64.0))
+        middle, widths = breaks.mean(), np.append(0.0, 2.0 ** np.arange(-40.0, 64.0))
         logs = log_density(middle + widths)  # all at once
-        width = widths[1:][logs[1:] <= logs[0] - 50.0][0]
+        width, scale = (widths[1:][logs[1:] <= logs[0] - fallen][0] for fallen in (50.0, math.log(2)))
         lower, upper = max(lower, middle - width), min(upper, middle + width)
-    return np.concatenate([[lower], np.clip(breaks, lower, upper), [upper]])
+    return np.concatenate([[lower], np.clip(breaks, lower, upper), [upper]]), float(scale)
 
 
 def line(codomain: Interval, x: Values, log_density: Log) -> tuple[partial[np.ndarray], float, np.ndarray]:
@@ -35,9 +38,14 @@ def line(codomain: Interval, x: Values, log_density: Log) -> tuple[partial[np.nd
 
     ``NotApplicable`` where the law has pieces of few float64 spacings.
     """
-    edges = edges_of(codomain, x, log_density)
-    cuts = np.concatenate([np.linspace(a, b, _FINE, endpoint=False) for a, b in itertools.pairwise(edges)])
-    cuts = np.append(cuts, edges[-1])
+    edges, scale = edges_of(codomain, x, log_density)
+    inner = [np.linspace(a, b, _FINE, endpoint=False) for a, b in itertools.pairwise(edges)]
+    # Pieces grow towards an end that is infinite, as a heavy tail does.
+    if math.isinf(float(codomain.lower)):
+        inner[0] = edges[1] - _outwards(edges[1] - edges[0], scale)[:0:-1]
+    if math.isinf(float(codomain.upper)):
+        inner[-1] = edges[-2] + _outwards(edges[-1] - edges[-2], scale)[:-1]
+    cuts = np.append(np.concatenate(inner), edges[-1])
     width = np.diff(cuts)
     # Two Gauss-Legendre points a piece, none at a break, where the density may be of either side.
     at = (cuts[1:] + cuts[:-1]) / 2 + np.array([[-0.5], [0.5]]) * width / math.sqrt(3)
@@ -46,6 +54,11 @@ def line(codomain: Interval, x: Values, log_density: Log) -> tuple[partial[np.nd
     misplaced = float(density.max() * np.spacing(np.float32(np.abs(edges[1:-1]).max())))
     refuse_narrow(4 * 2.0**-29 * misplaced)
     return partial(np.interp, xp=cuts, fp=total), misplaced, edges
+
+
+def _outwards(width: float, scale: float) -> np.ndarray:
+    """Distances from 0 to ``width``, even below ``scale`` and in even ratios beyond."""
+    return width * np.sinh(np.linspace(0.0, np.arcsinh(width / scale), _FINE + 1)) / (width / scale)
 
 
 def refuse_narrow(misplaced: float) -> None:

@@ -69,8 +69,8 @@ def probabilities(
     consistent (:func:`~ldp_jax.edges.curator.noisy_counts.consistent`).
 
     ``state`` is a dendrogram with its public and private counts, ``region`` of :func:`regions`; epsilon is of all
-    counts together, since an edge is in one region. ``fresh`` noise is of every internal node's own, clipped to [0,
-    1] alone, as HeteroRR's Algorithm 3 is printed: an edge costs epsilon for each node of its region.
+    counts together, since an edge is in one region. ``fresh`` noise is of every internal node's own, as
+    HeteroRR's Algorithm 3 prints it, clipped to [0, 1]: an edge costs epsilon for each node of its region.
     """
     children, _, size = (np.asarray(leaf) for leaf in state.tree)
     internal = len(region)

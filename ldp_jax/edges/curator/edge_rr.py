@@ -93,7 +93,9 @@ class EdgeRR(OfDendrogram):
 
         The first have the scale 1, the second :math:`\epsilon_1 / \Delta`, and every internal node has fresh noise.
         The alternating chain has neither law as its own, the scale lacks a 2, and every node of a group counts a
-        private edge: ``guarantee()`` is none.
+        private edge: ``guarantee()`` is none. Not as printed: the threshold of groups has the 2, all private nodes
+        count in eq. 10, shares are of pairs that are not public and at least 0, and public edges between private
+        nodes stay.
 
         >>> print(EdgeRR.as_published(0.5, 0.5).guarantee())  # doctest: +ELLIPSIS
         epsilon inf per edge-central (...; none: ...)
