@@ -105,6 +105,8 @@ def _check_records(x: np.ndarray, public_x: np.ndarray, shape: tuple[int, int] |
         raise ValueError(f"public_x must be as wide as x, got {public_x.shape[1]} for {x.shape[1]}")
     if shape is not None and (len(shape) != 2 or shape[0] * shape[1] != x.shape[1]):
         raise ValueError(f"shape must be the height and width of records of {x.shape[1]} pixels, got {shape}")
+    if shape is not None and (min(shape) < 2 or public_x.min() == public_x.max()):
+        raise ValueError(f"images must be at least 2 wide and high, and public ones vary, got shape {shape}")
 
 
 def _judge(
@@ -115,7 +117,7 @@ def _judge(
     samples = {"mse": ((found - x).astype(np.float64) ** 2).mean(1)}
     if shape is not None:
         images: list[Array] = [jnp.asarray(rows).reshape(-1, *shape) for rows in (found, x)]
-        similarity = metrics.ssim(*images, value_range=upper - lower)
+        similarity = metrics.ssim(*images, value_range=upper - lower, window=min(7, *shape))
         samples["ssim"] = np.asarray(similarity, np.float64)
     intervals = {metric: mean_interval(values) for metric, values in samples.items()}
     return Reconstruction(name, intervals, found, np.stack(list(samples.values()), 1))

@@ -9,12 +9,14 @@ import math
 import numbers
 import operator
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy as np
+
+_T = TypeVar("_T")
 
 
 def concrete(value: object) -> bool:
@@ -66,14 +68,23 @@ def positive(**kwargs: object) -> None:
     _each(kwargs, lambda array: (array > 0) & (array < math.inf), "finite and > 0")
 
 
+def unmasked(given: _T) -> "_T | np.ndarray":
+    """An array as it is; of one of NumPy's masked arrays what is masked is NaN."""
+    import numpy as np
+
+    return np.ma.filled(given.astype(np.float64), np.nan) if isinstance(given, np.ma.MaskedArray) else given
+
+
 def labels(given: object) -> "np.ndarray":
-    """Classes as whole numbers, -1 for None and NaN; booleans and other values stay as they are.
+    """Classes as whole numbers, -1 for None, NaN and what is masked; booleans and other values stay as they are.
 
     >>> labels([1, None, 0]).tolist(), labels(["red", None]).dtype.kind
     ([1, -1, 0], 'O')
     """
     import numpy as np
 
+    if isinstance(given, np.ma.MaskedArray):
+        given = np.where(np.ma.getmaskarray(given), None, np.ma.getdata(given))
     array = np.asarray(given)
     if array.dtype.kind not in "fO" or any(isinstance(one, bool | np.bool_) for one in array.ravel()):
         return array

@@ -173,7 +173,7 @@ class Discrete(Univariate):
         if self.encoding == "grid":
             word, rounding = random_words.words(key, shape)
         else:
-            word = rounding = random.bits(key, shape)
+            word = rounding = random.bits(key, shape, jnp.uint32)
         return self.from_words(word, rounding, x)
 
     def _rows(self, x: Record) -> tuple[Array, Array]:

@@ -169,8 +169,8 @@ class Induced:
         """The sum over the neighbours of each node in its part; 0 for a node in no part."""
         total = jnp.zeros_like(h)
         for part in self.parts:
-            inside = _along(part, h)
-            total = total + inside * self.whole.sum(inside * h)
+            inside = _along(part, h) > 0
+            total = total + jnp.where(inside, self.whole.sum(jnp.where(inside, h, 0)), 0)
         return total
 
 

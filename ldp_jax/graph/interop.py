@@ -119,10 +119,10 @@ def read(
         "self-loops": int(loops.sum()),
         "repeated edges": int((repeats - 1).sum() + (more - 1).sum()),
         "edges without their reverse": single if len(both) or found.directed else 0,
-        "weights other than 1": int(found.weighted),
     }
-    if any(faults.values()) and not clean:
-        listed = ", ".join(f"{number} {what}" for what, number in faults.items() if number)
+    if (any(faults.values()) or found.weighted) and not clean:
+        counted = [f"{number} {what}" for what, number in faults.items() if number]
+        listed = ", ".join([*counted, *["weights other than 1"] * found.weighted])
         raise ValueError(
             f"source must be a simple undirected graph, got {listed}: clean=True drops self-loops and weights, "
             "merges repeats and takes an edge in one direction for both"
@@ -264,8 +264,9 @@ def _parse_table(table: "pandas.DataFrame", nodes: int | Iterable | None) -> _So
         table = table.drop(columns="weight")
     if table.ndim != 2 or table.shape[1] != 2:
         raise ValueError(
-            f"source must be a table of two columns, the ends of each edge, and perhaps a third, weight; got shape "
-            f"{table.shape}: table[[one, other]] chooses, scipy.sparse.csr_array(table) is of an adjacency matrix"
+            f"source must be a table of two columns, the ends of each edge, and perhaps a third, named weight; "
+            f"got shape {table.shape}: table[[one, other]] chooses, scipy.sparse.csr_array(table) is of an "
+            "adjacency matrix"
         )
     if table.isna().to_numpy().any():
         raise ValueError("source must name both ends of each edge, and misses some")
@@ -306,7 +307,9 @@ def _numbered(pairs: np.ndarray, n: int, nodes: int | Iterable | None, weighted:
         if nodes != n:
             raise ValueError(f"nodes must be {n}, as the source has them, got {nodes}")
         nodes = None
-    return _Source(pairs.astype(np.int64), _named(n, nodes), weighted)
+    if pairs.size and (pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer)):
+        raise ValueError(f"edge_index must be integers of shape [2, m], got {pairs.dtype} of {pairs.ndim} axes")
+    return _Source(pairs.reshape(-1, 2).astype(np.int64), _named(n, nodes), weighted)
 
 
 def _named(n: int | None, names: Iterable | None) -> Names:
@@ -316,8 +319,10 @@ def _named(n: int | None, names: Iterable | None) -> Names:
     listed = [name.item() if isinstance(name, np.generic) else name for name in names]
     # Names of one simple type make an array of it; tuples stay names.
     simple = len({type(name) for name in listed}) <= 1 and isinstance(listed[0] if listed else 0, (str, int))
-    made = np.array(listed) if simple else np.empty(len(listed), object)
-    made[:] = listed
+    made = np.array(listed) if simple else np.empty(0)
+    if not simple or made.tolist() != listed:  # whole numbers of 64 bits, and words that end in NUL
+        made = np.empty(len(listed), object)
+        made[:] = listed
     if n is not None and len(made) != n:
         raise ValueError(f"nodes must name {n} nodes, got {len(made)} names")
     if len(set(made.tolist())) != len(made):

@@ -102,7 +102,7 @@ def guard(
     n, classes = posterior.shape
     counted = np.ones(n, bool) if counted is None else np.asarray(counted, bool)
     labels = np.full(n, -1) if labels is None else np.asarray(labels)
-    share = posterior[counted].sum(0, dtype=np.float64)
+    share = posterior[counted if counted.any() else slice(None)].sum(0, dtype=np.float64)
     ratio = likelihood_ratios(evidence, share / max(share.sum(), 1e-30))
     t = (posterior * ratio).sum(-1, dtype=np.float64)[counted] - 1.0
 

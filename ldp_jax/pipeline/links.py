@@ -56,7 +56,8 @@ def link_scores(
             raise ValueError(f"{name} must be in [{least}, {most}), got {values.min()} to {values.max()}")
     if np.shape(groups) != (n,):
         raise ValueError(f"groups must be of the {n} users of reports, got shape {np.shape(groups)}")
-    return _link_scores(*map(jnp.asarray, (reports, groups, pairs)), noise, num_groups=num_groups)
+    places = (np.asarray(given, np.int32) for given in (groups, pairs))
+    return _link_scores(jnp.asarray(reports), *map(jnp.asarray, places), noise, num_groups=num_groups)
 
 
 @partial(jax.jit, static_argnames="num_groups")

@@ -125,6 +125,9 @@ def embed_reports(
     if reports.digest != table.digest:
         raise ValueError("reports are of another table than the mechanism's, whose epsilon is not theirs")
     user, index, output = (np.asarray(part) for part in (reports.user, reports.index, reports.output))
+    whole = all(np.issubdtype(part.dtype, np.integer) for part in (user, index, output))
+    if not whole or (user.dtype.kind == "i" and user.size and user.min() < 0):
+        raise ValueError("user, index and output must be whole numbers, and users at least 0")
     user = user.astype(np.uint64)
     if index.shape != (len(user), k) or output.shape != index.shape:
         raise ValueError(f"index and output must be [{len(user)}, {k}], got {index.shape} and {output.shape}")
@@ -150,7 +153,7 @@ def embed_reports(
 
 def places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The node of each user who has one, and who these are, bool [m]."""
-    if nodes.dtype.kind == "i" and nodes.size and nodes.min() >= 0:
+    if nodes.dtype.kind in "iu" and nodes.size and nodes.min() >= 0:
         nodes = nodes.astype(np.uint64)  # beside users, in whole numbers: float64 has 53 bits
     if nodes.dtype != np.uint64 or nodes.shape != (n,) or len(np.unique(nodes)) != n:
         raise ValueError(

@@ -12,6 +12,7 @@ import scipy.sparse
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
+from ldp_jax.core import validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array
@@ -323,7 +324,9 @@ def _of_mean_length_one(row: np.ndarray, column: np.ndarray, values: np.ndarray,
 
 
 def _dense(x: Features) -> np.ndarray:
-    x = np.asarray(x)
+    x = np.asarray(validate.unmasked(x))
+    if x.dtype.kind in "bf":  # float16 and flags are no sparse matrix
+        x = x.astype(np.float64)
     if x.dtype == object and x.ndim == 2 and all(isinstance(value, numbers.Real) for value in x.flat):
         x = np.array([[_as_float(value) for value in row] for row in x])  # whole numbers of more than 64 bits
     if x.ndim != 2 or not np.issubdtype(x.dtype, np.number) or np.iscomplexobj(x):

@@ -3,7 +3,8 @@ r"""Logistic regression on public features whose labels are evidence: of public 
 A node's evidence is a row :math:`l_u(c)`, the log-likelihood of what is known of its class. The classifier
 :math:`f_c(x)` maximises :math:`\sum_u \log \sum_c f_c(x_u) e^{l_u(c)}` less a ridge: for a label the usual
 log-likelihood, for a report the exact likelihood of a class that nobody sees. A node is asked of the model of a
-fold that it is not in: no node's own label or report takes part.
+fold that it is not in: no node's own label or report takes part, but in the ridge and in the length of the search,
+which all folds share.
 """
 
 import math
@@ -144,7 +145,7 @@ def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Ar
     """:func:`_of_part` of all rows in use, a part of them at a time, with the derivative in the weights."""
     size = part_size(rows.shape[0])
     parts = -(-known.count // size)
-    nothing, no_bias = jnp.float32(0.0), jnp.zeros(weights.shape[1])
+    nothing, no_bias = jnp.float32(0.0), jnp.zeros(weights.shape[1], jnp.float32)
 
     def part(values: Array | np.ndarray, at: Array) -> Array:
         return jax.lax.dynamic_slice_in_dim(values, at * size, size)
@@ -171,7 +172,7 @@ def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Ar
         slopes = jax.lax.dynamic_update_slice_in_dim(carry[1], slope, at * size, 0)
         return carry[0] + value, slopes, carry[2] + slope.sum(0)
 
-    begin = (nothing, jnp.zeros((rows.shape[0], weights.shape[1])), no_bias)
+    begin = (nothing, jnp.zeros((rows.shape[0], weights.shape[1]), jnp.float32), no_bias)
     total, slopes, of_bias = jax.lax.fori_loop(0, parts, place, begin)
     return total, jnp.concatenate([rows.transposed(slopes), of_bias[None]])
 
@@ -230,7 +231,7 @@ def _downhill(slope: Array, moves: Array, turns: Array, inverse: Array, count: A
         at = (count - pairs + place) % _MEMORY
         return found + moves[at] * (parts[at] - inverse[at] * (turns[at] * found).sum())
 
-    rest, parts = jax.lax.fori_loop(0, pairs, back, (slope, jnp.zeros(_MEMORY)))
+    rest, parts = jax.lax.fori_loop(0, pairs, back, (slope, jnp.zeros(_MEMORY, jnp.float32)))
     last = (count - 1) % _MEMORY
     curvature = jnp.where(count > 0, inverse[last] * (turns[last] ** 2).sum(), 1.0)
     return -jax.lax.fori_loop(0, pairs, forth, rest / curvature)
@@ -274,10 +275,10 @@ def _fit(start: Array, loss: Callable[[Array], tuple[Array, Array]], tolerance: 
 
         return jax.lax.cond(falls, accepted, shortened)
 
-    empty, ring = jnp.zeros_like(start), jnp.zeros((_MEMORY, *start.shape))
+    empty, ring = jnp.zeros_like(start), jnp.zeros((_MEMORY, *start.shape), jnp.float32)
     first = _Search(
-        start, jnp.float32(jnp.inf), empty, empty, jnp.float32(0.0), ring, ring, jnp.zeros(_MEMORY), jnp.int32(0),
-        jnp.int32(0), jnp.bool_(True),
+        start, jnp.float32(jnp.inf), empty, empty, jnp.float32(0.0), ring, ring, jnp.zeros(_MEMORY, jnp.float32),
+        jnp.int32(0), jnp.int32(0), jnp.bool_(True),
     )  # fmt: skip
     return jax.lax.while_loop(lambda now: now.going & (now.tried < _STEPS), advance, first).weights
 
@@ -364,6 +365,7 @@ class Lesson(NamedTuple):
     @classmethod
     def of(cls, known: FoldedLabels) -> "Lesson":
         """That of labels."""
+        validate.in_range(-1.0, known.num_classes - 1.0, labels=known.labels)
         evidence = label_evidence(known.labels[known.nodes], known.num_classes, known.keep)
         return cls(evidence, known.nodes, known.fold, known.num_folds)
 
@@ -394,6 +396,12 @@ def regression(
       The log posteriors [n, C], of teachers out of fold; the ridge; the weights [d + 1, F C].
     """
     n, teachers = rows.shape[0], lesson.teachers
+    if len(lesson.evidence) != len(teachers) or len(lesson.fold) != n:
+        raise ValueError(
+            f"evidence must be of {len(teachers)} nodes and folds of {n}, got {len(lesson.evidence)} and "
+            f"{len(lesson.fold)}"
+        )
+    validate.in_range(0.0, lesson.num_folds - 1.0, fold=lesson.fold)
     among = _Ridges.of(ridges, tolerance)
     laid = laid_out(rows, room=room)
     pad = partial(_padded, room=laid.shape[0])

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
@@ -64,6 +65,16 @@ def count_of(stacked: Values) -> int:
 def take(stacked: T, place: int | slice | np.ndarray | tuple[np.ndarray, ...]) -> T:
     """Some of stacked values, as NumPy arrays."""
     return jax.tree.map(lambda leaf: np.asarray(leaf)[place], stacked)
+
+
+def is_float(leaf: np.ndarray) -> bool:
+    """Whether numbers are of any floating type, bfloat16 included."""
+    return bool(jnp.issubdtype(leaf.dtype, jnp.floating))
+
+
+def raw(leaf: np.ndarray) -> np.ndarray:
+    """The bits of each number, as unsigned numbers of its own width."""
+    return np.ascontiguousarray(leaf).view(f"u{leaf.dtype.itemsize}")
 
 
 def repeated(x: T, n: int) -> T:

@@ -366,7 +366,9 @@ class _Steps:
         ]
         draws = self.draws
         words = [
-            np.concatenate([near, self.rng.integers(0, 1 << draw.bits, (_RANDOM, *draw.shape)).astype(near.dtype)])
+            np.concatenate(
+                [near, self.rng.integers(0, 1 << draw.bits, (_RANDOM, *draw.shape), np.uint64).astype(near.dtype)]
+            )
             for near, draw in zip(self.words([numbers for _, numbers in points]), draws, strict=True)
         ]
         flat = [word.reshape(len(word), -1).astype(np.uint64) for word in words]

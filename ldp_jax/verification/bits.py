@@ -1,8 +1,9 @@
-"""Whether the last bits of a float32 report follow the record."""
+"""Whether the last bits of a report follow the record."""
 
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import DTypeLike
 
@@ -11,13 +12,13 @@ from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports
 from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.edges.spaces import Lists
 from ldp_jax.verification import statistics
-from ldp_jax.verification._programs import Asked, generator, report_each
+from ldp_jax.verification._programs import Asked, generator, is_float, raw, report_each
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 TRIALS = 1 << 18
 LAST = 8
-"""How many of the last bits of a float32 number are asked, alone and in parity with the one above."""
+"""How many of the last bits of a number are asked, alone and in parity with the one above."""
 
 ROUNDING = 1.0
 """The loss in one bit that float32 rounding may cause, in nats: a report of small size is a difference of
@@ -32,7 +33,7 @@ _BOUNDED = 512  # pairs of a bit and a statistic, the most suspicious, whose los
 def record_in_bits(
     mechanism: Asked, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
 ) -> Fit:
-    """Whether a bit of a report's float32 numbers tells one half of the records from the other.
+    """Whether a bit of a report's floating numbers tells one half of the records from the other.
 
     Each of the last eight bits of each number, and its parity with the next, is counted by the half of the records:
     of each coordinate, the sum, the length and a parity; of lists by each bit and the parity of the degree. At most
@@ -57,12 +58,12 @@ def record_in_bits(
     x, upper, asked = _records(domain, rng, trials)
     words = jax.random.key_data(random.split(draw_key, len(upper)))
     y = report_each(words, mechanism, x)
-    numbers = _numbers(codomain, y, rng)
+    numbers, sent = _numbers(codomain, y, rng)
     ones = np.zeros((2 * (2 * LAST - 1) * numbers.shape[1], 2, upper.shape[1]))
     for start in range(0, len(upper), _CHUNK):
         rows = slice(start, start + _CHUNK)
         groups = np.stack([~upper[rows] & asked[rows], upper[rows] & asked[rows]], 1).astype(np.float32)
-        ones += np.tensordot(_events(numbers[rows]), groups, (0, 0))
+        ones += np.tensordot(_events(numbers[rows], sent[rows]), groups, (0, 0))
     sizes = np.stack([(~upper & asked).sum(0), (upper & asked).sum(0)])
     worst = _largest_loss(ones, sizes, significance)
     limit = mechanism.guarantee().epsilon + ROUNDING
@@ -77,7 +78,7 @@ def asked_of(mechanism: Asked) -> str:
         report = codomain.dim
     else:
         shape = jax.eval_shape(mechanism.privatize, jax.random.key(0), domain.typical())
-        report = sum(leaf.size for leaf in jax.tree.leaves(shape) if leaf.dtype == np.float32)
+        report = sum(leaf.size for leaf in jax.tree.leaves(shape) if jnp.issubdtype(leaf.dtype, jnp.floating))
     parts = (("reported numbers", _NUMBERS, report), ("coordinates", _COORDINATES, domain.users or record))
     said = [f"{most} of {count} {name}" for name, most, count in parts if count > most]
     return f"asked of {' and '.join(said)}, chosen at random" if said else ""
@@ -119,26 +120,29 @@ def _flat(stacked: Values, kind: DTypeLike) -> np.ndarray:
     return np.concatenate([np.reshape(leaf, (len(leaf), -1)) for leaf in jax.tree.leaves(stacked)], 1).astype(kind)
 
 
-def _numbers(codomain: Reports, y: Report, rng: np.random.Generator) -> np.ndarray:
-    """float32 [n, m], NaN where a number is not sent; of vectors the values of coordinates, sent or not."""
+def _numbers(codomain: Reports, y: Report, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """The bits uint64 [n, m] of numbers, of vectors the values of coordinates; and which are sent, bool [n, m]."""
     if isinstance(codomain, ByCoordinate):
         indices, values = codomain.entries(y)
         chosen = rng.permutation(codomain.dim)[:_NUMBERS]
-        real = [np.asarray(leaf) for leaf in jax.tree.leaves(values) if np.asarray(leaf).dtype.kind == "f"]
-        found = np.full((len(indices), len(chosen), len(real)), np.nan, np.float32)
+        real = [leaf for leaf in map(np.asarray, jax.tree.leaves(values)) if is_float(leaf)]
+        found = np.zeros((len(indices), len(chosen), len(real)), np.uint64)
+        sent = np.zeros(found.shape, bool)
         for place, coordinate in enumerate(chosen):
             user, at = np.nonzero(indices == coordinate)
             for part, leaf in enumerate(real):
-                found[user, place, part] = leaf[user, at]
-        return found.reshape(len(indices), -1)
-    numbers = _flat([leaf for leaf in jax.tree.leaves(y) if leaf.dtype.kind == "f"], np.float32)
-    return numbers[:, rng.permutation(numbers.shape[1])[:_NUMBERS]]
+                found[user, place, part] = raw(leaf)[user, at]
+                sent[user, place, part] = ~np.isnan(leaf[user, at])
+        return found.reshape(len(indices), -1), sent.reshape(len(indices), -1)
+    real = [leaf for leaf in map(np.asarray, jax.tree.leaves(y)) if is_float(leaf)]
+    numbers, sent = _flat([raw(leaf) for leaf in real], np.uint64), ~_flat([np.isnan(leaf) for leaf in real], bool)
+    chosen = rng.permutation(numbers.shape[1])[:_NUMBERS]
+    return numbers[:, chosen], sent[:, chosen]
 
 
-def _events(numbers: np.ndarray) -> np.ndarray:
+def _events(numbers: np.ndarray, sent: np.ndarray) -> np.ndarray:
     """float32 [n, events]: each bit, and each parity, is 1; and each is 0; of numbers that are sent."""
-    raw, sent = np.ascontiguousarray(numbers).view(np.uint32), ~np.isnan(numbers)
-    bits = np.stack([raw >> place & 1 for place in range(LAST)], 2)
+    bits = np.stack([numbers >> np.uint64(place) & np.uint64(1) for place in range(LAST)], 2)
     bits = np.concatenate([bits, bits[..., :-1] ^ bits[..., 1:]], 2).astype(bool)
     both = np.concatenate([bits & sent[..., None], ~bits & sent[..., None]], 2)
     return both.reshape(len(numbers), -1).astype(np.float32)

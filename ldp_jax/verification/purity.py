@@ -14,6 +14,8 @@ from ldp_jax.verification._programs import (
     Asked,
     count_of,
     generator,
+    is_float,
+    raw,
     repeated,
     report_each,
     report_each_retraced,
@@ -35,8 +37,8 @@ def _same(a: Report, b: Report, rounding: float = 0.0) -> np.ndarray:
     n = count_of(a)
     same = np.ones(n, bool)
     for one, other in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
-        if np.issubdtype(one.dtype, np.floating):
-            equal = np.isclose(one, other, rtol=rounding, atol=rounding, equal_nan=True)
+        if is_float(one):
+            equal = np.isclose(*map(np.float64, (one, other)), rtol=rounding, atol=rounding, equal_nan=True)
         else:
             equal = one == other
         same &= equal.reshape(n, -1).all(1)
@@ -47,8 +49,8 @@ def _unusual(reports: Report) -> int:
     """How many numbers of stacked reports are -0, or a NaN of other bits than the first: equal, they could tell."""
     found = 0
     for leaf in map(np.asarray, jax.tree.leaves(reports)):
-        if leaf.dtype == np.float32:
-            nan = leaf.view(np.uint32)[np.isnan(leaf)]
+        if is_float(leaf):
+            nan = raw(leaf)[np.isnan(leaf)]
             found += int(((leaf == 0) & np.signbit(leaf)).sum()) + int((nan != nan[:1]).sum())
     return found
 

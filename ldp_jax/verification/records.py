@@ -14,10 +14,12 @@ from ldp_jax.verification._programs import (
     count_of,
     draws,
     generator,
+    is_float,
     logs_each,
     logs_of,
     lost,
     privatize_stacked,
+    raw,
     repeated,
     take,
 )
@@ -153,13 +155,24 @@ def distinct_reports(
 def counted(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
     """The same of stacked reports of a record."""
     leaves, trials = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(y)], count_of(y)
-    rows = np.concatenate([leaf.reshape(trials, -1).view(np.uint32) for leaf in leaves], 1)
+    narrow = [leaf.dtype for leaf in leaves if is_float(leaf) and leaf.dtype.itemsize < 4]
+    if narrow:
+        raise NotApplicable(
+            f"reports of {narrow[0]} repeat by rounding: what a float32 may weigh is no bound of theirs"
+        )
+    rows = np.concatenate([_words(leaf.reshape(trials, -1)) for leaf in leaves], 1)
     whole = rows.view([("", np.uint32)] * rows.shape[1]).ravel() if rows.shape[1] > 1 else rows[:, 0]
     _, first, count = np.unique(whole, return_index=True, return_counts=True)
     often = np.argsort(-count, kind="stable")[:_MOST]
     mass = _mass(mechanism, take(y, first[often]), x)
     chance = stats.binom.sf(count[often] - 1, trials, np.clip(mass, 0.0, 1.0))
     return tail_fit("distinct reports", float(chance.min()), significance / len(count), 30 / trials, trials)
+
+
+def _words(leaf: np.ndarray) -> np.ndarray:
+    """The bits of each number in one uint32 word, or in two."""
+    bits = raw(leaf)
+    return bits.astype(np.uint32) if bits.dtype.itemsize < 4 else bits.view(np.uint32)
 
 
 def _mass(mechanism: Exact, y: Report, x: Values) -> np.ndarray:

@@ -46,7 +46,7 @@ def matches_reference(mechanism: Asked, key: PRNGKey, *, law: Law | None = None,
     if table is None and len(draws) != 1:
         raise NotApplicable(f"{type(mechanism).__name__} takes {len(draws)} draws of words: ask its parts")
     rng = generator(word_key)
-    words = [rng.integers(0, 1 << d.bits, (trials, *d.shape)).astype(f"uint{d.bits}") for d in draws]
+    words = [rng.integers(0, 1 << d.bits, (trials, *d.shape), np.uint64).astype(f"uint{d.bits}") for d in draws]
     y = _words.report_words(mechanism, x, words)
     if table is not None:
         wrong = y != _table_report(table, x, words)

@@ -11,9 +11,10 @@ import pytest
 
 from ldp_jax import deployment, features, hyperbolic, pipeline
 from ldp_jax.core import mechanism, validate
+from ldp_jax.core.spaces import as_records
 from ldp_jax.learning import label_training, models, training
 from ldp_jax.pipeline.device_classifier import device_classifier
-from ldp_jax.pipeline.rows import DenseRows
+from ldp_jax.pipeline.rows import DenseRows, feature_rows
 from ldp_jax.pipeline.self_training import FoldedLabels
 
 
@@ -130,3 +131,13 @@ def test_an_array_of_keys_is_not_a_key():
             call()
     with pytest.raises(ValueError, match=r"key must be an array of keys \[runs\], got keys of shape \(\)"):
         training.fit_many(jax.random.key(0), *given, settings)
+
+
+def test_what_is_masked_is_unknown():
+    """NumPy's asarray would show it."""
+    labels = np.ma.array([1, 2, 0], mask=[False, True, False])
+    assert validate.labels(labels).tolist() == [1, -1, 0]
+    x = np.ma.array([0.5, 1.0], mask=[False, True])
+    np.testing.assert_array_equal(as_records(x), [0.5, np.nan])
+    with pytest.raises(ValueError, match="x must be finite"):
+        feature_rows(x[None])

@@ -72,6 +72,14 @@ def test_induced_sums_keep_the_edges_within_parts():
     assert len(traces) == 1
 
 
+def test_what_is_outside_all_parts_does_not_come_in():
+    """Not as infinity or NaN, either."""
+    path = aggregation.tables(np.array([1, 0, 2, 1]), np.array([0, 1, 1, 2]), 3)
+    within = aggregation.Induced(path, jnp.array([[1.0, 1.0, 0.0]]))
+    for outside in (jnp.inf, jnp.nan):
+        assert within.sum(jnp.array([1.0, 2.0, outside])).tolist() == [2.0, 1.0, 0.0]
+
+
 def test_sums_are_the_same_whatever_is_added_up_at_a_time(monkeypatch):
     """Classes of many and of few nodes take chunks of their own; the order of additions stays."""
     for few in (0, N + 1):

@@ -95,7 +95,7 @@ def test_other_graphs_are_refused_or_cleaned(edges, fault):
     pd.DataFrame(NAMED, columns=["from", "to"]).assign(weight=0.5),
 ], ids=["networkx", "scipy", "PyTorch Geometric", "pandas"])  # fmt: skip
 def test_weights_are_refused_or_dropped(source):
-    with pytest.raises(ValueError, match="1 weights other than 1"):
+    with pytest.raises(ValueError, match="weights other than 1"):
         interop.read(source)
     assert len(interop.read(source, clean=True).graph.senders)
 
@@ -134,3 +134,16 @@ def test_results_become_a_table():
         interop.to_table(np.array(NAMES), {"class": np.arange(4)})
     with pytest.raises(ValueError, match="names of their own, got z0 twice"):
         interop.to_table(np.array(NAMES), {"z": np.ones((5, 2)), "z0": np.arange(5)})
+
+
+def test_names_of_64_bits_stay_whole():
+    ids = np.array([2**63 + 1, 5, 7], np.uint64)
+    found = interop.read(scipy.sparse.csr_array((3, 3)), nodes=ids)
+    assert found.names.tolist() == ids.tolist()
+    assert interop.read(scipy.sparse.csr_array((2, 2)), nodes=["a\0", "a"]).names.tolist() == ["a\0", "a"]
+
+
+@pytest.mark.parametrize("edge_index", [np.array([[0.9, 1.7], [1.2, 0.3]]), np.array([[0, 1], [1, 0], [2, 2]])])
+def test_an_edge_index_of_fractions_or_of_three_rows_is_refused(edge_index):
+    with pytest.raises(ValueError, match="edge_index must be integers of shape"):
+        interop.read(types.SimpleNamespace(edge_index=edge_index, num_nodes=3))

@@ -74,3 +74,16 @@ def test_strength_maximises_the_likelihood(shift):
     ).x
     seen = t.sum() > 2 * np.sqrt((t**2).sum())
     np.testing.assert_allclose(strength(jnp.asarray(t, jnp.float32)), best if seen else 0.0, atol=1e-3)
+
+
+def test_evidence_is_weakened_though_nobody_is_counted():
+    """By labels alone: a share of 0.58 of the evidence is believed, whoever it is of."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    said = np.where(rng.random(400) < 0.75, y, 1 - y)
+    evidence = np.log(np.where(said[:, None] == np.arange(2), 0.9, 0.1))
+    labels, even = np.where(np.arange(400) < 200, y, -1), np.full((400, 2), 0.5)
+    found = [guard(evidence, even, counted, labels) for counted in (np.ones(400, bool), np.zeros(400, bool))]
+    assert 0 < found[0].strength < 1
+    for one in found:
+        assert np.ptp(one.log_likelihood, axis=1).max() < 0.7 * np.log(9)

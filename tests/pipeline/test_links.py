@@ -73,3 +73,12 @@ def test_what_does_not_fit_is_refused():
             link_scores(np.zeros((3, 2), int), asked, ends, epsilon)
     for reports in (np.zeros((3, 2), int), np.full((3, 2), -4)):  # users of no counts have finite scores
         assert np.isfinite(np.asarray(link_scores(reports, np.array([0, 1, -1]), pairs, 1.0))).all()
+
+
+def test_groups_of_small_integers_are_groups():
+    groups = np.arange(130) % 128
+    found = [
+        link_scores(np.ones((130, 128), int), groups.astype(kind), np.array([[0, 1]]), 1.0)
+        for kind in (np.int8, int)
+    ]
+    np.testing.assert_array_equal(*found)

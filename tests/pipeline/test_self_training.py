@@ -180,3 +180,31 @@ def test_of_silent_users_nothing_is_read(houses):
     other = known._replace(labels=np.where(reported, known.labels, (y + 1) % CLASSES))
     more = np.where(reported[:, None], reports, 10_000)
     np.testing.assert_array_equal(count_regression(log_q, more, other, reported), found)
+
+
+def test_64_bit_mode_has_the_same_answers(data, fitted):
+    rows, _, labels, fold = data
+    with jax.enable_x64(True):
+        found = features_posterior(rows, labels, fold, num_classes=CLASSES, num_folds=FOLDS, tolerance=1e-7)
+    np.testing.assert_allclose(found.log_q, fitted.log_q, atol=1e-2)
+
+
+def test_what_does_not_fit_is_refused(data, fitted):
+    rows, _, labels, fold = data
+    evidence = np.zeros((600, CLASSES), np.float32)
+    for call, words in (
+        (lambda: self_train(rows, evidence[1:], fitted), "evidence must be of 600 nodes"),
+        (
+            lambda: features_posterior(rows, labels, fold + 1, num_classes=CLASSES, num_folds=FOLDS),
+            "fold must be in",
+        ),
+        (lambda: features_posterior(rows, labels, fold, num_classes=2, num_folds=FOLDS), "labels must be in"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+
+
+@pytest.mark.parametrize("kind", [np.float16, bool])
+def test_dense_features_of_any_kind_are_those_of_float64(kind):
+    x = np.array([[0, 1, 1], [1, 0, 1]], kind)
+    np.testing.assert_array_equal(feature_rows(x).dense(), feature_rows(x.astype(float)).dense())

@@ -11,9 +11,9 @@ from ldp_jax import verification
 from ldp_jax.accounting.guarantee import LABEL, RECORD, WORDS, Guarantee
 from ldp_jax.core.mechanism import largest
 from ldp_jax.core.pytree import mechanism, static
-from ldp_jax.core.spaces import NotApplicable
+from ldp_jax.core.spaces import Finite, NotApplicable, Product
 from ldp_jax.edges import ListReport, NeighbourCounts, RandomizedResponse
-from ldp_jax.features import Duchi, GridSquareWave, Laplace
+from ldp_jax.features import Duchi, GeneralizedRR, GridSquareWave, Laplace
 from ldp_jax.hyperbolic import HyperbolicGaussian
 from ldp_jax.verification import verdict
 from tests import broken
@@ -184,3 +184,63 @@ def test_arguments_are_refused_as_arguments(untyped):
     ):
         with pytest.raises(ValueError, match="trials|significance|key"):
             verification.check(Duchi(1.0), **{"key": jax.random.key(0), **wrong})
+
+
+@mechanism
+class SignOfZero:
+    """Two honest flips, whose zeros are negative under the record 1: equal to 0, and yet they tell."""
+
+    epsilon: float
+    kind: Any = static(default=jnp.float32)
+    told: bool = static(default=True)
+
+    def domain(self):
+        return Finite((0.0, 1.0))
+
+    def codomain(self):
+        return Product(2, Finite((0.0, 1.0)))
+
+    def privatize(self, key, x):
+        x = self.domain().clip(x)
+        flipped = jax.random.bernoulli(key, jax.nn.sigmoid(-self.epsilon / 2), (2,))
+        y = jnp.where(flipped, 1.0 - x, x)
+        return jnp.where(self.told & (y == 0) & (x == 1), -0.0, y).astype(self.kind)
+
+    def guarantee(self):
+        return Guarantee(self.epsilon)
+
+    def estimate(self, y):
+        return y
+
+
+@mechanism
+class RecordInTheLastBit(Laplace):
+    """Laplace noise in numbers of 16 bits, the last of which is the sign of the record."""
+
+    kind: Any = static(default=jnp.float16)
+    told: bool = static(default=True)
+
+    def privatize(self, key, x):
+        bits = jax.lax.bitcast_convert_type(super().privatize(key, x).astype(self.kind), jnp.uint16)
+        told = (bits & jnp.uint16(0xFFFE)) | (self.domain().clip(x) > 0).astype(jnp.uint16)
+        return jax.lax.bitcast_convert_type(told if self.told else bits, self.kind)
+
+
+@untyped
+@pytest.mark.parametrize("kind", [jnp.float16, jnp.bfloat16])
+def test_leaks_in_numbers_of_sixteen_bits_are_seen(kind):
+    assert not verification.is_pure(SignOfZero(1.0, kind), jax.random.key(0)).fits
+    assert verification.is_pure(SignOfZero(1.0, kind, told=False), jax.random.key(0)).fits
+    told, honest = RecordInTheLastBit(1.0, kind), RecordInTheLastBit(1.0, kind, told=False)
+    assert not verification.record_in_bits(told, jax.random.key(1), trials=50_000).fits
+    assert verification.record_in_bits(honest, jax.random.key(2), trials=50_000).fits
+    with pytest.raises(NotApplicable, match="repeat by rounding"):
+        verification.distinct_reports(honest, jax.random.key(3), trials=50_000)
+
+
+@untyped
+def test_tables_are_of_the_same_words_in_64_bit_mode():
+    with jax.enable_x64(True):
+        assert verification.matches_reference(GeneralizedRR(1.0, 3), jax.random.key(0), trials=2_000).fits
+        drawn = GeneralizedRR(1.0, 3).privatize(jax.random.key(0), 2)
+    assert drawn == GeneralizedRR(1.0, 3).privatize(jax.random.key(0), 2)

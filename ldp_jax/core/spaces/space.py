@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import DTypeLike
 
+from ldp_jax.core import validate
 from ldp_jax.core.types import AnyArray, Array, ArrayLike, R, Scalar, Values, Y
 
 Log = Callable[..., np.ndarray]
@@ -35,7 +36,7 @@ _A = TypeVar("_A", bound=AnyArray)
 
 
 def as_records(x: object) -> Array:
-    """Records as an array of the device; the one place where other numbers become float32.
+    """Records as an array of the device; the one place where other numbers become float32 (float64 in 64-bit mode).
 
     Numbers of the host of any size are clipped to +-1e9 first (every domain lies far within), in a precision that
     holds them, and no floating-point flag is seen. Arrays of the device and traced ones stay as they are; those of
@@ -50,6 +51,7 @@ def as_records(x: object) -> Array:
     if isinstance(x, jax.Array):
         short = jnp.issubdtype(real(x).dtype, jnp.floating) and x.dtype.itemsize < 4
         return x.astype(jnp.float32) if short else x
+    x = validate.unmasked(x)
     with np.errstate(all="ignore"):
         if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
             return jnp.asarray(_near(x))  # weakly typed, as every Python number
