@@ -357,7 +357,7 @@ class PipelineGuarantee(Mapping[Unit, Guarantee]):
         for guarantee in self.guarantees:
             if guarantee.unit == unit:
                 return guarantee
-        raise KeyError(unit)
+        raise KeyError(f"unit must be of {', '.join(map(repr, self))}, got {unit!r}")
 
     def __iter__(self) -> Iterator[Unit]:
         return (guarantee.unit for guarantee in self.guarantees)

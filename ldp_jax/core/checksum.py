@@ -22,6 +22,13 @@ _TAG = b"ldp_jax 1 public"
 _TAG_BYTES = 8
 
 
+def as_bytes(data: bytes) -> bytes:
+    """What is like bytes, as bytes; anything else is a ``TypeError``."""
+    if not isinstance(data, (bytes, bytearray, memoryview)):
+        raise TypeError(f"data must be bytes, got {type(data).__name__}")
+    return bytes(data)
+
+
 def sealed(data: bytes) -> bytes:
     """Bytes, and their checksum."""
     return data + hashlib.blake2b(_TAG + data, digest_size=_TAG_BYTES).digest()
@@ -57,7 +64,7 @@ class Public(abc.ABC):
     @classmethod
     def from_bytes(cls: type[_T], data: bytes) -> _T:
         """Read and check what :meth:`to_bytes` wrote."""
-        kind, start = cls.KIND, cls._start(cls.VERSION)
+        data, kind, start = as_bytes(data), cls.KIND, cls._start(cls.VERSION)
         if not data.startswith(start):
             old = [n for n in range(cls.VERSION) if data.startswith(cls._start(n))]
             hint = f"; version {old[0]} has no checksum: have it sent anew" if old else ""

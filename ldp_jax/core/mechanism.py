@@ -418,6 +418,9 @@ def require_protocol(candidate: object, *more: str, name: str = "mechanism") -> 
     if missing:
         lacks = f"{name} must have {', '.join(missing)}, which {type(candidate).__name__} lacks."
         raise TypeError(f"{lacks} The smallest one (docs/mechanism.md has a complete one):\n\n{SMALLEST}")
+    if jax.tree_util.all_leaves([candidate]):
+        kind = type(candidate).__name__
+        raise TypeError(f"{name} must be a pytree: decorate {kind} with ldp_jax.core.mechanism.mechanism")
 
 
 def report_shape(mechanism: object, x: Record) -> tuple[int, ...]:

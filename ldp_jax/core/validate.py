@@ -84,7 +84,7 @@ def labels(given: object) -> "np.ndarray":
     import numpy as np
 
     if isinstance(given, np.ma.MaskedArray):
-        given = np.where(np.ma.getmaskarray(given), None, np.ma.getdata(given))
+        given = np.where(np.ma.getmaskarray(given), np.array(None), np.ma.getdata(given))
     array = np.asarray(given)
     if array.dtype.kind not in "fO" or any(isinstance(one, bool | np.bool_) for one in array.ravel()):
         return array

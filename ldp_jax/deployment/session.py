@@ -36,6 +36,7 @@ from typing import Any, NoReturn, SupportsIndex
 import numpy as np
 
 from ldp_jax.accounting.guarantee import RECORD, Budget, Guarantee, Unit
+from ldp_jax.core.checksum import as_bytes
 from ldp_jax.core.integer_tables import WORDS, Table
 from ldp_jax.core.rounding import log_up, rounded_down, rounded_up
 from ldp_jax.core.validate import number, whole
@@ -345,6 +346,7 @@ class Session:
           ValueError: if the memory is damaged, edited, another device's, of another version, or rolled back behind
             ``at_least``; or if key is invalid.
         """
+        data = as_bytes(data)
         unit = next((unit for unit, kind in _KINDS.items() if data.startswith(kind.memory)), RECORD)
         session = cls(device, budget=Budget(math.ulp(0.0), unit=unit), key=key)
         least = whole(0, 2**64 - 1, at_least=at_least)

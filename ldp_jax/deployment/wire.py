@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol, SupportsIndex, runtime_checkable
 
 import numpy as np
 
+from ldp_jax.core.checksum import as_bytes
 from ldp_jax.core.validate import whole
 
 SECRET_BYTES = 32
@@ -57,7 +58,7 @@ class Read(NamedTuple):
 
 def read(data: bytes, messages: Messages, key: bytes | None) -> Read:
     """Find the reports in a stream; whatever the bytes, nothing is raised. At most one hash a byte."""
-    size, start = messages.layout.itemsize, tag_start(messages.tag, key)
+    data, size, start = as_bytes(data), messages.layout.itemsize, tag_start(messages.tag, key)
     found = whole_messages(data, messages.mark, size, start, once=messages.rare)
     damaged = foreign = 0
     for stretch in between(data, found, size):

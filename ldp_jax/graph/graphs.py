@@ -69,7 +69,7 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
     got, module = type(graph).__name__, type(graph).__module__.partition(".")[0]
     if isinstance(graph, GraphSet):
         hint = ": of a set give one graph, by set.subset([i]).graph"
-    elif hasattr(graph, "graph") and (hasattr(graph, "y") or hasattr(graph, "names")):
+    elif hasattr(graph, "graph") and any(hasattr(graph, part) for part in ("y", "names", "guarantee")):
         hint = ": give its attribute graph"
     elif module in ("networkx", "pandas", "scipy") or hasattr(graph, "edge_index") or hasattr(graph, "edges"):
         hint = ": ldp_jax.graph.interop.read makes one of it, with the names of its nodes, or says what is wrong"

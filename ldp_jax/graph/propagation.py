@@ -504,6 +504,8 @@ def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: S
     """
     _check(alpha, r)
     validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
+    if hasattr(x, "toarray"):
+        raise ValueError(f"x must be dense, got {type(x).__name__}: give x.toarray()")
     columns, flat = _as_columns(x)
     op = _as_operator(op_or_graph, columns.shape[0])
     _check_rows(op.num_nodes, x)

@@ -458,6 +458,9 @@ def check_examples(
     sizes = {np.shape(leaf)[1 if stacked else 0 :][:1] for leaf in jax.tree.leaves(parts["train"])}
     if not sizes or (0,) in sizes:
         raise ValueError("train must hold at least one example, got none")
+    for name, part in parts.items():
+        if isinstance(part, Examples) and jnp.issubdtype(jnp.result_type(part.index), jnp.bool_):
+            raise ValueError(f"index of {name} must be integers, got a mask: np.flatnonzero(mask) gives them")
     fields = getattr(context, "_fields", ())
     if not stacked and "graph" in fields and "x" in fields:
         check_rows(context.graph, len(context.x))

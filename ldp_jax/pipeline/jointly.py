@@ -370,6 +370,8 @@ def predict_jointly(
       epsilon 4 per record + whole neighbour list (any two records and any two neighbour lists of one user; ...
     """
     validate.threefry(key)
+    if not isinstance(privacy, JointPrivacy):
+        raise ValueError(f"privacy must be JointPrivacy(...), got {type(privacy).__name__}")
     population = Population.of(lists)
     n = len(population.group)
     if homophily is not None and not privacy.both:

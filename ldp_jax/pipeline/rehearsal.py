@@ -156,6 +156,8 @@ class Rehearsal(NamedTuple):
 
     def foreseen(self, epsilon: float) -> Foreseen:
         """The forecast for one of :attr:`epsilons`."""
+        if epsilon not in self.epsilons:
+            raise ValueError(f"epsilon must be one that was rehearsed, {self.epsilons}, got {epsilon:g}")
         gains = self.gains[:, self.epsilons.index(epsilon)]
         count, mean = len(gains), float(gains.mean())
         spread = float(gains.std(ddof=1)) * math.sqrt(1 + 1 / count)
@@ -242,7 +244,12 @@ def rehearse(
     worlds = validate.whole(2, worlds=worlds)
     of_records, of_lists = isinstance(public, PanelFacts), isinstance(public, PublicFacts)
     least, most = (_LEAST_LIST, 40.0) if of_lists else (0.0, MOST_EPSILON)
-    asked = tuple(sorted({validate.number(least, most, open_lower=not of_lists, epsilons=one) for one in epsilons}))
+    if not (of_records or of_lists or hasattr(public, "known")):
+        raise ValueError(
+            f"public must be of panel_facts, of joint_facts or PublicFacts, got {type(public).__name__}"
+        )
+    each = np.ravel(np.asarray(epsilons, float)).tolist()
+    asked = tuple(sorted({validate.number(least, most, open_lower=not of_lists, epsilons=one) for one in each}))
     if not asked:
         raise ValueError("epsilons must name one at least")
     if isinstance(public, PublicFacts):

@@ -8,7 +8,7 @@ from typing import Any
 
 import jax  # noqa: F401 - the examples below
 
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS, Guarantee
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import HasCoordinates, check_budget, require_protocol
 from ldp_jax.core.progress import Progress, phase, watched
@@ -208,6 +208,8 @@ class Questions:
     def __init__(self, mechanism: Any, draw_key: PRNGKey, trials: int, significance: float) -> None:
         self.m, self.draw_key, self.trials, self.share = mechanism, draw_key, trials, significance / 6
         self.guarantee = mechanism.guarantee()
+        if not isinstance(self.guarantee, Guarantee):
+            raise TypeError(f"guarantee() must return a Guarantee, got {type(self.guarantee).__name__}")
         self.claim = self.guarantee.epsilon
 
     def table(self) -> list[Question]:
@@ -222,7 +224,7 @@ class Questions:
         found: list[Question] = [
             ("unit", "the unit is one of such records", "", self._unit),
             ("total", "values that are not records", "", fits(is_total)),
-            ("mass", "the density sums to 1", density, law(sums_to_one)),
+            ("mass", "the density sums to 1", density, self._mass),
             ("law", lost, density, self._law),
             ("sampler", "the law is what is drawn", density, self._sampler),
             ("records", "the same of many records", density, fits(matches_everywhere, **many)),
@@ -255,6 +257,11 @@ class Questions:
             fits = fits and g.unit in known  # other words are the author's to answer for
         said = f"a guarantee per {g.unit} ({g.adjacency}) about records of {m.domain()}"
         return float(not fits), 0.0, fits, said
+
+    def _mass(self, _: PRNGKey) -> Answer:
+        *found, fits, said = _fit(sums_to_one(self.m))
+        undeclared = not fits and getattr(self.m.codomain(), "breaks", self) is None
+        return *found, fits, "where a density jumps, Interval(..., breaks=...) must say so" if undeclared else said
 
     def _law(self, _: PRNGKey) -> Answer:
         if self.guarantee.delta:

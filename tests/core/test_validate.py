@@ -8,10 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 
-from ldp_jax import deployment, features, hyperbolic, pipeline
+from ldp_jax import deployment, edges, features, hyperbolic, pipeline, verification
 from ldp_jax.core import mechanism, validate
 from ldp_jax.core.spaces import as_records
+from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import label_training, models, training
 from ldp_jax.pipeline.device_classifier import device_classifier
 from ldp_jax.pipeline.rows import DenseRows, feature_rows
@@ -141,3 +143,38 @@ def test_what_is_masked_is_unknown():
     np.testing.assert_array_equal(as_records(x), [0.5, np.nan])
     with pytest.raises(ValueError, match="x must be finite"):
         feature_rows(x[None])
+
+
+def _mistaken():
+    """Calls that a newcomer makes, and what the error says."""
+    key, graph = jax.random.key(0), graphs.from_edges([[0, 1], [1, 2]], 3)
+    noisy = edges.privatize_graph(key, graph, edges.RandomizedResponse(1.0))
+    nodes, table = jnp.zeros((3, 2)), features.GeneralizedRR(1.0, 4).table()
+    settings = training.Settings(training.adam(0.01), epochs=1, batch_size=2)
+    mask = training.Examples(np.array([True, False, True]), np.zeros(3, int))
+    fit = lambda: training.fit(
+        key, models.linear(2), training.node_classification, nodes, mask, mask, mask, settings
+    )
+    plain = type("Plain", (), dict.fromkeys(("privatize", "guarantee", "domain", "codomain", "estimate"), print))
+    return [
+        (lambda: propagation.operator(noisy), "give its attribute graph"),
+        (lambda: propagation.ppr(graph, scipy.sparse.eye_array(3, format="csr"), 0.1, 0.5), r"give x.toarray\(\)"),
+        (fit, r"np.flatnonzero\(mask\)"),
+        (lambda: deployment.decode("00", table), "data must be bytes, got str"),
+        (lambda: type(table).from_bytes("00"), "data must be bytes, got str"),
+        (lambda: verification.check(plain(), key), "decorate Plain with"),
+        (lambda: pipeline.rehearse(key, graph, 1.0), "panel_facts, of joint_facts or PublicFacts, got GraphsTuple"),
+        (
+            lambda: pipeline.predict_jointly(key, graph, np.ones((3, 1)), [0], [0], 3.0, num_classes=2),
+            r"privacy must be JointPrivacy\(...\), got float",
+        ),
+        (lambda: edges.curator.release(key, graph, edges.curator.EdgeRand(1.0)), "split must be an EdgeSplit"),
+        (lambda: noisy.guarantee["record"], "unit must be of "),
+    ]
+
+
+@pytest.mark.usefixtures("untyped")
+def test_a_mistake_is_answered_by_what_to_do():
+    for call, words in _mistaken():
+        with pytest.raises((ValueError, TypeError, KeyError), match=words):
+            call()

@@ -126,6 +126,8 @@ def release(
     protected: private edges; NOT protected: public edges, private nodes, number of nodes
       epsilon 2 per edge-central (...)
     """
+    if not isinstance(split, EdgeSplit):
+        raise ValueError(f"split must be an EdgeSplit of public and private edges, got {type(split).__name__}")
     validate.threefry(key)
     promise = mechanism.guarantee()
     if isinstance(mechanism, HasStationaryLaw):
