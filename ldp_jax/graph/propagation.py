@@ -258,13 +258,6 @@ def block_width(*, to_file: bool = False) -> int:
     return (64 if jax.default_backend() == "cpu" else 1024) // (4 if to_file else 1)
 
 
-@partial(jax.jit, static_argnames="columns")
-def _side_by_side(pieces: list[Array], *, columns: int) -> Array:
-    *whole, last = pieces
-    fresh = columns - sum(piece.shape[1] for piece in whole)
-    return jnp.concatenate([*whole, last[:, last.shape[1] - fresh :]], axis=1)
-
-
 @partial(jax.jit, static_argnames="width")
 def take_columns(x: Float[Array, "n c"], start: Scalar, *, width: int) -> Float[Array, "n width"]:
     """Columns [start, start + width)."""
@@ -364,25 +357,10 @@ def _ppr(op: Operator, x: Array, alpha: Array, r: Array, tol: Array, over: Named
     return _by_parts(_pages, (), over, op, x, alpha, r, tol)
 
 
-@jax.jit
-def _ppr_block(op: Operator, x: Array, alpha: Array, r: Array, tol: Array, blocks: Array) -> Array:
-    """One of many blocks: in a loop of ``blocks`` = 1 rounds, which the compiler does not know.
-
-    So it compiles what it would compile for a loop over all blocks (:func:`_blocked`), and rounds alike to the last
-    bit; without the loop it fuses otherwise. The columns added on are never worked on.
-    """
-    width = x.shape[1]
-    padded = jnp.pad(x, ((0, 0), (0, width)))
-
-    def one(index: Array, out: Array) -> Array:
-        block = jax.lax.dynamic_slice_in_dim(padded, index * width, width, 1)
-        if op.directed:
-            z = _series(op, block, alpha, r, power_steps(alpha, tol))
-        else:
-            z = _chebyshev(op, block, alpha, r, chebyshev_steps(alpha, tol))
-        return jax.lax.dynamic_update_index_in_dim(out, z, index, 0)
-
-    return jax.lax.fori_loop(0, blocks, one, jnp.zeros((2, *x.shape), x.dtype))[0]
+@partial(jax.jit, donate_argnums=0)
+def _ppr_into(out: Array, op: Operator, x: Array, start: Array, *numbers: Array) -> Array:
+    """Columns from ``start`` on of a result that others are in."""
+    return jax.lax.dynamic_update_slice(out, _by_parts(_pages, (), None, op, x, *numbers), (0, start))
 
 
 def _numbers(alpha: Scalar, r: Scalar, tol: Scalar) -> list[np.float32]:
@@ -408,11 +386,13 @@ def ppr_by_blocks(
     if columns <= width:
         return _ppr(op, block(np.int32(0)), *numbers)
     starts = [*range(0, columns - width, width), columns - width]
-    if isinstance(op.neighbours, Divided):  # whose programs round by themselves
-        pieces = [_ppr(op, block(np.int32(start)), *numbers) for start in starts]
-    else:
-        pieces = [_ppr_block(op, block(np.int32(start)), *numbers, np.int32(1)) for start in starts]
-    return _side_by_side(pieces, columns=columns)
+    if isinstance(op.neighbours, Divided):  # whose rows stay divided
+        *pieces, last = [_ppr(op, block(np.int32(start)), *numbers) for start in starts]
+        return jnp.concatenate([*pieces, last[:, width * len(pieces) - columns :]], axis=1)
+    z = jax.device_put(np.zeros((op.num_nodes, columns), np.float32))
+    for start in starts:
+        z = _ppr_into(z, op, block(np.int32(start)), np.int32(start), *numbers)
+    return z
 
 
 def ppr_to_file(
