@@ -370,10 +370,10 @@ def predict_jointly(
       epsilon 4 per record + whole neighbour list (any two records and any two neighbour lists of one user; ...
     """
     validate.threefry(key)
-    if not isinstance(privacy, JointPrivacy):
-        raise ValueError(f"privacy must be JointPrivacy(...), got {type(privacy).__name__}")
     population = Population.of(lists)
     n = len(population.group)
+    if not isinstance(privacy, JointPrivacy):
+        raise ValueError(f"privacy must be JointPrivacy(...), got {type(privacy).__name__}")
     if homophily is not None and not privacy.both:
         raise ValueError("homophily must be None but of one report, JointPrivacy(both=...): nothing else reads it")
     alike = HOMOPHILY if homophily is None else homophily
