@@ -140,7 +140,8 @@ class _Labelled:
         mean = np.einsum("ncj,nc->nj", self.scores, p)
         away = self.scores[np.arange(len(self.labels)), self.labels] - mean
         true = np.exp(np.log(self.keep - other_share(self.keep, p.shape[1])) + mine - reported)  # given the report
-        curved = np.einsum("ncj,nc,nck->jk", self.scores, true[:, None] * p, self.scores, optimize=True)
+        flat = self.scores.reshape(-1, len(weights))
+        curved = flat.T @ (flat * (true[:, None] * p).reshape(-1, 1))
         curved -= (true[:, None] * mean).T @ mean + ((true * (1.0 - true))[:, None] * away).T @ away
         return -(true[:, None] * away).sum(0), curved
 
