@@ -15,8 +15,8 @@ import numpy as np
 
 from ldp_jax.core import random, random_words
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
-from ldp_jax.edges._draws import below, capacity, happens, ordinal, padded, poisson_counts
-from ldp_jax.edges.population import Population, ReportedPairs
+from ldp_jax.edges._draws import below, capacity, happens, padded, poisson_counts
+from ldp_jax.edges.population import Population, ReportedPairs, tally
 
 _BLOCK = 2**22
 """Pairs and users of one block, but for a user who has more alone."""
@@ -132,18 +132,20 @@ def plan(m: BitMechanism, people: Population, half: bool) -> Plan:
     if half:
         _check_owners(np.broadcast_to(m.sums(), group.shape)[member], begin, users.start)
 
-    place_of = np.full(n, -1, np.int64)
+    place_of = np.full(n, -1, np.int32)
     place_of[member] = np.arange(len(member))
-    reported = private[receivers] & (private[senders] | (not half))
-    user, other = place_of[receivers[reported]], place_of[senders[reported]]
-    local = other - begin[user]
-    mine = owns(Users(*(leaf[user] for leaf in users)), local, half)
-    user, local = user[mine], local[mine]
-    order = np.argsort(user * np.int64(n) + local, kind="stable")  # at no cost where it is in order
-    degree = np.bincount(user, minlength=len(member)).astype(np.int32)
+    if not private.all():
+        reported = private[receivers] & (private[senders] | (not half))
+        senders, receivers = senders[reported], receivers[reported]
+    user, local = place_of[receivers], place_of[senders]
+    local -= begin.astype(np.int32)[user]
+    if half:  # pairs of whole lists are in order, by receiver and then by sender
+        mine = owns(Users(*(leaf[user] for leaf in users)), local, half)
+        user, local = user[mine], local[mine]
+        local = local[np.argsort(user * np.int64(n) + local, kind="stable")]
     at = np.flatnonzero(private[member])
     users = Users(*(leaf[at] for leaf in users))
-    return Plan(member[at], users, degree[at], local[order].astype(np.int32), begin[at], member)
+    return Plan(member[at], users, tally(user, len(member))[at], local, begin[at], member)
 
 
 def _order(m: BitMechanism, who: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -286,7 +288,8 @@ def _block(
     user, width = np.repeat(np.arange(len(count)), count), int(made.users.size.max())
     others = padded(np.maximum(owned - degree, 1)[user], 1)
     drawn = np.asarray(below(keys[3], others))[: len(user)]
-    liar, rank = _among_others(user * width + drawn, whose * width + ranks - ordinal(whose), degree, width)
+    ordinal = np.arange(len(whose)) - np.repeat(np.cumsum(degree) - degree, degree)
+    liar, rank = _among_others(user * width + drawn, whose * width + ranks - ordinal, degree, width)
     wrong = liar * width + node_of(Users(*(leaf[liar] for leaf in mine)), rank, half)
     pairs = np.concatenate([whose[kept] * width + true[kept], wrong])
     pairs.sort(kind="stable")  # which merges what is in order

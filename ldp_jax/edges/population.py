@@ -11,6 +11,8 @@ from ldp_jax.core import validate
 from ldp_jax.core.types import Graph, PRNGKey, Values
 from ldp_jax.graph import graphs
 
+_BLOCK = 2**23
+
 
 class Population(NamedTuple):
     """The users of a graph or of a set of graphs, numbered through, with their true edges: checked, on the host.
@@ -55,7 +57,7 @@ class Population(NamedTuple):
     @property
     def degree(self) -> Int[np.ndarray, " n"]:
         """How many true neighbours each user has; int32 [n]."""
-        return np.bincount(self.receivers, minlength=len(self.group)).astype(np.int32)
+        return tally(self.receivers, len(self.group))
 
     def __repr__(self) -> str:
         return f"Population({len(self.group)} users, {self.private.sum()} of them private)"
@@ -103,6 +105,14 @@ def edges_of(graph: Graph, group: np.ndarray, name: str = "graph") -> tuple[np.n
             "here, and graphs.validate_symmetric names the edge to those who may see it"
         )
     return senders, receivers
+
+
+def tally(ids: np.ndarray, n: int) -> Int[np.ndarray, " n"]:
+    """How often each of n numbers is there; int32 [n]. Some at a time: NumPy's count copies what is no int64."""
+    found = np.zeros(n, np.int32)
+    for start in range(0, len(ids), _BLOCK):
+        found += np.bincount(ids[start : start + _BLOCK], minlength=n)
+    return found
 
 
 def mask_of(n: int, **given: Values | None) -> Bool[np.ndarray, " n"]:
