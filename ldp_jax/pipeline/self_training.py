@@ -38,6 +38,9 @@ _MEMORY = 10
 _FEW = 2**13
 """The least number of teachers that has places of its own, where twice as many nodes would have places else."""
 
+_IN_CACHE = 256
+"""Rows whose scores stay in a CPU's cache."""
+
 _STEPS = 200
 """Points that L-BFGS tries at most."""
 
@@ -131,19 +134,31 @@ def _scores(weights: Array, rows: _Laid, models: int) -> Array:
     return (rows.times(weights[:-1]) + weights[-1]).reshape(rows.shape[0], models, -1)
 
 
+def _normalised(scores: Array) -> tuple[Array, Array]:
+    """Posteriors, and the logarithm of what they are divided by; the classes are axis 1."""
+    most = scores.max(1, keepdims=True)
+    mass = jnp.exp(scores - most)
+    total = mass.sum(1, keepdims=True)
+    return mass / total, (jnp.log(total) + most)[:, 0]
+
+
 def _of_part(scores: Array, known: _Known, first: Array) -> tuple[Array, Array]:
     """The log-likelihood of evidence under all models that may see it, and its derivative in the scores."""
-    models = jnp.arange(scores.shape[1])
-    both = scores + known.evidence[:, None, :]
-    all_of, some = (jax.nn.logsumexp(each, axis=-1, keepdims=True) for each in (scores, both))
-    counts = (known.fold[:, None] != models) & (first + jnp.arange(len(scores)) < known.count)[:, None]
-    slope = jnp.where(counts[..., None], jnp.exp(both - some) - jnp.exp(scores - all_of), 0.0)
-    return jnp.where(counts, (some - all_of)[..., 0], 0.0).sum(), slope.reshape(len(scores), -1)
+    n, models, classes = scores.shape
+    # With rows last, sums over few classes are of vectors: two to three times as fast.
+    given = scores.reshape(n, -1).T.reshape(models, classes, n)
+    prior, all_of = _normalised(given)
+    posterior, some = _normalised(given + known.evidence.T)
+    counts = (known.fold != jnp.arange(models)[:, None]) & (first + jnp.arange(n) < known.count)
+    slope = jnp.where(counts[:, None], posterior - prior, 0.0)
+    return jnp.where(counts, some - all_of, 0.0).sum(), slope.reshape(-1, n).T
 
 
 def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Array, Array]:
     """:func:`_of_part` of all rows in use, a part of them at a time, with the derivative in the weights."""
     size = part_size(rows.shape[0])
+    if isinstance(rows, RowTables) and size % _IN_CACHE == 0:
+        size = _IN_CACHE
     parts = -(-known.count // size)
     nothing, no_bias = jnp.float32(0.0), jnp.zeros(weights.shape[1], jnp.float32)
 
