@@ -71,7 +71,7 @@ class Sampled:
         check_single(self)
         x = one_record(x, self.dim)
         key, indices = self.choose(key)
-        return self.report(key, indices, x if self.k == self.dim else x[indices])
+        return self.report(key, indices, x if self.k == self.dim else _at(x, indices))
 
     def reads_part(self) -> bool:
         """Whether coordinates are chosen first: not where a subclass has a ``privatize`` of its own."""
@@ -159,6 +159,12 @@ def _subset(key: PRNGKey, dim: int, k: int) -> Array:
 
     none = jnp.zeros_like(draws) + small(dim)  # varies where draws do
     return jax.lax.fori_loop(0, k, insert, none).astype(jnp.int32)
+
+
+def _at(x: Array, indices: Array) -> Array:
+    """x[indices], one after the other: beside a gather a CPU's compiler vectorises no random words of a report."""
+    one = lambda i, found: found.at[i].set(x[indices[i]])
+    return jax.lax.fori_loop(0, len(indices), one, jnp.zeros_like(x, shape=indices.shape))
 
 
 def _columns(values: Array, indices: Array | np.ndarray, start: Scalar, width: int) -> Array:
