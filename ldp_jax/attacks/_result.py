@@ -147,7 +147,7 @@ def check_targets(targets: Targets, size: int, k: int = 2) -> None:
     """Refuse targets that are no k-tuples of nodes in [0, size), or a truth that is not theirs."""
     units, truth = np.asarray(targets.units), np.asarray(targets.truth)
     if (
-        units.dtype.kind not in "iu"
+        (units.size and units.dtype.kind not in "iu")
         or units.ndim != 2
         or units.shape[1] != k
         or truth.shape != units.shape[:1]

@@ -72,7 +72,9 @@ def unmasked(given: _T) -> "_T | np.ndarray":
     """An array as it is; of one of NumPy's masked arrays what is masked is NaN."""
     import numpy as np
 
-    return np.ma.filled(given.astype(np.float64), np.nan) if isinstance(given, np.ma.MaskedArray) else given
+    if isinstance(given, np.ma.MaskedArray) and given.dtype.kind in "biuf":
+        return np.ma.filled(given.astype(np.float64), np.nan)
+    return given
 
 
 def labels(given: object) -> "np.ndarray":

@@ -320,7 +320,9 @@ def _named(n: int | None, names: Iterable | None) -> Names:
     # Names of one simple type make an array of it; tuples stay names.
     simple = len({type(name) for name in listed}) <= 1 and isinstance(listed[0] if listed else 0, (str, int))
     made = np.array(listed) if simple else np.empty(0)
-    if not simple or made.tolist() != listed:  # whole numbers of 64 bits, and words that end in NUL
+    if (
+        not simple or made.dtype.kind == "f" or made.tolist() != listed
+    ):  # whole numbers of 64 bits, and words that end in NUL
         made = np.empty(len(listed), object)
         made[:] = listed
     if n is not None and len(made) != n:

@@ -360,7 +360,9 @@ def _ppr(op: Operator, x: Array, alpha: Array, r: Array, tol: Array, over: Named
 @partial(jax.jit, donate_argnums=0)
 def _ppr_into(out: Array, op: Operator, x: Array, start: Array, *numbers: Array) -> Array:
     """Columns from ``start`` on of a result that others are in."""
-    return jax.lax.dynamic_update_slice(out, _by_parts(_pages, (), None, op, x, *numbers), (0, start))
+    return jax.lax.dynamic_update_slice_in_dim(
+        out, _by_parts(_pages, (), None, op, x, *numbers).astype(out.dtype), start, 1
+    )
 
 
 def _numbers(alpha: Scalar, r: Scalar, tol: Scalar) -> list[np.float32]:
@@ -389,9 +391,11 @@ def ppr_by_blocks(
     if isinstance(op.neighbours, Divided):  # whose rows stay divided
         *pieces, last = [_ppr(op, block(np.int32(start)), *numbers) for start in starts]
         return jnp.concatenate([*pieces, last[:, width * len(pieces) - columns :]], axis=1)
-    z = jax.device_put(np.zeros((op.num_nodes, columns), np.float32))
-    for start in starts:
-        z = _ppr_into(z, op, block(np.int32(start)), np.int32(start), *numbers)
+    made = (block(np.int32(start)) for start in starts)
+    first = next(made)
+    z = jax.device_put(np.zeros((op.num_nodes, columns), jnp.result_type(first, jnp.float32)))
+    for start, some in zip(starts, (first, *made), strict=True):
+        z = _ppr_into(z, op, some, np.int32(start), *numbers)
     return z
 
 

@@ -459,7 +459,7 @@ def check_examples(
     if not sizes or (0,) in sizes:
         raise ValueError("train must hold at least one example, got none")
     for name, part in parts.items():
-        if isinstance(part, Examples) and jnp.issubdtype(jnp.result_type(part.index), jnp.bool_):
+        if isinstance(part, Examples) and getattr(part.index, "dtype", None) == np.bool_:
             raise ValueError(f"index of {name} must be integers, got a mask: np.flatnonzero(mask) gives them")
     fields = getattr(context, "_fields", ())
     if not stacked and "graph" in fields and "x" in fields:

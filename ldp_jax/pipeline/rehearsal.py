@@ -248,7 +248,7 @@ def rehearse(
         raise ValueError(
             f"public must be of panel_facts, of joint_facts or PublicFacts, got {type(public).__name__}"
         )
-    each = np.ravel(np.asarray(epsilons, float)).tolist()
+    each = list(epsilons) if np.iterable(epsilons) else [epsilons]
     asked = tuple(sorted({validate.number(least, most, open_lower=not of_lists, epsilons=one) for one in each}))
     if not asked:
         raise ValueError("epsilons must name one at least")

@@ -350,3 +350,13 @@ def test_auto_is_segments_where_there_is_a_gpu(monkeypatch):
         monkeypatch.setattr(jax, "default_backend", lambda backend=backend: backend)
         assert operator(graph).layout == layout
     assert operator(graph, "ell").layout == "ell"
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.float16, np.int32])
+def test_several_blocks_in_64_bit_mode(kind):
+    x = np.random.default_rng(3).integers(0, 2, (N, propagation.block_width() + 1)).astype(kind)
+    wanted = np.asarray(ppr(GRAPH, jnp.asarray(x, jnp.float32), 0.1, 0.3))
+    with jax.enable_x64(True):
+        found = ppr(GRAPH, jnp.asarray(x), 0.1, 0.3)
+        assert found.dtype == (np.float64 if kind is np.float64 else np.float32)
+        np.testing.assert_allclose(found, wanted, atol=1e-4 * np.abs(wanted).max())

@@ -18,6 +18,7 @@ from ldp_jax.core import random_words
 from ldp_jax.core.mechanism import HasWords, uniform
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.spaces import Box, Interval
+from ldp_jax.core.spaces.line import line
 from ldp_jax.features import (
     HDS,
     BranchReport,
@@ -323,3 +324,31 @@ class _Unordered(Sampled):
 def test_impossible_reports_are_seen(twin):
     """One report of density 0 is enough, whatever its share."""
     assert not matches_density(twin, jax.random.key(24), trials=10_000).fits
+
+
+@pytest.mark.parametrize(
+    ("space", "log_density", "mass"),
+    [
+        (Interval(-math.inf, 1.0), lambda y: np.where(y <= 1, y - 1.0, -np.inf), 1.0),
+        (Interval(0.0, math.inf), lambda y: np.where(y >= 0, -y, -np.inf), 1.0),
+        (
+            Interval(-math.inf, math.inf, lambda x: jnp.array([x - 1000, x, x + 1000])),
+            lambda y: -np.abs(y - 0.3),
+            2.0,
+        ),
+        (
+            Interval(-math.inf, math.inf, lambda x: x + jnp.array([-200, 200])),
+            lambda y: -abs(abs(y - 0.3) - 200),
+            4.0,
+        ),
+        (
+            Interval(-math.inf, math.inf, lambda x: x[None]),
+            lambda y: np.where(y > 0.3, -20.0, 0.05) * (y - 0.3),
+            20.05,
+        ),
+    ],
+    ids=["to the left", "to the right", "far breaks", "two bumps", "uneven"],
+)
+def test_lines_are_followed_wherever_their_mass_is(space, log_density, mass):
+    cdf, _, edges = line(space, jnp.float32(0.3), log_density)
+    assert cdf(edges[-1]) == pytest.approx(mass, rel=1e-6)

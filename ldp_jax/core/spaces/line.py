@@ -16,21 +16,29 @@ _MISPLACED = 1e-4
 """The most of a law's mass that float64 may misplace where it is integrated."""
 
 
-def edges_of(codomain: Interval, x: Values, log_density: Log) -> tuple[np.ndarray, float]:
-    """Where the density may jump or bend, ends included, and how far out it has fallen by half.
+def edges_of(codomain: Interval, x: Values, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
+    """Where the density may jump or bend, ends included, and how far out it falls by half on either side, [2].
 
     An infinite end goes to where nothing is left.
     """
     breaks = np.array([float(np.asarray(x))])
     if codomain.breaks is not None:
-        breaks = np.sort(np.asarray(codomain.breaks(jnp.asarray(x)), np.float64))
-    lower, upper, scale = float(codomain.lower), float(codomain.upper), 1.0
-    if math.isinf(lower) or math.isinf(upper):
-        middle, widths = breaks.mean(), np.append(0.0, 2.0 ** np.arange(-40.0, 64.0))
-        logs = log_density(middle + widths)  # all at once
-        width, scale = (widths[1:][logs[1:] <= logs[0] - fallen][0] for fallen in (50.0, math.log(2)))
-        lower, upper = max(lower, middle - width), min(upper, middle + width)
-    return np.concatenate([[lower], np.clip(breaks, lower, upper), [upper]]), float(scale)
+        declared = np.sort(np.asarray(codomain.breaks(jnp.asarray(x)), np.float64))
+        breaks = declared if len(declared) else breaks
+    ends, scales = np.array([codomain.lower, codomain.upper], np.float64), np.ones(2)
+    breaks = np.clip(breaks, *ends)
+    widths, known = 2.0 ** np.arange(-40.0, 64.0), log_density(breaks)
+    heavy = breaks[known >= max(known.max() - 50.0, -1e300)] if np.isfinite(known).any() else breaks
+    for side, (sign, start) in enumerate(((-1.0, heavy[0]), (1.0, heavy[-1]))):
+        if math.isinf(ends[side]):
+            logs = log_density(start + sign * widths)  # all at once
+            most = max(known.max(), logs.max())
+            last = [np.flatnonzero(logs > most - fallen).max(initial=-1) for fallen in (50.0, math.log(2))]
+            if last[0] == len(widths) - 1:
+                raise NotApplicable("the density has no end that could be found")
+            ends[side], scales[side] = start + sign * widths[last[0] + 1], widths[last[1] + 1]
+    breaks = breaks[(breaks > ends[0]) & (breaks < ends[1])]
+    return np.concatenate([ends[:1], breaks if len(breaks) else [ends.mean()], ends[1:]]), scales
 
 
 def line(codomain: Interval, x: Values, log_density: Log) -> tuple[partial[np.ndarray], float, np.ndarray]:
@@ -38,13 +46,13 @@ def line(codomain: Interval, x: Values, log_density: Log) -> tuple[partial[np.nd
 
     ``NotApplicable`` where the law has pieces of few float64 spacings.
     """
-    edges, scale = edges_of(codomain, x, log_density)
+    edges, scales = edges_of(codomain, x, log_density)
     inner = [np.linspace(a, b, _FINE, endpoint=False) for a, b in itertools.pairwise(edges)]
     # Pieces grow towards an end that is infinite, as a heavy tail does.
     if math.isinf(float(codomain.lower)):
-        inner[0] = edges[1] - _outwards(edges[1] - edges[0], scale)[:0:-1]
+        inner[0] = edges[1] - _outwards(edges[1] - edges[0], scales[0])[:0:-1]
     if math.isinf(float(codomain.upper)):
-        inner[-1] = edges[-2] + _outwards(edges[-1] - edges[-2], scale)[:-1]
+        inner[-1] = edges[-2] + _outwards(edges[-1] - edges[-2], scales[1])[:-1]
     cuts = np.append(np.concatenate(inner), edges[-1])
     width = np.diff(cuts)
     # Two Gauss-Legendre points a piece, none at a break, where the density may be of either side.
