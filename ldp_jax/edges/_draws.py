@@ -61,8 +61,7 @@ def below(key: PRNGKey, bound: Array | np.ndarray) -> Array:
     return (high + (low + carry_in < low)).astype(jnp.int32)
 
 
-# Gathers are the host's: beside them a CPU's compiler makes no vector instructions of threefry's rounds, and a draw
-# takes ten times as long.
+# Gathers are the host's: beside them a CPU's compiler makes no vector instructions of threefry's rounds.
 _poisson, _bernoulli = jax.jit(random_words.poisson), jax.jit(random_words.bernoulli)
 
 

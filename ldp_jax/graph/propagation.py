@@ -391,11 +391,12 @@ def ppr_by_blocks(
     if isinstance(op.neighbours, Divided):  # whose rows stay divided
         *pieces, last = [_ppr(op, block(np.int32(start)), *numbers) for start in starts]
         return jnp.concatenate([*pieces, last[:, width * len(pieces) - columns :]], axis=1)
-    made = (block(np.int32(start)) for start in starts)
-    first = next(made)
-    z = jax.device_put(np.zeros((op.num_nodes, columns), jnp.result_type(first, jnp.float32)))
-    for start, some in zip(starts, (first, *made), strict=True):
-        z = _ppr_into(z, op, some, np.int32(start), *numbers)
+    made = block(np.int32(0))
+    z = jax.device_put(np.zeros((op.num_nodes, columns), jnp.result_type(made, jnp.float32)))
+    z = _ppr_into(z, op, made, np.int32(0), *numbers)
+    for start in starts[1:]:
+        made = block(np.int32(start))  # one at a time, and the one before it
+        z = _ppr_into(z, op, made, np.int32(start), *numbers)
     return z
 
 

@@ -145,7 +145,7 @@ def _normalised(scores: Array) -> tuple[Array, Array]:
 def _of_part(scores: Array, known: _Known, first: Array) -> tuple[Array, Array]:
     """The log-likelihood of evidence under all models that may see it, and its derivative in the scores."""
     n, models, classes = scores.shape
-    # With rows last, sums over few classes are of vectors: two to three times as fast.
+    # With rows last, a CPU sums over few classes by vector instructions.
     given = scores.reshape(n, -1).T.reshape(models, classes, n)
     prior, all_of = _normalised(given)
     posterior, some = _normalised(given + known.evidence.T)

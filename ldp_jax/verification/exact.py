@@ -264,7 +264,8 @@ def _beyond(mechanism: Exact, records: Values, reports: Report) -> float:
         return -math.inf
     nearer = jax.tree.map(lambda leaf: leaf / 16 if np.issubdtype(leaf.dtype, np.floating) else leaf, far)
     near, most = (_largest(mechanism, records, at).epsilon for at in (nearer, far))
-    return math.inf if most > near * (1 + 1e-6) else most
+    ends = most <= near * (1 + 1e-6) or math.isnan(most)
+    return float(np.fmax(near, most)) if ends else math.inf
 
 
 def _random_search(mechanism: Exact, known: Report) -> Supremum:

@@ -1,5 +1,7 @@
 """Personalized PageRank: two layouts, one embedding, within the stated tolerance."""
 
+import weakref
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -360,3 +362,18 @@ def test_several_blocks_in_64_bit_mode(kind):
         found = ppr(GRAPH, jnp.asarray(x), 0.1, 0.3)
         assert found.dtype == (np.float64 if kind is np.float64 else np.float32)
         np.testing.assert_allclose(found, wanted, atol=1e-4 * np.abs(wanted).max())
+
+
+def test_blocks_are_made_one_at_a_time():
+    """While one is made, the one before it alone is there."""
+    width, alive, most = propagation.block_width(), [], 0
+
+    def block(start):
+        nonlocal most
+        most = max(most, sum(one() is not None for one in alive))
+        made = jnp.full((N, width), float(start))
+        alive.append(weakref.ref(made))
+        return made
+
+    propagation.ppr_by_blocks(operator(GRAPH), block, 5 * width, 0.1, 0.3)
+    assert (len(alive), most) == (5, 1)

@@ -275,6 +275,7 @@ def test_far_reports_of_an_infinite_codomain_are_asked():
         records, reports = jnp.linspace(-1.0, 1.0, 9), jnp.array([-3.0, 0.0, 3.0])
         assert exact._beyond(slow, records, reports) == math.inf
         assert exact._beyond(Laplace(1.0), records, reports) == pytest.approx(1.0)
+        assert exact._beyond(Hump(), records, reports) == pytest.approx(5.0)
         assert exact._beyond(Duchi(1.0), records, reports) == -math.inf
         pairs = (jnp.array([0, 0, 1, 1, 1]), jnp.array([-1.0, 1.0, -3.0, 0.0, 3.0]))
         assert exact._beyond(broken.GaussianBranch(1.0), records, pairs) == math.inf
@@ -303,6 +304,14 @@ class Logistic:
 
     def estimate(self, y):
         return y
+
+
+@mechanism
+class Hump(Logistic):
+    """A density, not of mass 1, whose loss is 5 between 100 and 1,000 alone: neither declared nor last."""
+
+    def log_density(self, y, x):
+        return jnp.where((y > 100) & (y < 1000) & (x > 0), 5.0, 0.0) + 0.0 * y
 
 
 @mechanism
