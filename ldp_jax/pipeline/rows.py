@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt
 from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
@@ -101,16 +101,16 @@ class RowTables:
     for the transpose, which would otherwise be a scatter. Lines beyond those in use are padding.
 
     Attributes:
-      by_row: columns int32 [8, lines], values float32 [8, lines], and the row int32 [lines] of each line,
+      by_row: columns uint32 [8, lines], values float32 [8, lines], and the row uint32 [lines] of each line,
         non-decreasing.
       by_column: rows, values, and the column of each line.
-      lines: int32 [2], how many lines of each are in use.
+      lines: uint32 [2], how many lines of each are in use.
       shape: (n, d), static.
     """
 
     by_row: _Lines
     by_column: _Lines
-    lines: Int[Array | np.ndarray, " two"]
+    lines: UInt[Array | np.ndarray, " two"]
     shape: tuple[int, int] = static()
 
     def times(self, weights: Float[Array, "d k"]) -> Float[Array, "n k"]:
@@ -130,6 +130,11 @@ _AT_A_TIME, _MOST_PARTS = 512, 64
 def part_size(n: int) -> int:
     """How many of n rows a program works on at a time: all of few, at most 64 parts of 512 or a multiple."""
     return n if n <= _AT_A_TIME else _AT_A_TIME * -(-n // (_AT_A_TIME * _MOST_PARTS))
+
+
+def parts_of(count: Array | np.ndarray | np.uint32, size: int) -> Array:
+    """How many parts of ``size`` rows hold ``count``; unsigned, which spares a program every question of signs."""
+    return (jnp.asarray(count) + (size - 1)) // size
 
 
 def room_for(n: int) -> int:
@@ -162,7 +167,7 @@ def laid_out(
         rooms = (like.by_row[2].shape[0], like.by_column[2].shape[0])
     by_row = _lines(row, column, value, n, wanted, rooms[0])
     by_column = _lines(column[order], row[order], value[order], d, wanted, rooms[1])
-    return RowTables(by_row[0], by_column[0], np.array([by_row[1], by_column[1]], np.int32), (wanted, d))
+    return RowTables(by_row[0], by_column[0], np.array([by_row[1], by_column[1]], np.uint32), (wanted, d))
 
 
 def _lines(
@@ -178,10 +183,10 @@ def _lines(
             room *= 4
     within = np.arange(len(owner)) - np.repeat(np.cumsum(count) - count, count)
     line = (np.cumsum(lines) - lines)[owner] + within // _LINE
-    others, values = np.zeros((_LINE, room), np.int32), np.zeros((_LINE, room), np.float32)
+    others, values = np.zeros((_LINE, room), np.uint32), np.zeros((_LINE, room), np.float32)
     others[within % _LINE, line], values[within % _LINE, line] = other, value
-    whose = np.full(room, max(owners - 1, 0), np.int32)
-    whose[:used] = np.repeat(np.arange(owners, dtype=np.int32), lines)
+    whose = np.full(room, max(owners - 1, 0), np.uint32)
+    whose[:used] = np.repeat(np.arange(owners, dtype=np.uint32), lines)
     return (others, values, whose), used
 
 
@@ -196,7 +201,7 @@ def _sum_lines(lines: _Lines, used: Array | np.ndarray, weights: Array, owners: 
         return total.at[whose].add(each, indices_are_sorted=True)
 
     start = jnp.zeros((owners, weights.shape[1]), weights.dtype)
-    return jax.lax.fori_loop(0, -(-used // size), add, start)
+    return jax.lax.fori_loop(jnp.uint32(0), parts_of(used, size), add, start)
 
 
 def feature_rows(x: Features, *, log: bool = False, public: Int[np.ndarray, " some"] | None = None) -> Rows:

@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array, PRNGKey, Scalar
-from ldp_jax.pipeline.rows import DenseRows, Rows, RowTables, Scaling, laid_out, part_size
+from ldp_jax.pipeline.rows import DenseRows, Rows, RowTables, Scaling, laid_out, part_size, parts_of
 
 RIDGES = (10.0, 2.0, 0.4, 0.08, 0.016)
 """Weights of half the squared norm beside the summed loss that :func:`features_posterior` chooses from."""
@@ -126,7 +126,7 @@ class _Known(NamedTuple):
 
     evidence: Array | np.ndarray
     fold: Array | np.ndarray
-    count: Array | np.int32
+    count: Array | np.uint32
 
 
 def _scores(weights: Array, rows: _Laid, models: int) -> Array:
@@ -143,15 +143,16 @@ def _normalised(scores: Array) -> tuple[Array, Array]:
 
 
 def _of_part(scores: Array, known: _Known, first: Array) -> tuple[Array, Array]:
-    """The log-likelihood of evidence under all models that may see it, and its derivative in the scores."""
+    """The log-likelihoods of evidence under models that have not seen it and that have; the latter's derivative."""
     n, models, classes = scores.shape
     # With rows last, a CPU sums over few classes by vector instructions.
     given = scores.reshape(n, -1).T.reshape(models, classes, n)
     prior, all_of = _normalised(given)
     posterior, some = _normalised(given + known.evidence.T)
-    counts = (known.fold != jnp.arange(models)[:, None]) & (first + jnp.arange(n) < known.count)
-    slope = jnp.where(counts[:, None], posterior - prior, 0.0)
-    return jnp.where(counts, some - all_of, 0.0).sum(), slope.reshape(-1, n).T
+    unseen = known.fold == jnp.arange(models)[:, None]
+    groups = jnp.stack([unseen, ~unseen]) & (first + jnp.arange(n, dtype=jnp.uint32) < known.count)
+    slope = jnp.where(groups[1][:, None], posterior - prior, 0.0)
+    return jnp.where(groups, some - all_of, 0.0).sum((1, 2)), slope.reshape(-1, n).T
 
 
 def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Array, Array]:
@@ -159,8 +160,8 @@ def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Ar
     size = part_size(rows.shape[0])
     if isinstance(rows, RowTables) and size % _IN_CACHE == 0:
         size = _IN_CACHE
-    parts = -(-known.count // size)
-    nothing, no_bias = jnp.float32(0.0), jnp.zeros(weights.shape[1], jnp.float32)
+    parts = parts_of(known.count, size)
+    nothing, no_bias = jnp.zeros(2, jnp.float32), jnp.zeros(weights.shape[1], jnp.float32)
 
     def part(values: Array | np.ndarray, at: Array) -> Array:
         return jax.lax.dynamic_slice_in_dim(values, at * size, size)
@@ -177,7 +178,7 @@ def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Ar
             return carry[0] + value, carry[1] + here.transposed(slope), carry[2] + slope.sum(0)
 
         begin = (nothing, jnp.zeros_like(weights[:-1]), no_bias)
-        total, slope, of_bias = jax.lax.fori_loop(0, parts, add, begin)
+        total, slope, of_bias = jax.lax.fori_loop(jnp.uint32(0), parts, add, begin)
         return total, jnp.concatenate([slope, of_bias[None]])
 
     scores = _scores(weights, rows, models)
@@ -188,30 +189,26 @@ def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Ar
         return carry[0] + value, slopes, carry[2] + slope.sum(0)
 
     begin = (nothing, jnp.zeros((rows.shape[0], weights.shape[1]), jnp.float32), no_bias)
-    total, slopes, of_bias = jax.lax.fori_loop(0, parts, place, begin)
+    total, slopes, of_bias = jax.lax.fori_loop(jnp.uint32(0), parts, place, begin)
     return total, jnp.concatenate([rows.transposed(slopes), of_bias[None]])
 
 
-def _held_out(weights: Array, rows: _Laid, known: _Known, models: int) -> Array:
-    """The log-likelihood of evidence under models that have not seen it."""
-    own = _own(jax.nn.log_softmax(_scores(weights, rows, models)), known.fold)
-    each = jax.nn.logsumexp(own + known.evidence, axis=-1)
-    return jnp.where(jnp.arange(len(each)) < known.count, each, 0.0).sum()
+def _loss(weights: Array, rows: _Laid, known: _Known, ridge: Array, models: int) -> tuple[Array, Array, Array]:
+    """The mean loss of F classifiers at once, whose minimum is each one's own, its derivative, and their score.
 
-
-def _loss(weights: Array, rows: _Laid, known: _Known, ridge: Array, models: int) -> tuple[Array, Array]:
-    """The mean loss of F classifiers at once, whose minimum is each one's own, and its derivative."""
-    total, slope = _summed(weights, rows, known, models)
+    The score is the log-likelihood of evidence under the models that have not seen it.
+    """
+    (score, total), slope = _summed(weights, rows, known, models)
     penalised = weights.at[-1].set(0.0)
     size = jnp.maximum((models - 1) * known.count, 1).astype(jnp.float32)
-    return (0.5 * ridge * (penalised**2).sum() - total) / size, (ridge * penalised - slope) / size
+    return (0.5 * ridge * (penalised**2).sum() - total) / size, (ridge * penalised - slope) / size, score
 
 
 class _Search(NamedTuple):
     """Where L-BFGS stands.
 
     Attributes:
-      weights: the best point so far, ``value`` and ``slope`` those of the loss there.
+      weights: the best point so far; ``value``, ``slope`` and ``score`` are those of :func:`_loss` there.
       direction: of the next point, ``length`` of it away.
       moves: differences [10, ...] of points, ``turns`` those of slopes; a ring, of which ``count`` were written.
       inverse: 1 / (move . turn) [10]; 0 leaves a pair out.
@@ -222,6 +219,7 @@ class _Search(NamedTuple):
     weights: Array
     value: Array
     slope: Array
+    score: Array
     direction: Array
     length: Array
     moves: Array
@@ -234,7 +232,7 @@ class _Search(NamedTuple):
 
 def _downhill(slope: Array, moves: Array, turns: Array, inverse: Array, count: Array) -> Array:
     """Minus the inverse Hessian that the differences tell, times the slope (Nocedal and Wright, algorithm 7.4)."""
-    pairs = jnp.minimum(count, _MEMORY)
+    pairs = jnp.minimum(count, jnp.uint32(_MEMORY))
 
     def back(age: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         rest, parts = carry
@@ -246,18 +244,23 @@ def _downhill(slope: Array, moves: Array, turns: Array, inverse: Array, count: A
         at = (count - pairs + place) % _MEMORY
         return found + moves[at] * (parts[at] - inverse[at] * (turns[at] * found).sum())
 
-    rest, parts = jax.lax.fori_loop(0, pairs, back, (slope, jnp.zeros(_MEMORY, jnp.float32)))
+    rest, parts = jax.lax.fori_loop(jnp.uint32(0), pairs, back, (slope, jnp.zeros(_MEMORY, jnp.float32)))
     last = (count - 1) % _MEMORY
     curvature = jnp.where(count > 0, inverse[last] * (turns[last] ** 2).sum(), 1.0)
-    return -jax.lax.fori_loop(0, pairs, forth, rest / curvature)
+    return -jax.lax.fori_loop(jnp.uint32(0), pairs, forth, rest / curvature)
 
 
-def _fit(start: Array, loss: Callable[[Array], tuple[Array, Array]], tolerance: Array | np.float32) -> Array:
-    """L-BFGS, whose steps are shortened until the loss falls; until one gains less than ``tolerance`` of it."""
+def _fit(
+    start: Array, loss: Callable[[Array], tuple[Array, Array, Array]], tolerance: Array | np.float32
+) -> tuple[Array, Array]:
+    """L-BFGS, whose steps are shortened until the loss falls; until one gains less than ``tolerance`` of it.
+
+    Returns the weights and their score.
+    """
 
     def advance(now: _Search) -> _Search:
         tried = now.weights + now.length * now.direction
-        value, slope = loss(tried)
+        value, slope, score = loss(tried)
         foretold = now.length * (now.slope * now.direction).sum()
         falls = value <= now.value + 1e-4 * foretold
 
@@ -273,6 +276,7 @@ def _fit(start: Array, loss: Callable[[Array], tuple[Array, Array]], tolerance: 
                 tried,
                 value,
                 slope,
+                score,
                 direction,
                 jnp.float32(1.0),
                 moves,
@@ -292,17 +296,18 @@ def _fit(start: Array, loss: Callable[[Array], tuple[Array, Array]], tolerance: 
 
     empty, ring = jnp.zeros_like(start), jnp.zeros((_MEMORY, *start.shape), jnp.float32)
     first = _Search(
-        start, jnp.float32(jnp.inf), empty, empty, jnp.float32(0.0), ring, ring, jnp.zeros(_MEMORY, jnp.float32),
-        jnp.int32(0), jnp.int32(0), jnp.bool_(True),
+        start, jnp.float32(jnp.inf), empty, jnp.float32(0.0), empty, jnp.float32(0.0), ring, ring,
+        jnp.zeros(_MEMORY, jnp.float32), jnp.uint32(0), jnp.uint32(0), jnp.bool_(True),
     )  # fmt: skip
-    return jax.lax.while_loop(lambda now: now.going & (now.tried < _STEPS), advance, first).weights
+    found = jax.lax.while_loop(lambda now: now.going & (now.tried < _STEPS), advance, first)
+    return found.weights, found.score
 
 
 class _Ridges(NamedTuple):
     """Ridges to choose from, in falling order: the first ``count``; and the least gain of a step."""
 
     ridges: Array | np.ndarray
-    count: Array | np.int32
+    count: Array | np.uint32
     tolerance: Array | np.float32
 
     @classmethod
@@ -311,7 +316,7 @@ class _Ridges(NamedTuple):
         if not ridges:
             raise ValueError("ridges must hold a number, got none")
         numbers = np.pad(np.asarray(ridges, np.float32), (0, -len(ridges) % _ROOM), constant_values=1.0)
-        return cls(numbers, np.int32(len(ridges)), np.float32(tolerance))
+        return cls(numbers, np.uint32(len(ridges)), np.float32(tolerance))
 
 
 class _Asked(NamedTuple):
@@ -344,13 +349,13 @@ def _path(
 
     def advance(carry: tuple) -> tuple:
         place, weights, best, _ = carry
-        weights = _fit(weights, lambda w: _loss(w, rows, known, among.ridges[place], models), among.tolerance)
-        score = _held_out(weights, rows, known, models)
+        ridge = among.ridges[place]
+        weights, score = _fit(weights, lambda w: _loss(w, rows, known, ridge, models), among.tolerance)
         better = (place == 0) | ~(score <= best[0])
         best = jax.tree.map(lambda new, old: jnp.where(better, new, old), (score, weights, place), best)
         return place + 1, weights, best, better
 
-    begin = (jnp.int32(0), start, (jnp.float32(0.0), start, jnp.int32(0)), jnp.bool_(True))
+    begin = (jnp.uint32(0), start, (jnp.float32(0.0), start, jnp.uint32(0)), jnp.bool_(True))
     done = jax.lax.while_loop(lambda carry: carry[3] & (carry[0] < among.count), advance, begin)
     _, weights, place = done[2]
     return _posteriors(weights, everybody, asked, models)[:size], place, weights
@@ -425,7 +430,7 @@ def regression(
     like, own = (laid, None) if places > n // 2 else (None, places)  # places for all would take most of the time
     teaching = laid if len(teachers) == n else laid_out(rows.take(teachers), like, room=own)
     taught = partial(_padded, room=teaching.shape[0])
-    known = _Known(taught(np.asarray(lesson.evidence)), taught(fold[teachers]), np.int32(len(teachers)))
+    known = _Known(taught(np.asarray(lesson.evidence)), taught(fold[teachers]), np.uint32(len(teachers)))
     held_out = np.zeros(n, bool)
     held_out[teachers] = True
     asked = _Asked(pad(fold), pad(held_out), np.bool_(by_weights))

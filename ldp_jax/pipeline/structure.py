@@ -14,6 +14,7 @@ import scipy.linalg
 import scipy.sparse
 import scipy.sparse.linalg
 from jaxtyping import Bool, Float, Int
+from threadpoolctl import threadpool_limits
 
 from ldp_jax.core import validate
 from ldp_jax.core.float32 import matmul
@@ -172,6 +173,11 @@ def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return (sums[:, :-1] + usual * prior) / (mass + usual)
 
 
+_one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
+"""For linear algebra of few columns, whose threads would wait for each other most of the time."""
+
+
+@_one_thread
 def spectral_coordinates(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
     r"""Leading eigenvectors of :math:`D^{-1/2} A D^{-1/2}`, the largest eigenvalue first; float32, on the host.
 
@@ -193,6 +199,7 @@ def spectral_coordinates(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n
     return found
 
 
+@_one_thread
 def shared_friends(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
     """Leading left singular vectors of who is a friend of whom, times the singular values; float32, on the host.
 
@@ -243,6 +250,7 @@ def _spectral_designs(graph: GraphsTuple, op: Operator) -> dict[str, np.ndarray]
     return {name: np.concatenate([scaled(part), profile], 1).astype(np.float32) for name, part in parts.items()}
 
 
+@_one_thread
 def _record_coordinates(rows: Rows, most: int) -> np.ndarray:
     """The panel's records [panel, most] in the directions of their largest variation; of all, as far as they go."""
     arrays = (np.asarray(rows.value, np.float64), (np.asarray(rows.row), np.asarray(rows.column)))
