@@ -15,7 +15,6 @@ from ldp_jax.core.quadrature import panel_rule, subdivide
 from ldp_jax.core.spaces import (
     Disc,
     Enumerated,
-    Finite,
     Interval,
     Mixture,
     NotApplicable,
@@ -98,16 +97,6 @@ class Matrix(Law):
         return np.exp(np.asarray(log_density(self.members(_MOST_CELLS)))), self.place
 
 
-class Numbers(Matrix):
-    """A finite set of numbers; reports are rounded to the nearest."""
-
-    def members(self, most: int = _MOST_REPORTS) -> np.ndarray:
-        return np.asarray(self.space.values, np.float64)
-
-    def place(self, y: Report) -> np.ndarray:
-        return _nearest(self.members(), y)
-
-
 class Words(Matrix):
     """Vectors of values of one finite set."""
 
@@ -121,15 +110,11 @@ class Words(Matrix):
         return np.array(list(itertools.product(values, repeat=self.space.dim)))
 
     def place(self, y: Report) -> np.ndarray:
-        values = self._values()
-        return _nearest(values, y) @ len(values) ** np.arange(self.space.dim)[::-1]
+        inner = self.space.inner
+        return inner.place(y) @ len(inner) ** np.arange(self.space.dim)[::-1]
 
     def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
         return jnp.asarray(rng.choice(self._values(), (n, self.space.dim)))
-
-
-def _nearest(values: np.ndarray, y: Report) -> np.ndarray:
-    return np.searchsorted((values[1:] + values[:-1]) / 2, np.asarray(y, np.float64))
 
 
 # --- A line ----------------------------------------------------------------------------------------------------
@@ -247,7 +232,7 @@ class Parts(Law):
         starts = np.cumsum([0, *(len(mass) for mass, _ in found)])[:-1]
 
         def cell(y: Report) -> np.ndarray:
-            branch, value = np.asarray(y[0]), np.asarray(y[1], np.float64)
+            branch, value = map(np.asarray, y)
             chosen = [branch == place for place in range(len(found))]
             return np.select(chosen, [start + of(value) for start, (_, of) in zip(starts, found, strict=True)])
 
@@ -291,7 +276,7 @@ class Independent(RealVectors):
         dim = self.space.dim
         base, ends = np.zeros(dim), np.zeros((dim, 2))
         if np.isneginf(log_density(base[None])[0]) and dim in _RULES:
-            places = np.stack(np.meshgrid(*[_COARSE] * dim, indexing="ij"), -1).reshape(-1, dim)
+            places = _rows([_COARSE] * dim)
             base = places[np.argmax(log_density(places))]
         for number in range(dim):
             ends[number, 0], ends[number, 1], base[number] = _ends(log_density, base, number)
@@ -311,11 +296,10 @@ class Independent(RealVectors):
         order, panels = _RULES[len(numbers)]
         edges = [np.unique(cuts[number]) for number in numbers]
         lines = [panel_rule(edge, order, -(-panels // (len(edge) - 1))) for edge in edges]
-        places = np.meshgrid(*(points for points, _ in lines), indexing="ij")
-        weights = np.meshgrid(*(weight for _, weight in lines), indexing="ij")
-        y = np.tile(base, (places[0].size, 1))
-        y[:, numbers] = np.stack([place.ravel() for place in places], 1)
-        return y, np.prod([weight.ravel() for weight in weights], 0)
+        places, weights = (_rows(each) for each in zip(*lines, strict=True))
+        y = np.tile(base, (len(places), 1))
+        y[:, numbers] = places
+        return y, weights.prod(1)
 
     def between(self, log_density: Log, other: Log) -> Rule:
         """A rule for max(0, p - a q), any a, over the numbers whose laws differ; the rest is divided out."""
@@ -394,7 +378,7 @@ class OfLists(Independent):
         low, high = self.space.span
         if (high - low + 1) ** dim > _MOST_LISTED:
             raise NotApplicable(f"{high - low + 1}^{dim} reports are too many to list: ask fewer groups")
-        y = np.stack(np.meshgrid(*[np.arange(low, high + 1.0)] * dim, indexing="ij"), -1).reshape(-1, dim)
+        y = _rows([np.arange(low, high + 1.0)] * dim)
         return self.space.of_numbers(y), np.ones(len(y))
 
     def cells(self, x: Values, log_density: Log) -> Cells:
@@ -410,6 +394,11 @@ class OfLists(Independent):
 
     def scores(self, reports: list[Report], x: Values, x_other: Values) -> Scores:
         return self.space.scores(reports, x, x_other)
+
+
+def _rows(axes: Sequence[np.ndarray]) -> np.ndarray:
+    """The points [n, axes] of a grid, the last axis fastest."""
+    return np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
 
 
 def _along(log_density: Log, base: np.ndarray, number: int, places: np.ndarray) -> np.ndarray:
@@ -677,7 +666,6 @@ def _complement(direction: np.ndarray) -> np.ndarray:
 
 
 _LAWS: dict[type, type[Law]] = {
-    Finite: Numbers,
     Enumerated: Matrix,
     Product: Words,
     Interval: Line,

@@ -10,7 +10,7 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import HasDensity, check_budget
+from ldp_jax.core.mechanism import HasDensity, Mechanism, check_budget
 from ldp_jax.core.spaces import Records, Reports, as_records
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, R, Report, Scalar, Values, Y
 
@@ -25,33 +25,8 @@ T = TypeVar("T", bound=Any)
 
 
 @runtime_checkable
-class HasLaw(HasDensity, Protocol):
-    """The law that is asked: a mechanism with a density, or one user's view of it."""
-
-    def codomain(self) -> Reports:
-        """The reports."""
-
-
-@runtime_checkable
-class Asked(Protocol[R, Y]):
-    """A mechanism without what the server makes of its reports."""
-
-    def privatize(self, key: PRNGKey, x: R) -> Y:
-        """The report of one user."""
-
-    def guarantee(self) -> Guarantee:
-        """The promise of the report."""
-
-    def domain(self) -> Records:
-        """The records."""
-
-    def codomain(self) -> Reports:
-        """The reports."""
-
-
-@runtime_checkable
-class Exact(Asked, HasDensity, Protocol):
-    """The same with a density."""
+class Exact(Mechanism, HasDensity, Protocol):
+    """A mechanism with a density."""
 
 
 # --- Rows ------------------------------------------------------------------------------------------------------
@@ -129,6 +104,9 @@ class View(NamedTuple):
     def log_density(self, y: Report, x: Values) -> Array:
         return self.mechanism.log_density(y, x, self.own)
 
+    def estimate(self, y: Report) -> Array:
+        return self.mechanism.estimate(y)
+
     def guarantee(self) -> Guarantee:
         return self.mechanism.guarantee()
 
@@ -148,7 +126,7 @@ def _apart(mechanism: Any, own: tuple[AnyArray, ...], n: int) -> tuple[Any, tupl
     return mechanism, own
 
 
-def _report_rows(words: Array, mechanism: Asked[R, Y], x: R, *own: Array) -> Y:
+def _report_rows(words: Array, mechanism: Mechanism[R, Y], x: R, *own: Array) -> Y:
     one: Callable[..., Y] = lambda key, *row: mechanism.privatize(key, *row)
     return jax.vmap(one)(jax.random.wrap_key_data(words), x, *own)
 
@@ -172,19 +150,19 @@ def _given(x: R) -> R:
     return x if isinstance(x, tuple) else cast(R, np.asarray(as_records(x)))
 
 
-def draws(mechanism: Asked[R, Y], key: PRNGKey, x: R, n: int) -> Y:
+def draws(mechanism: Mechanism[R, Y], key: PRNGKey, x: R, n: int) -> Y:
     """n independent reports of one record, stacked."""
     return privatize_stacked(key, mechanism, repeated(_given(x), n))
 
 
-def privatize_stacked(key: PRNGKey, mechanism: Asked[R, Y], x: R) -> Y:
+def privatize_stacked(key: PRNGKey, mechanism: Mechanism[R, Y], x: R) -> Y:
     """The reports of stacked records of any kind, drawn as :func:`ldp_jax.core.mechanism.privatize` does."""
     validate.threefry(key)
     check_budget(mechanism)
     return report_each(jax.random.key_data(random.split(key, count_of(x))), mechanism, _given(x))
 
 
-def report_each(words: AnyArray, mechanism: Asked[R, Y], x: R, *own: AnyArray) -> Y:
+def report_each(words: AnyArray, mechanism: Mechanism[R, Y], x: R, *own: AnyArray) -> Y:
     """The report of each of stacked records, of a user each, by a key each; keys as the words that they hold.
 
     One record is asked as so many rows of it: a sampler, the largest of all programs, is compiled once.
@@ -193,7 +171,7 @@ def report_each(words: AnyArray, mechanism: Asked[R, Y], x: R, *own: AnyArray) -
     return in_blocks(lambda rows: _reports(rows[0], mechanism, *rows[1:]), (words, x, *own))
 
 
-def report_each_retraced(words: AnyArray, mechanism: Asked[R, Y], x: R) -> Y | None:
+def report_each_retraced(words: AnyArray, mechanism: Mechanism[R, Y], x: R) -> Y | None:
     """The same after the mechanism's code was traced once more; None where that gives the same program."""
     fresh = jax.jit(functools.wraps(_report_rows)(lambda *args: _report_rows(*args)))
     first = block_of((words, x))

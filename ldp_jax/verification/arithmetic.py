@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -11,11 +12,11 @@ import numpy as np
 
 from ldp_jax.core import integer_tables
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasInverse, HasTable, HasWordRuns, HasWords
+from ldp_jax.core.mechanism import HasCoordinates, HasInverse, HasTable, HasWordRuns, HasWords, Mechanism
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array, Record, Report
 from ldp_jax.verification import _words
-from ldp_jax.verification._programs import Asked, Exact, log_grid
+from ldp_jax.verification._programs import Exact, log_grid
 from ldp_jax.verification.exact import adjacency, check_numbers, coordinate_laws, spaces
 
 ROUNDING = 1e-5
@@ -113,19 +114,16 @@ def _compared(
     cells: int,
 ) -> ArithmeticLoss:
     """The largest ratio of masses over pairs of records, and the largest distance to the claimed logarithms."""
-    best: tuple[Fraction | float, int, int, int] = (Fraction(1), pairs[0][0], pairs[0][1], 0)
-    for y in sorted(set().union(*laws)):
-        for high, low in pairs:
-            ratio = _ratio(laws[high].get(y), laws[low].get(y))
-            if ratio > best[0]:
-                best = (ratio, high, low, y)
+    asked = itertools.product(sorted(set().union(*laws)), pairs)
+    ratios = ((_ratio(laws[high].get(y), laws[low].get(y)), high, low, y) for y, (high, low) in asked)
+    ratio, high, low, y = max(ratios, key=operator.itemgetter(0))
     off = 0.0
     for law, claimed in zip(laws, logs, strict=True):
         for y, log in claimed.items():
             mass = law.get(y)
             off = max(off, abs(math.log(mass.numerator) - math.log(mass.denominator) - log) if mass else math.inf)
-    loss = integer_tables.log_up(best[0]) if isinstance(best[0], Fraction) else math.inf
-    return ArithmeticLoss(loss, records[best[1]], records[best[2]], best[3], off, cells)
+    loss = integer_tables.log_up(ratio) if isinstance(ratio, Fraction) else math.inf
+    return ArithmeticLoss(loss, records[high], records[low], y, off, cells)
 
 
 def _ratio(mass: Fraction | None, other: Fraction | None) -> Fraction | float:
@@ -286,14 +284,10 @@ class _Steps:
         self.bits = [bits for _, bits in self.axes]
         self.rng = np.random.default_rng(0)  # no privacy depends on it
 
-    def report(self, rows: np.ndarray, words: list[np.ndarray]) -> np.ndarray:
-        """Outcomes [n] of records ``rows`` under words, one array a draw."""
-        return self.outcome(_words.report_words(self.mechanism, self.records[rows], words))
-
     def ask(self, points: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
         """Outcomes of (record, whole numbers)."""
         rows, numbers = zip(*points, strict=True)
-        return self.report(np.array(rows), self.words(numbers))
+        return self.outcome(_words.report_words(self.mechanism, self.records[list(rows)], self.words(numbers)))
 
     def words(self, numbers: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
         """Whole numbers, one an axis, as words [n, ...] of each draw, the most significant first."""
@@ -357,36 +351,24 @@ class _Steps:
     def _check(self, row: int, starts: list[list[int]], outcomes: np.ndarray) -> None:
         """Random words, and words beside the steps, report what their cell does."""
         points = [
-            (row, (*other[:axis], place + by, *other[axis + 1 :]))
+            _Line(row, axis, self.anywhere()).at(place + by)
             for axis, start in enumerate(starts)
             for place in start
             for by in (-1, 0, 1)
             if 0 <= place + by < 1 << self.bits[axis]
-            for other in (self.anywhere(),)
         ]
-        draws = self.draws
-        words = [
-            np.concatenate(
-                [near, self.rng.integers(0, 1 << draw.bits, (_RANDOM, *draw.shape), np.uint64).astype(near.dtype)]
-            )
-            for near, draw in zip(self.words([numbers for _, numbers in points]), draws, strict=True)
+        points += [(row, self.anywhere()) for _ in range(_RANDOM)]
+        numbers = np.array([numbers for _, numbers in points], np.uint64)
+        columns = [
+            np.searchsorted(np.array(start, np.uint64), column, "right") - 1
+            for start, column in zip(starts, numbers.T, strict=True)
         ]
-        flat = [word.reshape(len(word), -1).astype(np.uint64) for word in words]
-        pairs = [
-            (w[:, k : k + 2], draw.bits)
-            for w, draw in zip(flat, draws, strict=True)
-            for k in range(0, w.shape[1], 2)
-        ]
-        columns = []
-        for start, (pair, bits) in zip(starts, pairs, strict=True):
-            place = (pair[:, 0] << np.uint64(bits)) | pair[:, 1] if pair.shape[1] == 2 else pair[:, 0]
-            columns.append(np.searchsorted(np.array(start, np.uint64), place, "right") - 1)
         cell = np.ravel_multi_index(columns, [len(start) for start in starts])
-        if (self.report(np.full(len(cell), row), words) != outcomes[cell]).any():
+        if (self.ask(points) != outcomes[cell]).any():
             raise NotApplicable("the report is no step function of its words: a set of them reports otherwise")
 
 
-def _outcomes(mechanism: Asked) -> Callable[[Report], np.ndarray]:
+def _outcomes(mechanism: Mechanism) -> Callable[[Report], np.ndarray]:
     """A report as a whole number: its place among the atoms of all branches, a continuum being one of them."""
     parts = mechanism.codomain().branches
     starts = np.cumsum([0, *(1 if part.atoms is None else len(part.atoms) for part in parts)])

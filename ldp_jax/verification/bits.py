@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports
 from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.edges.spaces import Lists
 from ldp_jax.verification import statistics
-from ldp_jax.verification._programs import Asked, generator, is_float, raw, report_each
+from ldp_jax.verification._programs import generator, is_float, raw, report_each
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
@@ -31,7 +32,7 @@ _BOUNDED = 512  # pairs of a bit and a statistic, the most suspicious, whose los
 
 
 def record_in_bits(
-    mechanism: Asked, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
+    mechanism: Mechanism, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
 ) -> Fit:
     """Whether a bit of a report's floating numbers tells one half of the records from the other.
 
@@ -70,7 +71,7 @@ def record_in_bits(
     return Fit(worst <= limit, "last bits", worst, limit, 1 - math.exp(-limit), len(upper))
 
 
-def asked_of(mechanism: Asked) -> str:
+def asked_of(mechanism: Mechanism) -> str:
     """How much of a report and of a record is asked; empty where all is."""
     domain, codomain = spaces(mechanism)
     record = sum(np.size(leaf) for leaf in jax.tree.leaves(domain.typical()))

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import jax
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.special import gammaln
+from scipy import special
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import check_budget
@@ -108,6 +108,12 @@ def _candidates(split: EdgeSplit) -> Int[np.ndarray, "c 2"]:
     return pairs.nodes[every[~np.isin(pairs.codes(every), pairs.public)]]
 
 
+def _about_pairs(log: np.ndarray) -> np.ndarray:
+    """Losses [graphs, pairs, releases] by log masses [graphs, releases]; 0 of graphs that have the pair."""
+    graph, pair = np.arange(len(log))[:, None], 1 << np.arange(len(log).bit_length() - 1)
+    return np.abs(lost(log[graph | pair], log[graph]))
+
+
 def _largest(loss: np.ndarray, pairs: np.ndarray, public: Edges, released: str) -> PrivateEdgeLoss:
     """The largest of losses [graphs, pairs, releases]."""
     worst = np.nan_to_num(loss, nan=math.inf).max(-1)
@@ -128,8 +134,7 @@ def _largest(loss: np.ndarray, pairs: np.ndarray, public: Edges, released: str) 
 def _release_loss(m: CentralMechanism, public: Edges) -> PrivateEdgeLoss:
     split = _split(public, NODES)
     log, pairs = _law(m, split), _candidates(split)
-    graph, pair = np.arange(len(log))[:, None], 1 << np.arange(len(pairs))
-    return _largest(np.abs(lost(log[graph | pair], log[graph])), pairs, public, "pairs")
+    return _largest(_about_pairs(log), pairs, public, "pairs")
 
 
 def _law(m: CentralMechanism, split: EdgeSplit) -> Float[np.ndarray, "graphs sets"]:
@@ -232,7 +237,7 @@ def _binned_pairs(m: BinnedPairs, split: EdgeSplit) -> np.ndarray:
         rounded = whole(np.full(len(near), (step + 0.5) / steps), near, sizes)
         for place_of, kind in enumerate(kinds):
             found[:, place_of] += mass[:, (rounded == kind).all(1)].sum(1) / steps
-    alike = gammaln(sizes + 1) - gammaln(kinds + 1) - gammaln(sizes - kinds + 1)
+    alike = special.gammaln(sizes + 1) - special.gammaln(kinds + 1) - special.gammaln(sizes - kinds + 1)
     with np.errstate(divide="ignore"):
         log = np.log(found) - alike.sum(1)
     kind_of = kind_of.ravel()
@@ -247,12 +252,11 @@ def _dendrogram_loss(m: HasDendrogram, public: Edges) -> PrivateEdgeLoss:
     pairs, said = _candidates(_split(public, n)), m.dendrogram_law(n)
     weight, scale = said.scales
     base = weight * dendrograms.log_likelihoods(dendrograms.sides(n), public)
-    loss = dendrograms.losses(n, scale, base, pairs)
+    loss = _about_pairs(special.log_softmax(scale * dendrograms.over_all_graphs(n, pairs) + base, -1))
     counted = _copies(said, pairs).T if said.published else 1
-    there = (np.arange(len(loss))[:, None] & 1 << np.arange(len(pairs)) > 0)[..., None]
-    return _largest(
-        np.where(there, 0.0, loss + said.epsilon * counted), pairs, public, "dendrogram and noisy counts"
-    )
+    there = dendrograms.bits_of(len(pairs))[..., None] > 0
+    loss = np.where(there, 0.0, loss + said.epsilon * counted)
+    return _largest(loss, pairs, public, "dendrogram and noisy counts")
 
 
 def _copies(said: DendrogramLaw, pairs: np.ndarray) -> np.ndarray:

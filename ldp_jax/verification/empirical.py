@@ -10,7 +10,7 @@ from scipy import stats
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasDensity
+from ldp_jax.core.mechanism import HasCoordinates, HasDensity, Mechanism
 from ldp_jax.core.spaces import Enumerated
 from ldp_jax.core.spaces.line import line
 from ldp_jax.core.spaces.space import Cells, Log
@@ -19,9 +19,7 @@ from ldp_jax.edges.spaces import Lists
 from ldp_jax.verification import lists, statistics
 from ldp_jax.verification._laws import law_of
 from ldp_jax.verification._programs import (
-    Asked,
     Exact,
-    HasLaw,
     View,
     count_of,
     draws,
@@ -85,7 +83,7 @@ def _worst(fits: list[Fit]) -> Fit:
     return max(fits, key=lambda fit: (not fit.fits, fit.statistic / fit.threshold if fit.threshold else 0.0))
 
 
-def fit_of(mechanism: HasLaw, key: PRNGKey, x: Values, y: Report, significance: float) -> Fit:
+def fit_of(mechanism: Exact, key: PRNGKey, x: Values, y: Report, significance: float) -> Fit:
     """Stacked reports of one record against its law; the key picks a coordinate of each vector."""
     trials, codomain = count_of(y), mechanism.codomain()
     impossible = Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
@@ -156,7 +154,7 @@ def _wide_law(mechanism: HasDensity, x: Values) -> Log:
     return lambda y: logs_of(mechanism, wide(y), x)
 
 
-def distribution(mechanism: HasLaw, x: Values) -> tuple[Log | None, float]:
+def distribution(mechanism: Exact, x: Values) -> tuple[Log | None, float]:
     """The distribution function of a report on a line, or None where the density does not sum to 1 (to 1e-4).
 
     And the mass that float32 may misplace: up to one spacing times the density, 0.9 % for SquareWave(16) at x =
@@ -172,7 +170,7 @@ def distribution(mechanism: HasLaw, x: Values) -> tuple[Log | None, float]:
     return lambda y: cdf(y) / total, misplaced
 
 
-def cells_of(mechanism: HasLaw, x: Values) -> Cells:
+def cells_of(mechanism: Exact, x: Values) -> Cells:
     """The masses of finitely many cells of the reports, and which cell a report is in."""
     with float64_on_cpu():  # breaks too: float32 would misplace those of a narrow piece
         return law_of(mechanism.codomain()).cells(wide(x), _wide_law(mechanism, x))
@@ -220,7 +218,7 @@ def matches_everywhere(
     return _worst(fits)._replace(smallest_defect=region, draws=count * each, records=count)
 
 
-def _records(mechanism: Asked, key: PRNGKey) -> tuple[Report, np.ndarray, bool]:
+def _records(mechanism: Mechanism, key: PRNGKey) -> tuple[Report, np.ndarray, bool]:
     """Stacked records, whose each is (int32 [m]), and whether there are no others."""
     domain: Any = mechanism.domain()
     few = isinstance(domain, Lists) and 2 ** (domain.users - 1) <= _ALL
@@ -238,11 +236,11 @@ def _records(mechanism: Asked, key: PRNGKey) -> tuple[Report, np.ndarray, bool]:
     return x, owners, bool(few or (isinstance(domain, Enumerated) and count == len(domain)))
 
 
-def _each_report(mechanism: HasLaw, x: Values, y: Report, significance: float) -> Fit:
+def _each_report(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
     """Reports of one record, each of its cells against its mass by a binomial tail on either side."""
     mass, cell = cells_of(mechanism, x)
     place = cell(y)
-    count, n = np.bincount(place, minlength=len(mass)), len(place)
+    count, n = np.bincount(place[place >= 0], minlength=len(mass)), len(place)
     mass = np.clip(mass, 0.0, 1.0)
     tail = float(np.minimum(stats.binom.sf(count - 1, n, mass), stats.binom.cdf(count, n, mass)).min())
     return statistics.tail_fit("each report", tail, significance / (2 * len(mass)), 0.0, n)

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import HasDensity, check_budget
+from ldp_jax.core.mechanism import HasDensity, Mechanism, check_budget
 from ldp_jax.core.types import Array, PRNGKey, Report, Scalar, Values
 from ldp_jax.verification import statistics
 from ldp_jax.verification._laws import law_of
-from ldp_jax.verification._programs import Asked, draws, estimates, generator, logs_of, lost, take
+from ldp_jax.verification._programs import draws, estimates, generator, logs_of, lost, take
 from ldp_jax.verification.statistics import SIGNIFICANCE
 
 _EVENTS = 512  # thresholds tried on one score
@@ -45,7 +45,7 @@ class LowerBound(NamedTuple):
 
 
 def epsilon_lower_bound(
-    mechanism: Asked,
+    mechanism: Mechanism,
     key: PRNGKey,
     trials: int = 200_000,
     confidence: float = 1 - SIGNIFICANCE,
@@ -101,7 +101,7 @@ def play(scores: Mapping[str, Scores], trials: int, confidence: float, *, delta:
 
 
 def largest_lower_bound(
-    mechanism: Asked,
+    mechanism: Mechanism,
     key: PRNGKey,
     trials: int = 200_000,
     confidence: float = 1 - SIGNIFICANCE,
@@ -160,7 +160,7 @@ def _best_threshold(a: np.ndarray, b: np.ndarray, alpha: float, delta: float) ->
     return float(values[best]), float(bounds[best])
 
 
-def _scores(m: Asked, reports: list[Report], x: Values, x_other: Values, half: int) -> dict[str, Scores]:
+def _scores(m: Mechanism, reports: list[Report], x: Values, x_other: Values, half: int) -> dict[str, Scores]:
     """Numbers that may tell two records apart."""
     scores: dict[str, Scores] = {}
     if isinstance(m, HasDensity):
@@ -181,7 +181,7 @@ def _scores(m: Asked, reports: list[Report], x: Values, x_other: Values, half: i
     return scores
 
 
-def _logit(mechanism: Asked, reports: list[Report], half: int) -> Scores:
+def _logit(mechanism: Mechanism, reports: list[Report], half: int) -> Scores:
     """A logistic regression on the bins of each coordinate of the estimate, trained on the first halves."""
     found = [np.asarray(estimates(mechanism, y), np.float32) for y in reports]
     found = [e.reshape(len(e), -1) for e in found]

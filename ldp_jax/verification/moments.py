@@ -11,13 +11,13 @@ import numpy as np
 
 from ldp_jax.core import validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasMoments
+from ldp_jax.core.mechanism import HasCoordinates, HasMoments, Mechanism
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.spaces.line import refuse_narrow
 from ldp_jax.core.spaces.space import Rule
 from ldp_jax.core.types import PRNGKey, Report, Scalar, Values
 from ldp_jax.verification._laws import law_of
-from ldp_jax.verification._programs import Asked, Exact, count_of, draws, estimates, logs_of, take, wide
+from ldp_jax.verification._programs import Exact, count_of, draws, estimates, logs_of, take, wide
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import Fit
 
@@ -114,7 +114,7 @@ def _masses(mechanism: Exact, x: Values) -> tuple[Report, np.ndarray, float]:
     return rule.reports, rule.weights * density, off
 
 
-def _moments(mechanism: Asked, reports: Report, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _moments(mechanism: Mechanism, reports: Report, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean, variance and fourth central moment of the estimate; with x64 enabled."""
     values = np.asarray(estimates(mechanism, reports), np.float64)
     mass = mass.reshape(-1, *[1] * (values.ndim - 1))
@@ -123,7 +123,7 @@ def _moments(mechanism: Asked, reports: Report, mass: np.ndarray) -> tuple[np.nd
     return np.asarray(mean), np.asarray(second), np.asarray(fourth)
 
 
-def _records(mechanism: Asked, x: Values | None) -> list[Report]:
+def _records(mechanism: Mechanism, x: Values | None) -> list[Report]:
     """The record that is given; else a typical one, the centre and both extremes; float64."""
     domain, _ = spaces(mechanism)
     found = [x] if x is not None else [domain.typical(), domain.centre(), *domain.extremes()]
@@ -185,7 +185,9 @@ def integrals(mechanism: Exact, x: Values | None = None) -> tuple[Fit, Fit]:
     return _total(totals, misplaced), Fit(worst <= 1.0, "moments", worst, 1.0, _EXACT, 0)
 
 
-def draws_have_moments(mechanism: Asked, key: PRNGKey, x: Values | None = None, *, trials: int = 200_000) -> Fit:
+def draws_have_moments(
+    mechanism: Mechanism, key: PRNGKey, x: Values | None = None, *, trials: int = 200_000
+) -> Fit:
     """Whether estimates of draws have the stated mean and variance, within five standard errors.
 
     The standard errors are the law's; of vectors whose reports are too many to count, those of the draws.
@@ -200,7 +202,7 @@ def draws_have_moments(mechanism: Asked, key: PRNGKey, x: Values | None = None, 
     return moments_of(mechanism, record, draws(mechanism, key, record, trials))
 
 
-def moments_of(mechanism: Asked, x: Values, y: Report) -> Fit:
+def moments_of(mechanism: Mechanism, x: Values, y: Report) -> Fit:
     """The same of stacked reports of a record."""
     values, trials = np.asarray(estimates(mechanism, y), np.float64), count_of(y)
     fourth = ((values - values.mean(0)) ** 4).mean(0)

@@ -10,12 +10,12 @@ import jax  # noqa: F401 - the examples below
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS, Guarantee
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import HasCoordinates, check_budget, require_protocol
+from ldp_jax.core.mechanism import HasCoordinates, Mechanism, check_budget, require_protocol
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.types import PRNGKey, Report
 from ldp_jax.edges.curator import CentralMechanism, promised
-from ldp_jax.verification._programs import Asked, Exact, draws
+from ldp_jax.verification._programs import Exact, draws
 from ldp_jax.verification.arithmetic import ROUNDING, arithmetic
 from ldp_jax.verification.bits import asked_of, has_reals, record_in_bits
 from ldp_jax.verification.central import matches_release, private_edge_lower_bound, private_edge_supremum
@@ -163,7 +163,7 @@ def check(
     return Verdict(repr(mechanism), str(guarantee), tuple(rungs))
 
 
-def needed(mechanism: Asked) -> set[str]:
+def needed(mechanism: Mechanism) -> set[str]:
     """The rungs without which nothing is shown of a mechanism."""
     found = {"unit", "law", "sampler", "records"}
     codomain = mechanism.codomain()
