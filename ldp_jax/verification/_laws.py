@@ -62,8 +62,6 @@ class Law:
 
 
 class RealVectors(Law):
-    """Vectors of reals."""
-
     def volume(self, y: Report) -> Volume:
         """Four float32 spacings of each number."""
         spacing = 4 * np.spacing(np.abs(np.asarray(y, np.float32))).astype(np.float64)
@@ -77,7 +75,7 @@ class Matrix(Law):
     """Members that can be listed: each has weight 1 and a cell of its own."""
 
     def members(self, most: int = _MOST_REPORTS) -> Report:
-        return self.space.members()
+        return jax.tree.map(np.asarray, self.space.members())
 
     def place(self, y: Report) -> np.ndarray:
         return self.space.place(y)
@@ -87,7 +85,7 @@ class Matrix(Law):
 
     def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
         place = rng.integers(0, len(self.space), n)
-        return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[place]), self.space.members())
+        return jax.tree.map(lambda leaf: leaf[place], self.members())
 
     def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         members = self.members()
@@ -147,7 +145,6 @@ class Line(Law):
         return jnp.asarray(rng.uniform(float(known.min()), float(known.max()), n))
 
     def _open(self) -> list[float]:
-        """The signs of the infinite ends."""
         ends = ((-1.0, self.space.lower), (1.0, self.space.upper))
         return [sign for sign, end in ends if math.isinf(float(end))]
 
@@ -201,7 +198,6 @@ class Parts(Law):
         return self._joined([part.critical_reports(records) for part in self.parts])
 
     def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
-        """Branches and values drawn uniformly."""
         branch, value = (np.asarray(leaf) for leaf in known)
         chosen, y = rng.integers(0, len(self.parts), n), np.empty(n)
         for place, part in enumerate(self.space.parts):
@@ -217,7 +213,6 @@ class Parts(Law):
         return self._joined([np.zeros(0) if each is None else each for each in found])
 
     def _logs(self, log_density: Log) -> list[Log]:
-        """The log density of the values of each branch."""
         one = lambda values, place: log_density((np.full(np.shape(values), place), np.asarray(values, np.float64)))
         return [partial(one, place=place) for place in range(len(self.parts))]
 
@@ -239,7 +234,6 @@ class Parts(Law):
         return np.concatenate([mass for mass, _ in found]), cell
 
     def volume(self, y: Report) -> Volume:
-        """That of the part that each value comes from."""
         atom = np.isin(y[0], [place for place, part in enumerate(self.space.parts) if not part.continuous])
         return np.where(atom, 1.0, spacings(y[1])), atom
 
@@ -283,7 +277,6 @@ class Independent(RealVectors):
         return base, ends
 
     def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
-        """A tensor rule of one to three numbers."""
         if len(np.asarray(records)) > 1:
             raise NotApplicable("vectors are integrated about one record, or between two")
         mode, ends = self._mode(log_density)
@@ -323,7 +316,6 @@ class Independent(RealVectors):
         return y, weights * rest
 
     def cells(self, x: Values, log_density: Log) -> Cells:
-        """The combinations of quartiles of each number."""
         if 4**self.space.dim > _MOST_CELLS:
             raise NotApplicable(f"4^{self.space.dim} cells are too many to count: test a smaller dim")
         base, ends = self._mode(log_density)
@@ -371,7 +363,6 @@ class OfLists(Independent):
         return cut, np.bincount(np.searchsorted(cut, numbers), law, len(cut) + 1)
 
     def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
-        """Every report of whole numbers, with weight 1."""
         dim = self.space.dim
         if self.space.span is None:
             raise NotApplicable(f"{dim} real numbers are too many to integrate together")
@@ -402,7 +393,6 @@ def _rows(axes: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _along(log_density: Log, base: np.ndarray, number: int, places: np.ndarray) -> np.ndarray:
-    """log p along one number through ``base``."""
     rows = np.tile(base, (len(places), 1))
     rows[:, number] = places
     return np.asarray(log_density(rows), np.float64)
@@ -431,13 +421,11 @@ class Sparse(Law):
     """Sampled coordinates; :class:`~ldp_jax.core.mechanism.HasCoordinates` says the law of each."""
 
     def critical_reports(self, *_: object, **__: object) -> Report:
-        """Not of the space alone."""
         raise NotApplicable(f"mechanism must report one number, or have a coordinate(j), its law: {self.space}")
 
     search = quadrature = cells = critical_reports
 
     def volume(self, y: Report) -> Volume:
-        """The product of those of the values."""
         width, atom = law_of(self.space.inner).volume(y.values)
         return width.reshape(len(width), -1).prod(1), np.asarray(atom.reshape(len(atom), -1).all(1))
 
@@ -478,7 +466,6 @@ class Peak(RealVectors):
         return np.sqrt(np.maximum(along**2 + max(float(self.space.radius) ** 2 - size**2, 0.0), 0.0)) - along
 
     def _polar(self, x: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Reports, weights and cells of a rule about x."""
         turn, turn_weight = panel_rule(_TURNS, order)
         share, share_weight = panel_rule(_SHARES, order)
         way = self._way(x, turn)
@@ -509,7 +496,6 @@ class Peak(RealVectors):
 
 
 def _cell_of(turn: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """The sector and the ring, as one number."""
     sector, ring = (np.searchsorted(ends[1:-1], at, "right") for ends, at in ((_SECTORS, turn), (_RINGS, share)))
     return sector * (len(_RINGS) - 1) + ring
 
@@ -538,7 +524,6 @@ class Round(RealVectors, abc.ABC):
         return np.concatenate([size * side * directions for size in self.sizes for side in (1.0, -1.0)])
 
     def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
-        """Uniform directions, lengths of known ones."""
         y = rng.normal(size=(n, self.space.dim))
         y /= np.linalg.norm(y, axis=1, keepdims=True)
         return jnp.asarray(y * rng.choice(np.linalg.norm(np.asarray(known), axis=1), (n, 1)))

@@ -20,8 +20,7 @@ from ldp_jax.verification._programs import Exact, log_grid
 from ldp_jax.verification.exact import adjacency, check_numbers, coordinate_laws, spaces
 
 ROUNDING = 1e-5
-"""The loss that float32 arithmetic of a probability may add, in nats: 1e-6 for sums computed without
-cancellation. A side that is lost, or rounded up to the step of a uniform, costs far more."""
+"""The loss that float32 arithmetic of a probability may add, in nats. A side that is lost costs far more."""
 
 _RANDOM = 1 << 14  # words that check that nothing lies between two thresholds
 _CELLS = 4096
@@ -34,10 +33,8 @@ class ArithmeticLoss(NamedTuple):
     r"""The loss of a sampler's arithmetic.
 
     Attributes:
-      epsilon: the largest log ratio of the drawn probabilities of two records, rounded up; ``inf`` where the
-        arithmetic lost a side.
-      x: the record of the larger probability.
-      x_other: the record of the smaller one.
+      epsilon: the largest log ratio of drawn probabilities, rounded up; ``inf`` where a side is lost.
+      x: the record of the larger probability; ``x_other`` that of the smaller one.
       y: the report, as a place in the codomain.
       off: the largest \|log\| of a drawn probability over the claimed one.
       cells: how many sets of words were told apart.
@@ -58,15 +55,13 @@ class ArithmeticLoss(NamedTuple):
 def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
     """The privacy loss of the probabilities that ``privatize`` draws, in whole numbers of its random words.
 
-    Its program is run with words of the verifier's choice. A finite report is a step function of them, whose steps
-    are found by bisection from probes at both ends, at powers of two, on a grid and at the claimed masses; 16 384
-    random words look for others. Pairs (branch, value) are asked for their finite parts, vectors for the laws of
-    their coordinates; tables are whole numbers already, and runs of words are asked at both ends
+    A finite report is a step function of its words. Steps are found by bisection from probes at both ends, at
+    powers of two, on a grid and at the claimed masses; 16 384 random words look for others. Pairs (branch, value)
+    are asked for their finite parts, vectors for the laws of their coordinates, runs of words at both ends
     (:class:`~ldp_jax.core.mechanism.HasWordRuns`).
 
     Raises:
-      ValueError: for vectors that are drawn together, reports of a continuum
-        (:func:`~ldp_jax.verification.float_audit` asks them), or a sampler that is no step function of its words.
+      ValueError: for vectors that are drawn together, reports of a continuum, or no step function of the words.
 
     >>> from ldp_jax.features import Duchi
     >>> found = arithmetic(Duchi(1.0))
@@ -196,10 +191,9 @@ class FloatAudit(NamedTuple):
 
 
 def float_audit(mechanism: Exact, x: float, x_other: float) -> FloatAudit:
-    """Push all 2^23 float32 uniforms through a sampler's inverse distribution function, for two records.
+    """Push all 2^23 float32 uniforms, of which ``privatize`` draws one, through a sampler, for two records.
 
-    ``privatize`` of these mechanisms draws one of them, so this is the law that runs. Tables are read over all 2^32
-    words; few reports of a 64-bit word are counted over all 2^64, by bisection.
+    Tables are read over all 2^32 words; few reports of a 64-bit word are counted over all 2^64, by bisection.
 
     Raises:
       ValueError: for a mechanism without ``from_uniform``, ``from_word64`` or ``table``, and a stack.

@@ -22,8 +22,7 @@ LAST = 8
 """How many of the last bits of a number are asked, alone and in parity with the one above."""
 
 ROUNDING = 1.0
-"""The loss in one bit that float32 rounding may cause, in nats: a report of small size is a difference of
-larger numbers and ends in zeros."""
+"""The loss in one bit that float32 rounding may cause, in nats: small differences of numbers end in zeros."""
 
 _NUMBERS = 32  # numbers of a report that are asked
 _COORDINATES = 128  # of a record, that their bits are asked about
@@ -38,9 +37,8 @@ def record_in_bits(
 
     Each of the last eight bits of each number, and its parity with the next, is counted by the half of the records:
     of each coordinate, the sum, the length and a parity; of lists by each bit and the parity of the degree. At most
-    32 numbers of a report and 128 coordinates of a record are asked, chosen at random (:func:`asked_of`). A lower
-    bound of the loss above the claim and :data:`ROUNDING` is a report that carries the record where rounding would
-    be.
+    32 numbers of a report and 128 coordinates of a record are asked, chosen at random. The lower bound of the loss
+    may be the claim and :data:`ROUNDING`.
 
     Raises:
       ValueError: for finite reports, which have no bits to spare.

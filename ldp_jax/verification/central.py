@@ -54,17 +54,13 @@ class HasReleaseLaw(Protocol):
     """A central mechanism that knows the law of its release; those of this library are known here."""
 
     def release_law(self, split: EdgeSplit) -> Float[np.ndarray, " sets"]:
-        """The log mass of each set of pairs that may be private edges, set i by the bits of i.
-
-        Pairs of the split's nodes are in the order of (0, 1), (0, 2), ..., without the public edges.
-        """
+        """The log mass of each set of pairs (0, 1), (0, 2), ... but public edges, set i by the bits of i."""
 
 
 class PrivateEdgeLoss(NamedTuple):
-    """The largest log ratio of two graphs that differ in one private edge.
+    """The largest log ratio of two graphs that differ in one private edge; ``graph`` has the others.
 
-    ``graph`` has its private edges without it, ``public`` both graphs' public ones. ``released`` says whose law was
-    compared: ``pairs``, or ``dendrogram and noisy counts``, of which the pairs are made.
+    ``released`` says whose law was compared: ``pairs``, or ``dendrogram and noisy counts``.
     """
 
     epsilon: float
@@ -79,8 +75,7 @@ def private_edge_supremum(mechanism: CentralMechanism) -> PrivateEdgeLoss:
 
     Laws of released sets are asked over all graphs of four nodes, with and without public edges. A
     :class:`~ldp_jax.edges.curator.HasDendrogram` is asked over all dendrograms of five nodes, in the chain's
-    *stationary* law, with the noisy counts of the dendrogram's groups, which lose :math:`\epsilon_2` each. Laws are
-    written here a second time, in float64; :func:`matches_release` asks whether they are drawn.
+    *stationary* law, with the noisy counts of its groups, which lose :math:`\epsilon_2` each.
 
     >>> from ldp_jax.edges.curator import PrivHRG
     >>> round(private_edge_supremum(EdgeRand(1.0)).epsilon, 9)
@@ -277,9 +272,8 @@ def matches_release(
 ) -> Fit:
     """Whether a curator draws the law that is known of them, of four nodes with two public edges: a G test.
 
-    It counts all 16 released sets; for a curator with a dendrogram the 15 that chains of their number of sweeps end
-    with, against the stationary law. In 2 000 draws a total variation of 0.13 is seen; chains of many sweeps have
-    fewer.
+    It counts all 16 released sets, or the 15 dendrograms that chains end with, against the stationary law. In 2 000
+    draws a total variation of 0.13 is seen; chains of many sweeps have fewer.
 
     >>> matches_release(LapGraph(1.0, 1.0), jax.random.key(0), trials=100).fits
     True
@@ -338,9 +332,9 @@ def private_edge_lower_bound(
 ) -> LowerBound:
     """A lower bound on the loss about one private edge, from draws of two adjacent graphs; no law is asked.
 
-    Both have four nodes and two public edges; one has the private edge that has a common neighbour, the other none.
-    On half of the draws released sets are ordered by how much more often one graph has them, and an event is
-    chosen; on the other half its two probabilities are bounded by Clopper and Pearson. ``trials`` is of each graph.
+    Both have four nodes and two public edges; one has the private edge that has a common neighbour. Half of the
+    draws choose an event of released sets, the others bound its probabilities by Clopper and Pearson. ``trials`` is
+    of each graph.
 
     >>> bound = private_edge_lower_bound(LapGraph(4.0, 4.0), jax.random.key(0), 100)
     >>> 0.4 < bound.epsilon <= 8.0

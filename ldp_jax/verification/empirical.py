@@ -55,10 +55,9 @@ def matches_density(
     """Whether ``privatize`` draws what ``log_density`` says at one record.
 
     Numbers on a line are asked by the Kolmogorov-Smirnov test, others by a G test of the cells of their space; so
-    are numbers of a law with a piece of few float32 spacings, which is a cell with what is 1e-6 around it.
-    ``NotApplicable`` where the piece is of few float64 spacings.
-    Vectors are asked by coordinates and cells together or, where these are too many, by one random coordinate a
-    user. Neighbour lists are asked of every user: user 0 has ``trials`` draws and half of the significance.
+    are numbers of a law with a piece of few float32 spacings (``NotApplicable``: of few float64 spacings). Vectors
+    are asked whole or, where these cells are too many, by one random coordinate a user; neighbour lists of every
+    user, of whom user 0 has ``trials`` draws and half of the significance.
 
     >>> from ldp_jax.features import SquareWave
     >>> matches_density(SquareWave(1.0), jax.random.key(0)).fits
@@ -155,10 +154,9 @@ def _wide_law(mechanism: HasDensity, x: Values) -> Log:
 
 
 def distribution(mechanism: Exact, x: Values) -> tuple[Log | None, float]:
-    """The distribution function of a report on a line, or None where the density does not sum to 1 (to 1e-4).
+    """The distribution function of a report on a line, or None where it does not end at 1 (to 1e-4).
 
-    And the mass that float32 may misplace: up to one spacing times the density, 0.9 % for SquareWave(16) at x =
-    0.3.
+    And the mass that float32 may misplace: up to one spacing times the density.
     """
     with float64_on_cpu():  # the codomain too, whose breaks are of its mechanism's precision
         codomain: Any = mechanism.codomain()  # an interval
@@ -185,10 +183,8 @@ def matches_everywhere(
     """Whether ``privatize`` draws what ``log_density`` says at every record of a small space, or at random ones.
 
     All of at most 128 members are asked (categories; lists of up to eight nodes, their owners in turn), else 128
-    random records; of vectors of independent coordinates 8 to 128, 256 laws in all. Records share the trials; each
-    category has up to ``trials``, at most 2^22 together, and each of its reports is also counted alone.
-
-    The worst record answers; a region of the share ``smallest_defect`` that is far off is found.
+    random records; of vectors of independent coordinates 8 to 128, 256 laws in all. Records share the trials, but
+    for categories, whose reports are also counted one by one. A region of the share ``smallest_defect`` is found.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> fit = matches_everywhere(GeneralizedRR(1.0, 10), jax.random.key(0), trials=4_000)

@@ -33,7 +33,7 @@ class LowerBound(NamedTuple):
       epsilon: no smaller epsilon is true of this sampler, with the confidence asked for; 0 where nothing was shown.
       limit: the largest value that so many trials could have shown.
       event: the chosen set of reports, in words.
-      share: how often the event's record was in it, among the trials that did not choose it; and the other record.
+      share: how often the event's record was in it, among trials that did not choose it; and the other record.
     """
 
     epsilon: float
@@ -56,11 +56,10 @@ def epsilon_lower_bound(
 ) -> LowerBound:
     r"""A lower bound on the epsilon of a sampler, from draws of two records, by default the extremes of the domain.
 
-    On half of the draws the event of largest :math:`\log((P - \delta)/P')` is chosen among thresholds on several
-    scores: the report, its size, the declared loss, for vectors a logistic regression. On the other half both
-    probabilities are bounded by Clopper and Pearson: the bound holds whatever the scores are worth. 2e5 trials see
-    5 % at epsilon 1. The last bits of a float32 report are rounded away:
-    :func:`~ldp_jax.verification.float_audit` measures them.
+    Half of the draws choose the event of largest :math:`\log((P - \delta)/P')` among thresholds on several scores:
+    the report, its size, the declared loss, for vectors a logistic regression. The others bound both probabilities
+    by Clopper and Pearson, whatever the scores are worth. 2e5 trials see 5 % at epsilon 1. The last bits of a
+    float32 report are rounded away: :func:`~ldp_jax.verification.float_audit` measures them.
 
     >>> from ldp_jax.features import Duchi
     >>> bound = epsilon_lower_bound(Duchi(1.0), jax.random.key(0))
@@ -108,10 +107,9 @@ def largest_lower_bound(
     *,
     delta: float = 0.0,
 ) -> LowerBound:
-    """The largest of several lower bounds on epsilon: of the extreme records, and of 8 random adjacent pairs.
+    """The largest of lower bounds on epsilon: of the extreme records, and of 8 random adjacent pairs.
 
-    The extremes have all trials and half of 1 - ``confidence``; the pairs share as many (at least 1 000 of each),
-    and the other half.
+    The extremes have half of 1 - ``confidence``; the pairs share as many trials (1 000 each at least).
 
     >>> from ldp_jax.features import Duchi
     >>> 0.9 < largest_lower_bound(Duchi(1.0), jax.random.key(0), 50_000).epsilon <= 1.0

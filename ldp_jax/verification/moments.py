@@ -33,10 +33,7 @@ SIGMAS = 5.0
 
 
 class Law(NamedTuple):
-    """A quadrature rule over stacked reports: the integral of f is sum(weights * f(reports)).
-
-    ``misplaced`` is the mass of coordinates that :func:`_misplaced` counts.
-    """
+    """A quadrature rule over stacked reports; ``misplaced`` is the mass that :func:`_misplaced` counts."""
 
     reports: Report
     weights: np.ndarray
@@ -153,8 +150,7 @@ def matches_moments(mechanism: Exact, x: Values | None = None) -> Fit:
     """Whether ``mean`` and ``variance`` are those of the estimate under the density.
 
     To 1e-8 in float64, and what :func:`sums_to_one` allows times the largest estimate, or the square of twice it;
-    in float32 to 1e-5 of a mean and 3e-5 of a variance, and 1e-6; and to one rounding of the largest estimate, or
-    of its square.
+    in float32 to 1e-5 of a mean and 3e-5 of a variance, 1e-6, and one rounding of the largest estimate.
 
     >>> from ldp_jax.features import Piecewise
     >>> matches_moments(Piecewise(1.0)).fits

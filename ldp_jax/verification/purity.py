@@ -60,8 +60,8 @@ def is_pure(mechanism: Mechanism, key: PRNGKey, *, calls: int = 4) -> Fit:
 
     Both extreme records, the typical one, the centre and ``calls`` random ones are reported by a compiled program,
     by plain calls with NumPy and with JAX arrays, and by the program of a second trace where that is another one.
-    Whole numbers must be equal, others to 2e-5; what a plain call raises is raised. In 4 096 more reports of each
-    of the first three no number may be -0, and all NaN must have the same bits: what compares as equal could tell.
+    Whole numbers must be equal, others to 2e-5. In 4 096 more reports of each of the first three no number may be
+    -0, and all NaN must have the same bits.
 
     >>> from ldp_jax.features import Duchi
     >>> is_pure(Duchi(1.0), jax.random.key(0)).fits

@@ -26,11 +26,10 @@ Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
 def matches_reference(mechanism: Mechanism, key: PRNGKey, *, law: Law | None = None, trials: int = TRIALS) -> Fit:
     """Whether each report is the one that the claimed law has at the words that were drawn.
 
-    Random words and records go through the program of ``privatize``; the share of words below the drawn ones must
-    lie between the law's masses below and up to the report, to 2^-22 and what float32 misplaces. The laws of
-    :class:`Laplace`, :class:`Duchi`, :class:`GeneralPiecewise`, :class:`SquareWave`, :class:`ThreeOutputs` and
-    their subclasses are written here a second time, in float64; another mechanism's ``law`` is given. Tables are
-    compared report for report.
+    The share of words below the drawn ones must lie between the law's masses below and up to the report, to 2^-22
+    and what float32 misplaces. The laws of :class:`Laplace`, :class:`Duchi`, :class:`GeneralPiecewise`,
+    :class:`SquareWave`, :class:`ThreeOutputs` and their subclasses are written here a second time; another
+    mechanism's ``law`` is given. Tables are compared report for report.
 
     >>> from ldp_jax.features import Duchi
     >>> matches_reference(Duchi(1.0), jax.random.key(0), trials=10_000).fits

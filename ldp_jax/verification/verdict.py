@@ -123,9 +123,8 @@ def check(
 ) -> Verdict:
     """Ask a mechanism everything that applies to it, and compare with what it claims.
 
-    A rung that does not apply says why; one that raises anything else is refused. :mod:`ldp_jax.verification` says
-    what each can see. A curator's mechanism (:mod:`ldp_jax.edges.curator`) is asked about one private edge, a chain
-    in its stationary law.
+    A rung that does not apply says why; one that raises anything else is refused (:mod:`ldp_jax.verification` says
+    what each can see). A curator's mechanism is asked about one private edge, a chain in its stationary law.
 
     Windows take 65 536 records at least, a curator's releases are 4 000 at most; ``significance`` is how often an
     honest mechanism may be refused, by all rungs together. ``progress`` is told of each rung
@@ -309,11 +308,7 @@ class Questions:
 
 
 def delta_of(m: Exact, epsilon: float, claimed: float) -> tuple[float, float, bool]:
-    """Delta by two rules, the limit that it is held to, and whether it keeps to it.
-
-    The difference of the rules, and 1e-3 of delta, is what quadrature may be off by; a claim below that is no
-    question, where nothing above it is found.
-    """
+    """Delta by two rules, the limit (their difference and 1e-3 above the claim), and whether it is kept."""
     coarse, found = (hockey_stick(m, epsilon, panels=panels) for panels in (64, 128))
     limit = claimed * (1 + _QUADRATURE) + abs(found - coarse)
     least = max(LEAST_DELTA, 10 * abs(found - coarse))
