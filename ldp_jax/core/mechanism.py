@@ -4,7 +4,7 @@ A mechanism is a frozen dataclass that is a pytree (:func:`ldp_jax.core.pytree.m
 number, a tracer or a stack. ``jax.vmap(m.privatize)(jax.random.split(key, n), xs)`` is the whole API for n users;
 :func:`privatize` is the same, compiled and checked.
 
-A key is for one report of one record. One key with two epsilons reveals the record: both reports hold one draw.
+One key with two epsilons reveals the record: both reports hold one draw.
 
 >>> from ldp_jax.features import Laplace
 >>> once, twice = (Laplace(epsilon).privatize(jax.random.key(0), 0.37) for epsilon in (1.0, 2.0))
@@ -128,19 +128,16 @@ class HasInverse(Protocol):
 
 @runtime_checkable
 class HasWords(Protocol):
-    """A law of finitely many reports, drawn from one 64-bit number.
-
-    The report does not fall as the number rises: bisection finds the exact mass of each over 2^64.
-    """
+    """A law of finitely many reports, drawn from one 64-bit number; reports do not fall as it rises."""
 
     def from_word64(self, word: AnyArray, x: Record) -> Array:
         """The report under uniform words uint32 [2, ...], the most significant first; elementwise in the rest."""
 
 
 class WordRuns(NamedTuple):
-    """All random words of one number, in runs that each have one report, whatever the record is.
+    """Random words of one number, in runs of one report and a ``share`` of all words, whatever the record is.
 
-    ``share`` is each run's part of all words; the largest loss is among the adjacent records ``pairs``.
+    The largest loss is among the adjacent records ``pairs``.
     """
 
     first: UInt32[np.ndarray, "words runs"]
@@ -175,8 +172,7 @@ class HasTable(Protocol):
 class HasCoordinates(Protocol):
     """A law on vectors that reports coordinates independently, given the record.
 
-    All coordinates, or a set that is uniform among those of one size and independent of the record; the codomain
-    reads them from a report.
+    All coordinates, or a set that is uniform among those of one size and independent of the record.
     """
 
     def codomain(self) -> ByCoordinate:
@@ -274,7 +270,7 @@ class Univariate(abc.ABC):
 class Analytic(Univariate):
     """A mechanism on [-1, 1] whose law is a formula in epsilon; abstract.
 
-    Unbiased, with the report for an estimate: a biased one overrides ``mean`` (``verification.check`` tells).
+    The report is an unbiased estimate; a biased one overrides ``mean``.
     """
 
     epsilon: Scalar
@@ -325,10 +321,10 @@ class Numeric(Analytic):
         return self.from_word32(random_words.words(key, report_shape(self, x), 1)[0], x)
 
     def from_word32(self, word: AnyArray, x: Record) -> Array:
-        """The report under a uniform 32-bit word; elementwise.
+        """The report under a uniform 32-bit word, whose 23 high bits are (j + 1/2) / 2^23; elementwise.
 
-        The 23 high bits are the uniform (j + 1/2) / 2^23. The first and the last of these cells are cut to 2^-32 by
-        the 9 low bits, so that rare reports are possible; the last one by symmetry, where float32 is precise.
+        The 9 low bits cut the first and the last of these cells to 2^-32; the last one by symmetry, where float32
+        is precise.
         """
         word = jnp.asarray(word, jnp.uint32)
         cell, low = word >> 9, word & 511
@@ -347,7 +343,7 @@ class Numeric(Analytic):
 class Worded(Analytic):
     """An :class:`Analytic` mechanism of few reports, each drawn with a probability over 2^64; abstract.
 
-    Masses are float32 formulas, good to a few 1e-7 of each, then whole numbers: every possible report has a word.
+    Masses are float32 formulas, good to a few 1e-7, then whole numbers: every possible report has a word.
     """
 
     def draw(self, key: PRNGKey, x: Record) -> Array:
@@ -401,9 +397,7 @@ class Flip:
 
 
 def require_protocol(candidate: object, *more: str, name: str = "mechanism") -> None:
-    """Refuse what is no mechanism, or lacks ``more`` members; ``name`` is that of the argument.
-
-    The ``TypeError`` names the members that are missing, with the smallest class that has them.
+    """A ``TypeError`` for what is no mechanism, or lacks ``more`` members: it names those, and shows a class.
 
     >>> try:
     ...     require_protocol(3)
@@ -541,9 +535,8 @@ def _from_host(keys: PRNGKeys, mechanism: ReadsPart[Y], x: np.ndarray) -> Y:
 def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block: int | None = None) -> Y:
     """The reports of n users, compiled; user i's randomness comes from ``jax.random.fold_in(key, i)``.
 
-    By JAX's default flags that is ``jax.random.split(key, n)[i]``, whatever n is. So any part of the users, in any
-    order, on any device, draws the same reports, up to float32 rounding: ``jax.vmap(mechanism.privatize)`` of the
-    keys that are folded with their numbers.
+    By JAX's default flags that is ``jax.random.split(key, n)[i]``, so that any part of the users, in any order, on
+    any device, draws the same reports, up to float32 rounding.
 
     The mechanism's epsilon is one number for all. (Personal budgets: ``jax.vmap`` over a stack.) ``x`` are records
     [n] or [n, d]; of users who are divided among devices, so are the reports. A ``block`` of users at a time bounds

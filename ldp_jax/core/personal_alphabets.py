@@ -1,7 +1,4 @@
-"""Personal alphabets: a public subset of classes a user, and the table of each size. NumPy only.
-
-The server chooses them from public facts, before anything is collected; a device reports within its own.
-"""
+"""Personal alphabets: classes of each user, chosen from public facts, and the table of each size. NumPy only."""
 
 from typing import NamedTuple
 
@@ -14,12 +11,7 @@ _SUM = 1e-3  # how far a row of float32 probabilities may be from 1
 
 
 class Alphabets(NamedTuple):
-    """The classes of each user, the likeliest first, and how many of them are the alphabet.
-
-    Attributes:
-      order: int32 [n, C], all classes; the first ``sizes[i]`` of row i are the alphabet of user i.
-      sizes: int32 [n], in [2, C].
-    """
+    """All classes of each user, the likeliest first, int32 [n, C]; the first ``sizes`` [n] are the alphabet."""
 
     order: np.ndarray
     sizes: np.ndarray

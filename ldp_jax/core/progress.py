@@ -1,8 +1,8 @@
 """How far a long call is: told to a function of the caller's, or shown once the call has taken five seconds.
 
-A long call runs within :func:`watched` and says with :func:`phase` what it begins; both are of the host alone, so
-that nothing is compiled anew. Without a function of the caller's there is a bar in terminals and notebooks, and a
-line every ten seconds on stderr elsewhere; with ``LDP_JAX_PROGRESS=0`` in the environment there is nothing.
+A long call runs within :func:`watched` and says with :func:`phase` what it begins. Without a function of the
+caller's there is a bar in terminals and notebooks, and a line every ten seconds on stderr elsewhere; with
+``LDP_JAX_PROGRESS=0`` in the environment there is nothing.
 
 >>> def job(progress=None):
 ...     with watched("job", progress):
@@ -38,8 +38,7 @@ _BAR = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
 
 
 Progress = Callable[[str, float], object]
-"""Told, as each phase of a call begins, its name and the share of the call that is over; at the end ``done``, 1.
-What it raises ends the call."""
+"""Told the name of each phase that begins, and the share that is over; at the end ``done``, 1. It may raise."""
 
 AFTER, BETWEEN, TICK = 5.0, 10.0, 1.0
 """Seconds before anything is shown, between two lines, and between two drawings of a bar."""

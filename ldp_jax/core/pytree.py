@@ -1,7 +1,7 @@
 """Frozen dataclasses that are pytrees: the form of every mechanism.
 
-A tree is rebuilt through ``object.__new__``: the constructor runs once, where a person calls it, and may check its
-arguments. (``jax.tree_util.register_dataclass`` and ``flax.struct`` call it with tracers and placeholders.)
+A tree is rebuilt through ``object.__new__``: the constructor, which ``jax.tree_util.register_dataclass`` calls with
+tracers and placeholders, runs once, where a person calls it, and may check its arguments.
 """
 
 import dataclasses

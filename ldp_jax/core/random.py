@@ -1,9 +1,7 @@
-"""``jax.random`` bit for bit, in a form that a CPU's compiler fuses; keys that come and go are JAX's own.
+"""``jax.random`` bit for bit, several times as fast on a CPU (``benchmarks --parts discrete``); keys are JAX's own.
 
-On a CPU JAX turns the rounds of threefry into a loop over whole arrays. Unrolled, they are one pass in registers,
-several times as fast (``python -m experiments benchmarks --parts discrete``).
-
-Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), section 3.
+JAX makes the rounds of threefry (Salmon et al., SC 2011, section 3) a loop over whole arrays; here they are
+unrolled.
 """
 
 import math
@@ -79,10 +77,7 @@ _UNROLLED = jax.extend.random.define_prng_impl(
 
 
 def unrolled(key: PRNGKey) -> PRNGKey:
-    """The key for ``jax.random`` (not its ``poisson``) inside one function: it is not to be handed on.
-
-    JAX's checker of keys that are used twice does not see that this is the same key.
-    """
+    """The key for ``jax.random`` (not its ``poisson``) inside one function; JAX's reuse checker knows it not."""
     validate.threefry(key)
     return jax.random.wrap_key_data(jax.random.key_data(key), impl=_UNROLLED)
 

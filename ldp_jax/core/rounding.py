@@ -1,7 +1,7 @@
 """Numbers that are rounded to the safe side: what is lost is never below the truth, what is left never above it.
 
-Sums and shares are computed in fractions, which are exact, and rounded once; logarithms and exponentials in one
-decimal context of 60 digits. Standard library alone.
+Sums and shares are fractions, rounded once; logarithms and exponentials decimals of 60 digits. Standard library
+alone.
 """
 
 import decimal

@@ -1,7 +1,7 @@
 """Arrays that are divided among devices, and functions that run on the part of each.
 
-The mesh is the caller's. A function that is given a divided array runs where the parts are, and returns parts: of a
-concrete array as its sharding says, under ``jit`` as the explicit axes of its mesh do (those of ``jax.make_mesh``).
+A function that is given a divided array runs where the parts are, and returns parts: of a concrete array as its
+sharding says, under ``jit`` as the explicit axes of the caller's mesh do (those of ``jax.make_mesh``).
 """
 
 from collections.abc import Callable
@@ -63,10 +63,7 @@ def each_part(
 
 
 def varying(*trees: Any) -> tuple[Any, ...]:
-    """Trees whose leaves, within ``jax.shard_map``, are all of one kind: those that each device has for itself.
-
-    Loops and linear maps whose operands are of two kinds are refused by JAX.
-    """
+    """Trees as each device has them for itself within ``jax.shard_map``: JAX refuses loops over two kinds."""
 
     def own(leaf: object) -> frozenset:
         return jax.typeof(leaf).manual_axis_type.varying

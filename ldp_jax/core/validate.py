@@ -1,8 +1,7 @@
 """Checks of parameters: a ``ValueError`` on concrete values, silence on tracers.
 
-Arguments come by keyword, so that the message names the one at fault. :func:`number` and :func:`whole` give theirs
-back as a Python number. Data are never checked: a mechanism is total on data. Neither JAX nor NumPy is imported
-before a value needs it.
+Arguments come by keyword, so that the message names the one at fault. Data are never checked: a mechanism is total
+on data. Neither JAX nor NumPy is imported before a value needs it.
 """
 
 import math
@@ -205,7 +204,7 @@ def one_of(choices: tuple[str, ...], **kwargs: object) -> None:
 def threefry(key: Any, axes: int = 0) -> None:
     """Refuse all but one typed ``threefry2x32`` key, or an array of them with some ``axes``.
 
-    Under ``vmap`` the ``rbg`` generators draw every user's noise from the first user's key.
+    Under ``vmap`` the ``rbg`` generators draw all noise from the first user's key.
     """
     import jax
 

@@ -117,10 +117,7 @@ class SparseReport(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Subset(ByCoordinate[SparseReport]):
-    """k sorted, distinct coordinates of ``dim``, each with a value from ``inner``; as a :class:`SparseReport`.
-
-    Verification asks the mechanism for the law of one coordinate (:class:`~ldp_jax.core.mechanism.HasCoordinates`).
-    """
+    """k sorted, distinct coordinates of ``dim``, each with a value from ``inner``; as a :class:`SparseReport`."""
 
     dim: int
     k: int
