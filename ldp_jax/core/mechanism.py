@@ -11,9 +11,8 @@ One key with two epsilons reveals the record: both reports hold one draw.
 >>> round(float(2 * twice - once), 7)
 0.3700004
 
-One key gives one report, alone or under ``vmap``, eagerly or compiled. Whole numbers, signs and outputs of a table
-are then the same bits (but for a word on a threshold, which formulas round to 1e-7 of a mass: :class:`Worded`).
-Float32 numbers are the same up to 2e-5 of their size: a compiler may fuse a product and a sum into one rounding.
+One key gives one report, alone or under ``vmap``, eagerly or compiled: the same whole numbers, signs and outputs of
+a table (but for a word on a threshold: :class:`Worded`), and float32 numbers up to 2e-5, by fused roundings.
 """
 
 import abc

@@ -12,13 +12,6 @@ caller's there is a bar in terminals and notebooks, and a line every ten seconds
 0% asks
 50% answers
 100% done
->>> with watched("both", lambda words, share: print(f"{share:.0%} {words}")):  # a call within another
-...     phase("first", 0.2)
-...     job()
-20% first
-20% job: asks
-60% job: answers
-100% done
 """
 
 import contextlib
@@ -94,8 +87,6 @@ def watched(name: str, progress: Progress | None = None) -> Iterator[None]:
 
 @dataclasses.dataclass
 class _Latest:
-    """What was told last."""
-
     words: str = "begins"
     share: float = 0.0
 

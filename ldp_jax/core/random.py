@@ -1,7 +1,6 @@
 """``jax.random`` bit for bit, several times as fast on a CPU (``benchmarks --parts discrete``); keys are JAX's own.
 
-JAX makes the rounds of threefry (Salmon et al., SC 2011, section 3) a loop over whole arrays; here they are
-unrolled.
+JAX makes the rounds of threefry (Salmon et al., SC 2011, section 3) a loop; here they are unrolled.
 """
 
 import math

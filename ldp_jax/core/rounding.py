@@ -1,7 +1,6 @@
 """Numbers that are rounded to the safe side: what is lost is never below the truth, what is left never above it.
 
-Sums and shares are fractions, rounded once; logarithms and exponentials decimals of 60 digits. Standard library
-alone.
+Sums and shares are fractions, logarithms and exponentials decimals of 60 digits. Standard library alone.
 """
 
 import decimal

@@ -46,11 +46,7 @@ def checked_most(most: object) -> int:
 class WholeNoise:
     """Noise z in [-reach, reach], added to a count in [0, most] and clipped to [-margin, most + margin].
 
-    Attributes:
-      epsilon: as given.
-      most: the largest count.
-      margin: how far a report may be beyond a count; mass beyond is about 2^-80.
-      masses: A_0 to A_reach, which sum to 2^96.
+    The mass beyond the margin is about 2^-80; ``masses`` are A_0 to A_reach, which sum to 2^96.
     """
 
     epsilon: float

@@ -95,7 +95,6 @@ def as_trees(n: int) -> list[hrg.Dendrogram]:
 
 
 def _weights(n: int) -> np.ndarray:
-    """A number for each cluster."""
     return np.random.default_rng(n).integers(0, 2**32, 2**n, dtype=np.uint32)
 
 

@@ -96,8 +96,6 @@ class Matrix(Law):
 
 
 class Words(Matrix):
-    """Vectors of values of one finite set."""
-
     def _values(self) -> np.ndarray:
         return np.asarray(self.space.inner.values, np.float64)
 
@@ -184,8 +182,6 @@ class Line(Law):
 
 
 class Parts(Law):
-    """Pairs of a branch and a value of its part."""
-
     def __init__(self, space: Mixture) -> None:
         super().__init__(space)
         self.parts = [law_of(part) for part in space.parts]
@@ -529,11 +525,7 @@ class Round(RealVectors, abc.ABC):
         return jnp.asarray(y * rng.choice(np.linalg.norm(np.asarray(known), axis=1), (n, 1)))
 
     def quadrature(self, records: Values, log_density: Log, *, panels: int = 8, order: int = 8) -> Rule:
-        """Slices across the record's direction, each by 2 (dim - 1) points around it.
-
-        It is right for polynomials of degree 3 in each slice: mass, mean and variance; fourth moments come out
-        larger than they are.
-        """
+        """Slices across the record's direction, each by 2 (dim - 1) points: right for polynomials of degree 3."""
         direction = self._direction(records)
         along, across, weight = self._slices(direction, log_density, min(panels, 8), order)[0]
         basis = _complement(direction)
@@ -581,8 +573,6 @@ class Round(RealVectors, abc.ABC):
 
 
 class OnSphere(Round):
-    """Unit vectors."""
-
     def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> Slices:
         corners = np.unique(np.arccos(np.clip(np.concatenate([[-1.0, 1.0], self._steps()]), -1, 1)))
         angle, weight = panel_rule(corners, order, panels)
@@ -600,8 +590,6 @@ class OnSphere(Round):
 
 
 class InSpace(Round):
-    """Vectors of any length."""
-
     def __init__(self, space: Turned) -> None:
         super().__init__(space)
         cut = float(space.cut) or 1.0

@@ -33,7 +33,6 @@ class Exact(Mechanism, HasDensity, Protocol):
 
 
 def count_of(stacked: Values) -> int:
-    """How many values are stacked."""
     return len(jax.tree.leaves(stacked)[0])
 
 
@@ -151,7 +150,6 @@ def _given(x: R) -> R:
 
 
 def draws(mechanism: Mechanism[R, Y], key: PRNGKey, x: R, n: int) -> Y:
-    """n independent reports of one record, stacked."""
     return privatize_stacked(key, mechanism, repeated(_given(x), n))
 
 
@@ -163,10 +161,7 @@ def privatize_stacked(key: PRNGKey, mechanism: Mechanism[R, Y], x: R) -> Y:
 
 
 def report_each(words: AnyArray, mechanism: Mechanism[R, Y], x: R, *own: AnyArray) -> Y:
-    """The report of each of stacked records, of a user each, by a key each; keys as the words that they hold.
-
-    One record is asked as so many rows of it: a sampler, the largest of all programs, is compiled once.
-    """
+    """The report of each of stacked records, of a user each, by a key each; keys as the words that they hold."""
     mechanism, own = _apart(mechanism, own, len(words))
     return in_blocks(lambda rows: _reports(rows[0], mechanism, *rows[1:]), (words, x, *own))
 
@@ -200,7 +195,6 @@ def log_grid(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:
 
 
 def logs_of(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:
-    """log p of stacked reports about one record."""
     return log_grid(mechanism, y, jax.tree.map(lambda leaf: np.asarray(leaf)[None], x))[0]
 
 
@@ -216,5 +210,4 @@ def losses_of(mechanism: HasDensity, y: Report, x: Values, other: Values, *own: 
 
 
 def estimates(mechanism: Any, y: Report) -> np.ndarray:
-    """The server's estimates of stacked reports."""
     return in_blocks(lambda rows: _estimates(mechanism, rows), y)

@@ -29,10 +29,7 @@ def draws_of(mechanism: Mechanism, x: Values) -> tuple[Draw, ...]:
 
 
 def report_words(mechanism: Mechanism, x: Values, words: Sequence[AnyArray]) -> Report:
-    """The reports of stacked records under stacked words, those of :func:`draws_of` in order.
-
-    By the program that runs, not a formula beside it; parameters are arguments, so that all budgets share one.
-    """
+    """The reports of stacked records under stacked words, those of :func:`draws_of` in order."""
     return in_blocks(lambda rows: _reports(mechanism, *rows), (x, list(words)))
 
 

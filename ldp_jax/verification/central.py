@@ -148,7 +148,6 @@ def _law(m: CentralMechanism, split: EdgeSplit) -> Float[np.ndarray, "graphs set
 
 @functools.singledispatch
 def _known(m: CentralMechanism, split: EdgeSplit) -> np.ndarray:
-    """The law of a mechanism of this library."""
     raise NotApplicable(f"mechanism must have a release_law, got {type(m).__name__}")
 
 

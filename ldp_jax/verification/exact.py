@@ -234,7 +234,6 @@ def _plain(stacked: Values, place: int) -> Report:
 
 
 def _largest(mechanism: Exact, records: Values, reports: Report) -> Supremum:
-    """The largest loss of all reports between all adjacent records."""
     count, domain = count_of(records) * count_of(reports), mechanism.domain()
     if count > _MOST_TRIPLES:
         raise NotApplicable(f"{count} records and reports are more than {_MOST_TRIPLES}: ask a smaller dim")

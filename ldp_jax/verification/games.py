@@ -159,7 +159,6 @@ def _best_threshold(a: np.ndarray, b: np.ndarray, alpha: float, delta: float) ->
 
 
 def _scores(m: Mechanism, reports: list[Report], x: Values, x_other: Values, half: int) -> dict[str, Scores]:
-    """Numbers that may tell two records apart."""
     scores: dict[str, Scores] = {}
     if isinstance(m, HasDensity):
         losses = (lost(logs_of(m, y, x), logs_of(m, y, x_other)) for y in reports)

@@ -185,5 +185,4 @@ def _mass(mechanism: Exact, y: Report, x: Values) -> np.ndarray:
 
 
 def _nudged(leaf: np.ndarray, by: int) -> np.ndarray:
-    """Floating-point values moved by some spacings."""
     return leaf + by * np.spacing(np.abs(leaf)) if np.issubdtype(leaf.dtype, np.floating) else leaf

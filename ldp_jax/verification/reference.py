@@ -63,7 +63,6 @@ def _share(words: np.ndarray) -> np.ndarray:
 
 
 def _off(mechanism: Mechanism, law: Law, x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Which reports are not where the law has them."""
     x = x.astype(np.float64)
     codomain = mechanism.codomain()
     if codomain.atoms is not None:

@@ -40,10 +40,7 @@ def as_records(x: object) -> Array:
 
     Numbers of the host are clipped to +-1e9 first (every domain lies far within), and no floating-point flag is
     seen. Arrays of the device and traced ones stay as they are; but float16 and bfloat16, whose rounding would
-    break a guarantee, become float32.
-
-    Raises:
-      TypeError: for what are no real numbers, by their type alone.
+    break a guarantee, become float32. ``TypeError`` for what are no real numbers, by their type alone.
 
     >>> as_records([10**400, -(2**63), 1e300, 0.5]).tolist()
     [1000000000.0, -1000000000.0, 1000000000.0, 0.5]
