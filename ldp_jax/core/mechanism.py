@@ -82,6 +82,7 @@ class Mechanism(Protocol[R, Y]):
     def privatize(self, key: PRNGKey, x: R) -> Y:
         """The report of one user: all that leaves the device. Total on data: never raises on ``x``."""
 
+    @abc.abstractmethod
     def guarantee(self) -> Guarantee:
         """The promise of the report."""
 
@@ -91,6 +92,7 @@ class Mechanism(Protocol[R, Y]):
     def codomain(self) -> Reports[Y]:
         """The reports."""
 
+    @abc.abstractmethod
     def estimate(self, y: Y) -> Array:
         """The server's estimate of the record: post-processing, which costs no privacy."""
 
@@ -99,6 +101,7 @@ class Mechanism(Protocol[R, Y]):
 class HasDensity(Protocol[R_, Y_]):
     """A density of the report (a mass, where the codomain is finite) in closed form."""
 
+    @abc.abstractmethod
     def log_density(self, y: Y_, x: R_) -> Array:
         """log p(y | x); ``-inf`` off the support."""
 
@@ -110,9 +113,11 @@ class HasMoments(Protocol[R]):
     def domain(self) -> Records:
         """The records."""
 
+    @abc.abstractmethod
     def mean(self, x: R) -> Array:
         """E[estimate(privatize(key, x))]."""
 
+    @abc.abstractmethod
     def variance(self, x: R) -> Array:
         """Var[estimate(privatize(key, x))], coordinate by coordinate for vectors."""
 
@@ -121,6 +126,7 @@ class HasMoments(Protocol[R]):
 class HasInverse(Protocol):
     """A continuous law on numbers, drawn from one uniform; see :class:`Numeric` for its 2^23 values."""
 
+    @abc.abstractmethod
     def from_uniform(self, u: Record, x: Record) -> Array:
         """The inverse distribution function of the report at ``u`` in (0, 1); elementwise."""
 
@@ -129,6 +135,7 @@ class HasInverse(Protocol):
 class HasWords(Protocol):
     """A law of finitely many reports, drawn from one 64-bit number; reports do not fall as it rises."""
 
+    @abc.abstractmethod
     def from_word64(self, word: AnyArray, x: Record) -> Array:
         """The report under uniform words uint32 [2, ...], the most significant first; elementwise in the rest."""
 
@@ -222,7 +229,7 @@ class HasCriticalPoints(Protocol):
         """The points."""
 
 
-class Univariate(abc.ABC):
+class Univariate(Mechanism, HasDensity, HasMoments, abc.ABC):
     """A mechanism on one number; abstract. Methods are elementwise in x and y, but for ``privatize``."""
 
     def privatize(self, key: PRNGKey, x: Record) -> Report:
@@ -237,32 +244,12 @@ class Univariate(abc.ABC):
         """Independent reports of all of one user's numbers, any shape: one block of randomness from one key."""
 
     @abc.abstractmethod
-    def guarantee(self) -> Guarantee:
-        """epsilon per record; the largest one where it is a stack of personal budgets, one a user."""
-
-    @abc.abstractmethod
-    def log_density(self, y: Report, x: Record) -> Array:
-        """log p(y | x); ``-inf`` off the support."""
-
-    @abc.abstractmethod
     def domain(self) -> Interval | Finite:
         """The records; others are clipped, NaN goes to the centre."""
 
     @abc.abstractmethod
     def codomain(self) -> Interval | Finite | Mixture:
         """The reports."""
-
-    @abc.abstractmethod
-    def estimate(self, y: Report) -> Array:
-        """The server's estimate of the record."""
-
-    @abc.abstractmethod
-    def mean(self, x: Record) -> Array:
-        """Mean of the estimate."""
-
-    @abc.abstractmethod
-    def variance(self, x: Record) -> Array:
-        """Variance of the estimate."""
 
 
 @mechanism
@@ -308,7 +295,7 @@ class Analytic(Univariate):
 
 
 @mechanism
-class Numeric(Analytic):
+class Numeric(Analytic, HasInverse):
     """An :class:`Analytic` mechanism that draws one uniform through its inverse distribution function; abstract.
 
     The law is symmetric: a report of -x is distributed as minus a report of x.
@@ -333,13 +320,9 @@ class Numeric(Analytic):
         side = jnp.where(last, np.float32(-1.0), np.float32(1.0))
         return side * self.from_uniform(u, side * as_records(x))
 
-    @abc.abstractmethod
-    def from_uniform(self, u: Record, x: Record) -> Array:
-        """The inverse distribution function of the report at ``u`` in (0, 1)."""
-
 
 @mechanism
-class Worded(Analytic):
+class Worded(Analytic, HasWords):
     """An :class:`Analytic` mechanism of few reports, each drawn with a probability over 2^64; abstract.
 
     Masses are float32 formulas, good to a few 1e-7, then whole numbers: every possible report has a word.
@@ -349,10 +332,6 @@ class Worded(Analytic):
         """Independent reports of all of one user's numbers, or of a stack's: two words each, from one key."""
         x = as_records(x)
         return self.from_word64(random_words.words(key, report_shape(self, x)), x)
-
-    @abc.abstractmethod
-    def from_word64(self, word: AnyArray, x: Record) -> Array:
-        """The report under words uint32 [2, ...]; it does not fall as their number rises."""
 
 
 _MEMBERS = {

@@ -114,8 +114,8 @@ def _compared(
     ratio, high, low, y = max(ratios, key=operator.itemgetter(0))
     off = 0.0
     for law, claimed in zip(laws, logs, strict=True):
-        for y, log in claimed.items():
-            mass = law.get(y)
+        for place, log in claimed.items():
+            mass = law.get(place)
             off = max(off, abs(math.log(mass.numerator) - math.log(mass.denominator) - log) if mass else math.inf)
     loss = integer_tables.log_up(ratio) if isinstance(ratio, Fraction) else math.inf
     return ArithmeticLoss(loss, records[high], records[low], y, off, cells)
@@ -278,20 +278,21 @@ class _Steps:
         self.bits = [bits for _, bits in self.axes]
         self.rng = np.random.default_rng(0)  # no privacy depends on it
 
+    def report(self, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Outcomes [n] of records under whole numbers [n, axes], which are words, the most significant first."""
+        words = []
+        for place, draw in enumerate(self.draws):
+            parts = []
+            for column, (of, bits) in zip(numbers.T, self.axes, strict=True):
+                if of == place:
+                    parts += [column >> np.uint64(shift) for shift in range(bits - draw.bits, -1, -draw.bits)]
+            words.append(np.stack(parts, 1).astype(f"uint{draw.bits}").reshape(len(rows), *draw.shape))
+        return self.outcome(_words.report_words(self.mechanism, self.records[rows], words))
+
     def ask(self, points: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
         """Outcomes of (record, whole numbers)."""
         rows, numbers = zip(*points, strict=True)
-        return self.outcome(_words.report_words(self.mechanism, self.records[list(rows)], self.words(numbers)))
-
-    def words(self, numbers: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-        """Whole numbers, one an axis, as words [n, ...] of each draw, the most significant first."""
-        out = []
-        for place, draw in enumerate(self.draws):
-            mine = [axis for axis, (of, _) in enumerate(self.axes) if of == place]
-            raw = b"".join(row[axis].to_bytes(self.bits[axis] // 8, "big") for row in numbers for axis in mine)
-            words = np.frombuffer(raw, f">u{draw.bits // 8}").astype(f"uint{draw.bits}")
-            out.append(words.reshape(len(numbers), *draw.shape))
-        return out
+        return self.report(np.array(rows), np.array(numbers, np.uint64))
 
     def anywhere(self) -> tuple[int, ...]:
         """Random words."""
@@ -344,21 +345,21 @@ class _Steps:
 
     def _check(self, row: int, starts: list[list[int]], outcomes: np.ndarray) -> None:
         """Random words, and words beside the steps, report what their cell does."""
-        points = [
-            _Line(row, axis, self.anywhere()).at(place + by)
+        near = [
+            _Line(row, axis, self.anywhere()).at(place + by)[1]
             for axis, start in enumerate(starts)
             for place in start
             for by in (-1, 0, 1)
             if 0 <= place + by < 1 << self.bits[axis]
         ]
-        points += [(row, self.anywhere()) for _ in range(_RANDOM)]
-        numbers = np.array([numbers for _, numbers in points], np.uint64)
+        random = [self.rng.integers(0, 1 << bits, _RANDOM, np.uint64) for bits in self.bits]
+        numbers = np.concatenate([np.array(near, np.uint64), np.stack(random, 1)])
         columns = [
             np.searchsorted(np.array(start, np.uint64), column, "right") - 1
             for start, column in zip(starts, numbers.T, strict=True)
         ]
         cell = np.ravel_multi_index(columns, [len(start) for start in starts])
-        if (self.ask(points) != outcomes[cell]).any():
+        if (self.report(np.full(len(cell), row), numbers) != outcomes[cell]).any():
             raise NotApplicable("the report is no step function of its words: a set of them reports otherwise")
 
 

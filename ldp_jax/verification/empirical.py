@@ -18,17 +18,7 @@ from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.edges.spaces import Lists
 from ldp_jax.verification import lists, statistics
 from ldp_jax.verification._laws import law_of
-from ldp_jax.verification._programs import (
-    Exact,
-    View,
-    count_of,
-    draws,
-    generator,
-    logs_of,
-    report_each,
-    take,
-    wide,
-)
+from ldp_jax.verification._programs import Exact, View, count_of, draws, generator, logs_of, report_each, take, wide
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 _JOINT_CELLS = 4096

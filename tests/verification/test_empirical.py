@@ -295,9 +295,7 @@ class _Unordered(Sampled):
 
 
 @pytest.mark.parametrize(
-    "twin",
-    [_OffCodomain(1.0), _ForeignBranch(1.0), _Unordered(Duchi(0.3), 40, 3)],
-    ids=lambda m: type(m).__name__,
+    "twin", [_OffCodomain(1.0), _ForeignBranch(1.0), _Unordered(Duchi(0.3), 40, 3)], ids=lambda m: type(m).__name__
 )
 def test_impossible_reports_are_seen(twin):
     """One report of density 0 is enough, whatever its share."""

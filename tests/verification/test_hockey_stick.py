@@ -169,13 +169,7 @@ def largest_ratio(tables):
     return math.log(best)
 
 
-@pytest.mark.parametrize(
-    "m",
-    [
-        Sampled(GridPiecewise(1.0, inputs=3), dim=3, k=2),
-        FeatureRR(2.0, 3, [1.0, 3.0]),
-    ],
-)
+@pytest.mark.parametrize("m", [Sampled(GridPiecewise(1.0, inputs=3), dim=3, k=2), FeatureRR(2.0, 3, [1.0, 3.0])])
 def test_enumeration_is_composition(m):
     """The sum of the inner losses of what is sent, no more than is claimed, attained at the witness."""
     tables = [m.coordinate(j).table().masses for j in range(m.codomain().sent)]
