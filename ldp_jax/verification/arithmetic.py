@@ -58,10 +58,8 @@ def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
     A finite report is a step function of its words. Steps are found by bisection from probes at both ends, at
     powers of two, on a grid and at the claimed masses; 16 384 random words look for others. Pairs (branch, value)
     are asked for their finite parts, vectors for the laws of their coordinates, runs of words at both ends
-    (:class:`~ldp_jax.core.mechanism.HasWordRuns`).
-
-    Raises:
-      ValueError: for vectors that are drawn together, reports of a continuum, or no step function of the words.
+    (:class:`~ldp_jax.core.mechanism.HasWordRuns`). ``NotApplicable`` for vectors that are drawn together, reports
+    of a continuum, or no step function of the words.
 
     >>> from ldp_jax.features import Duchi
     >>> found = arithmetic(Duchi(1.0))
@@ -194,9 +192,7 @@ def float_audit(mechanism: Exact, x: float, x_other: float) -> FloatAudit:
     """Push all 2^23 float32 uniforms, of which ``privatize`` draws one, through a sampler, for two records.
 
     Tables are read over all 2^32 words; few reports of a 64-bit word are counted over all 2^64, by bisection.
-
-    Raises:
-      ValueError: for a mechanism without ``from_uniform``, ``from_word64`` or ``table``, and a stack.
+    ``ValueError`` for a mechanism without ``from_uniform``, ``from_word64`` or ``table``, and a stack.
 
     >>> from ldp_jax.features import GridSquareWave
     >>> float_audit(GridSquareWave(1.0), -1.0, 1.0).impossible

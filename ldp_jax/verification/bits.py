@@ -38,10 +38,7 @@ def record_in_bits(
     Each of the last eight bits of each number, and its parity with the next, is counted by the half of the records:
     of each coordinate, the sum, the length and a parity; of lists by each bit and the parity of the degree. At most
     32 numbers of a report and 128 coordinates of a record are asked, chosen at random. The lower bound of the loss
-    may be the claim and :data:`ROUNDING`.
-
-    Raises:
-      ValueError: for finite reports, which have no bits to spare.
+    may be the claim and :data:`ROUNDING`. ``NotApplicable`` for finite reports, which have no bits to spare.
 
     >>> from ldp_jax.features import Laplace
     >>> record_in_bits(Laplace(1.0), jax.random.key(0)).fits

@@ -22,8 +22,7 @@ EPSILONS = (0.1, 1.0, 4.0, 16.0)
 class Case(NamedTuple):
     """A public name, and how to make it with a budget of epsilon a record (of lists: a bit).
 
-    A law that is a formula takes a number, a tracer or a stack; a table takes a number, and a stack of budgets is a
-    menu of levels.
+    A law that is a formula takes a number, a tracer or a stack; a table takes a number.
 
     Attributes:
       public: the exported name that makes it.
@@ -31,9 +30,7 @@ class Case(NamedTuple):
       epsilons: where it is asked; ``largest`` is the largest budget that it accepts.
       audited: its label in the table of the audit; empty where the audit asks another size of the same name.
       contract: whether the contract suite asks it: its reports are few enough to be integrated.
-      lists: a mechanism on neighbour lists, whose suite is its own.
-      central: of a curator who holds the graph, with a budget for one private edge; its suite is its own.
-      hyperbolic: a mechanism on hyperbolic vectors or points, whose suite is its own.
+      lists: on neighbour lists; ``central``: of a curator; ``hyperbolic``: their suites are their own.
     """
 
     public: str

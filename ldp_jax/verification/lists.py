@@ -32,10 +32,7 @@ Rows = tuple[Report, NeighbourList, NeighbourList, np.ndarray]
 
 
 def supremum(m: Any) -> tuple[float, Nodes, Nodes, Report, float]:
-    """The fields of a :class:`~ldp_jax.verification.exact.Supremum` over lists that differ in one bit.
-
-    At the critical reports and by a random search; lists are tuples of nodes.
-    """
+    """The fields of an ``exact.Supremum`` over lists, as tuples of nodes, that differ in one bit."""
     check_single(m)
     n = m.domain().users
     if not 1 < n <= _MOST_NODES:

@@ -128,9 +128,7 @@ def _records(mechanism: Mechanism, x: Values | None) -> list[Report]:
 
 
 def sums_to_one(mechanism: Exact, x: Values | None = None) -> Fit:
-    """Whether the density of reports sums to 1 in float64, to 1e-8 and four spacings of the densest number.
-
-    ``NotApplicable`` where these hold 1e-4 of the mass.
+    """Whether the density sums to 1 in float64, to 1e-8 and four spacings of the densest number (1e-4 at most).
 
     >>> from ldp_jax.features import Laplace
     >>> sums_to_one(Laplace(1.0)).fits

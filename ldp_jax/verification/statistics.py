@@ -62,10 +62,7 @@ def ks_test(
 
 
 def smallest_defect_of_g(n: int, cells: int, significance: float = SIGNIFICANCE) -> float:
-    """The total variation distance that :func:`g_test` misses at most this often.
-
-    By Pinsker a distance t gives a non-centrality of at least 4 n t^2.
-    """
+    """The total variation t that :func:`g_test` misses this rarely: by Pinsker its non-centrality is 4 n t^2."""
     critical = stats.chi2.isf(significance, cells - 1)
     missed = lambda shift: special.chndtr(critical, cells - 1, shift) - significance
     return float(np.sqrt(optimize.brentq(missed, 1.0, 100 * critical + 1000) / (4 * n)))

@@ -50,9 +50,7 @@ _RELEASES = 4000  # of a curator
 class Rung:
     """The answer of one rung: a number, the largest with which it holds, and why.
 
-    Attributes:
-      holds: None where the rung does not apply.
-      needed: whether nothing is shown where it does not apply.
+    ``holds`` is None where it does not apply; where it is ``needed``, nothing is shown then.
     """
 
     name: str
