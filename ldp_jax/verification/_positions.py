@@ -105,12 +105,9 @@ def _ends(codomain: Reports) -> Ends:
 
 def _log(mechanism: Exact, branch: int, value: Array, x: Array) -> Array:
     """log p of values of one branch, elementwise in ``value``."""
-    codomain = mechanism.codomain()
-    if len(codomain.branches) > 1:
-        one = lambda v: mechanism.log_density((jnp.int32(branch), v), x)
-    else:
-        one = lambda v: mechanism.log_density(v, x)
-    return jax.vmap(one)(value)
+    mixed = len(mechanism.codomain().branches) > 1
+    report = (jnp.full(value.shape, branch, jnp.int32), value) if mixed else value
+    return jax.vmap(mechanism.log_density, (0, None))(report, x)
 
 
 def _tail_scale(mechanism: Exact, ends: Ends) -> float:

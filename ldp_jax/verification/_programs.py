@@ -126,8 +126,7 @@ def _apart(mechanism: Any, own: tuple[AnyArray, ...], n: int) -> tuple[Any, tupl
 
 
 def _report_rows(words: Array, mechanism: Mechanism[R, Y], x: R, *own: Array) -> Y:
-    one: Callable[..., Y] = lambda key, *row: mechanism.privatize(key, *row)
-    return jax.vmap(one)(jax.random.wrap_key_data(words), x, *own)
+    return jax.vmap(mechanism.privatize)(jax.random.wrap_key_data(words), x, *own)
 
 
 _reports = jax.jit(_report_rows)
@@ -136,8 +135,7 @@ _reports = jax.jit(_report_rows)
 @jax.jit
 def _logs(mechanism: HasDensity, y: Report, *record: Values) -> Array:
     """log p of groups of reports [rows, GROUP], a record each: its part of a density is computed once a group."""
-    one: Callable[..., Array] = lambda y, *record: mechanism.log_density(y, *record)
-    return jax.vmap(jax.vmap(one, (0, *(None for _ in record))))(y, *record)
+    return jax.vmap(jax.vmap(mechanism.log_density, (0, *(None for _ in record))))(y, *record)
 
 
 @jax.jit

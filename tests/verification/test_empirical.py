@@ -15,7 +15,7 @@ from scipy import stats
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random_words
-from ldp_jax.core.mechanism import HasWords, uniform
+from ldp_jax.core.mechanism import HasWords, Numeric, uniform
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Box, Interval, clip
 from ldp_jax.core.spaces.line import line
@@ -51,7 +51,7 @@ def test_samplers_of_wide_and_composed_vectors_draw_their_densities(m):
 
 
 @mechanism
-class Cauchy(broken.Bare):
+class Cauchy(broken.Bare, Numeric):
     """Noise of scale 2 / epsilon, whose tail falls with the square of the distance."""
 
     times: float = static(default=1.0)

@@ -12,6 +12,7 @@ import scipy.signal
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core.float64 import float64_on_cpu
+from ldp_jax.core.mechanism import Numeric
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.spaces import Box, Interval, Vectors, clip
 from ldp_jax.features import (
@@ -251,7 +252,7 @@ def test_far_reports_of_an_infinite_codomain_are_asked():
 
 
 @mechanism
-class Logistic(broken.Bare):
+class Logistic(broken.Bare, Numeric):
     """A record with logistic noise of scale 2 / epsilon: its loss comes to epsilon far out alone."""
 
     def codomain(self):
