@@ -375,14 +375,7 @@ class Flip:
 
 
 def require_protocol(candidate: object, *more: str, name: str = "mechanism") -> None:
-    """A ``TypeError`` for what is no mechanism, or lacks ``more`` members: it names those, and shows a class.
-
-    >>> try:
-    ...     require_protocol(3)
-    ... except TypeError as error:
-    ...     print(str(error).partition(" The")[0])
-    mechanism must have privatize(key, x), guarantee(), domain(), codomain(), estimate(y), which int lacks.
-    """
+    """A ``TypeError`` for what is no mechanism, or lacks ``more`` members: it names those, and shows a class."""
     if isinstance(candidate, type):
         raise TypeError(f"{name} must be an instance, as {candidate.__name__}(...), got the class")
     wanted = ("privatize", "guarantee", "domain", "codomain", "estimate", *more)

@@ -24,11 +24,7 @@ _PARITY = np.uint32(0x1BD11BDA)
 
 @partial(jax.jit, inline=True)
 def threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
-    """Threefry-2x32, 20 rounds, of counters under the two words of a key; uint32, elementwise.
-
-    >>> [int(word) for word in threefry(jnp.zeros(2, jnp.uint32), jnp.uint32(0), jnp.uint32(0))]
-    [1797259609, 2579123966]
-    """
+    """Threefry-2x32, 20 rounds, of counters under the two words of a key; uint32, elementwise."""
     schedule = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
     a, b = high + schedule[0], low + schedule[1]
     for turn in range(5):
@@ -108,12 +104,7 @@ uniform = _fused(jax.random.uniform)
 
 @partial(jax.jit, static_argnames="num")
 def split(key: PRNGKey, num: int | tuple[int, ...] = 2) -> PRNGKeys:
-    """``jax.random.split``, whatever JAX's flags: key i is ``fold_in(key, i)``.
-
-    >>> key, same = jax.random.key(0), jax.random.key(0)
-    >>> bool((split(key, 3) == jax.random.split(same, 3)).all())
-    True
-    """
+    """``jax.random.split``, whatever JAX's flags: key i is ``fold_in(key, i)``."""
     return jax.random.wrap_key_data(jax.random.key_data(jax.random.split(_used(key), num)), impl=_IMPL)
 
 

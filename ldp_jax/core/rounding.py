@@ -111,11 +111,7 @@ def exponential(power: Fraction | float, cancelled: int = 0) -> Fraction:
 
 
 def log_up(ratio: Fraction) -> float:
-    """The logarithm of a ratio >= 1, rounded up: a privacy loss that is printed must hold.
-
-    >>> log_up(Fraction(1))
-    0.0
-    """
+    """The logarithm of a ratio >= 1, rounded up: a privacy loss that is printed must hold."""
     if ratio == 1:
         return 0.0
     exact = _CONTEXT.ln(_CONTEXT.divide(decimal.Decimal(ratio.numerator), decimal.Decimal(ratio.denominator)))

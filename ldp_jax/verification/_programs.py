@@ -65,11 +65,7 @@ def block_of(rows: T, start: int = 0, size: int = SIZE) -> T:
 
 
 def in_blocks(ask: Callable[[T], Any], rows: T, size: int = SIZE) -> Any:
-    """The answers of ``ask`` to stacked rows, as NumPy arrays.
-
-    >>> in_blocks(jax.jit(lambda row: row + 1), np.arange(3)).tolist()
-    [1, 2, 3]
-    """
+    """The answers of ``ask`` to stacked rows, as NumPy arrays."""
     rows = jax.tree.map(np.asarray, rows)
     count = count_of(rows)
     starts = range(0, max(count, 1), size)
