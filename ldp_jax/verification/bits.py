@@ -89,24 +89,19 @@ def _records(domain: Records, rng: np.random.Generator, trials: int) -> tuple[Re
     """Stacked records, their side of each statistic, and whether it is asked of them: bool [n, s] both."""
     if domain.all_adjacent:
         x = domain.sample(rng, trials)
-        flat = _flat(x, np.float64)
-        coordinates = flat[:, rng.permutation(flat.shape[1])[:_COORDINATES]]
-        half = coordinates > np.median(coordinates, 0)
-        total, length = flat.sum(1, keepdims=True), np.square(flat).sum(1, keepdims=True)
-        parity = (flat > np.median(flat, 0)).sum(1, keepdims=True) % 2 == 1
-        upper = np.concatenate([half, total > np.median(total), length > np.median(length), parity], 1)
+    else:
+        pair = domain.neighbours(rng, trials // 2)
+        x = jax.tree.map(lambda *leaves: np.concatenate(leaves).astype(np.asarray(leaves[0]).dtype), *pair)
+    flat = domain.bits(x) if isinstance(domain, Lists) else _flat(x, np.float64)
+    sides = flat if isinstance(domain, Lists) else flat > np.median(flat, 0)
+    found = [sides[:, rng.permutation(flat.shape[1])[:_COORDINATES]], sides.sum(1, keepdims=True) % 2 == 1]
+    if domain.all_adjacent:
+        for size in (flat.sum(1, keepdims=True), np.square(flat).sum(1, keepdims=True)):
+            found.append(size > np.median(size))
+    upper = np.concatenate(found, 1)
+    if domain.all_adjacent:
         return x, upper, np.ones_like(upper)
     # What a pair of adjacent records is told apart by is asked of that pair: the rest of both is the same.
-    pair = domain.neighbours(rng, trials // 2)
-    x = jax.tree.map(lambda *leaves: np.concatenate(leaves).astype(np.asarray(leaves[0]).dtype), *pair)
-    if isinstance(domain, Lists):
-        flat = domain.bits(x)
-    else:
-        flat = _flat(x, np.float64)
-        flat = flat > np.median(flat, 0)
-    upper = np.concatenate(
-        [flat[:, rng.permutation(flat.shape[1])[:_COORDINATES]], flat.sum(1, keepdims=True) % 2 == 1], 1
-    )
     differ = upper[: trials // 2] != upper[trials // 2 :]
     return x, upper, np.concatenate([differ, differ])
 
