@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import HasDensity, Mechanism, check_budget
+from ldp_jax.core.mechanism import HasDensity, Mechanism
 from ldp_jax.core.types import Array, PRNGKey, Report, Scalar, Values
 from ldp_jax.verification import statistics
 from ldp_jax.verification._laws import law_of
@@ -69,7 +69,6 @@ def epsilon_lower_bound(
     validate.integer_in(1000, trials=trials)
     validate.in_range(0.0, 1.0, confidence=confidence)
     validate.in_range(0.0, 1.0, delta=delta)
-    check_budget(mechanism)
     domain = mechanism.domain()
     first, second = domain.extremes()
     first = first if x is None else domain.given(x)
