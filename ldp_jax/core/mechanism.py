@@ -497,12 +497,6 @@ def _in_part(mechanism: ReadsPart, x: np.ndarray) -> bool:
     return mechanism.reads_part() and x.shape[1:] == (mechanism.dim,) and x.dtype.kind in "fiub"
 
 
-def _from_host(keys: PRNGKeys, mechanism: ReadsPart[Y], x: np.ndarray) -> Y:
-    """:func:`privatize` of records that a host holds: what no report reads does not leave it."""
-    keys, indices = _chosen(keys, mechanism)
-    return _reported(keys, mechanism, indices, as_records(np.take_along_axis(x, np.asarray(indices), 1)))
-
-
 def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block: int | None = None) -> Y:
     """The reports of n users, compiled; user i's randomness comes from ``jax.random.fold_in(key, i)``.
 
@@ -523,7 +517,8 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
     check_budget(mechanism)
     known = block is None and all(map(validate.concrete, jax.tree.leaves((key, mechanism))))
     if known and isinstance(x, np.ndarray) and isinstance(mechanism, ReadsPart) and _in_part(mechanism, x):
-        return _from_host(random.split(key, len(x)), mechanism, x)
+        keys, indices = _chosen(random.split(key, len(x)), mechanism)  # what no report reads stays on the host
+        return _reported(keys, mechanism, indices, as_records(np.take_along_axis(x, np.asarray(indices), 1)))
     records = as_records(x)
     return _privatize(random.split(key, len(records)), mechanism, records, block, by_rows(records))
 
