@@ -71,26 +71,28 @@ Y_ = TypeVar("Y_", bound=Values, contravariant=True)
 class HasGuarantee(Protocol):
     """A mechanism of any kind: a local one, or a trusted curator's."""
 
+    @abc.abstractmethod
     def guarantee(self) -> Guarantee:
         """The promise of what it sends."""
 
 
 @runtime_checkable
-class Mechanism(Protocol[R, Y]):
-    """The abilities of every mechanism; those that some lack are protocols of their own."""
+class Randomizer(HasGuarantee, Protocol[R, Y]):
+    """What a user runs: a mechanism without what the server makes of its reports."""
 
     def privatize(self, key: PRNGKey, x: R) -> Y:
         """The report of one user: all that leaves the device. Total on data: never raises on ``x``."""
-
-    @abc.abstractmethod
-    def guarantee(self) -> Guarantee:
-        """The promise of the report."""
 
     def domain(self) -> Records:
         """The records; others are clipped to it, NaN goes to its centre."""
 
     def codomain(self) -> Reports[Y]:
         """The reports."""
+
+
+@runtime_checkable
+class Mechanism(Randomizer[R, Y], Protocol[R, Y]):
+    """The abilities of every mechanism; those that some lack are protocols of their own."""
 
     @abc.abstractmethod
     def estimate(self, y: Y) -> Array:

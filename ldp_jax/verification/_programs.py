@@ -10,7 +10,7 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import HasDensity, Mechanism, check_budget
+from ldp_jax.core.mechanism import HasDensity, Randomizer, check_budget
 from ldp_jax.core.spaces import Records, Reports, as_records
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, R, Report, Scalar, Values, Y
 
@@ -25,7 +25,7 @@ T = TypeVar("T", bound=Any)
 
 
 @runtime_checkable
-class Exact(Mechanism, HasDensity, Protocol):
+class Exact(Randomizer, HasDensity, Protocol):
     """A mechanism with a density."""
 
 
@@ -99,9 +99,6 @@ class View(NamedTuple):
     def log_density(self, y: Report, x: Values) -> Array:
         return self.mechanism.log_density(y, x, self.own)
 
-    def estimate(self, y: Report) -> Array:
-        return self.mechanism.estimate(y)
-
     def guarantee(self) -> Guarantee:
         return self.mechanism.guarantee()
 
@@ -121,7 +118,7 @@ def _apart(mechanism: Any, own: tuple[AnyArray, ...], n: int) -> tuple[Any, tupl
     return mechanism, own
 
 
-def _report_rows(words: Array, mechanism: Mechanism[R, Y], x: R, *own: Array) -> Y:
+def _report_rows(words: Array, mechanism: Randomizer[R, Y], x: R, *own: Array) -> Y:
     return jax.vmap(mechanism.privatize)(jax.random.wrap_key_data(words), x, *own)
 
 
@@ -143,24 +140,24 @@ def _given(x: R) -> R:
     return x if isinstance(x, tuple) else cast(R, np.asarray(as_records(x)))
 
 
-def draws(mechanism: Mechanism[R, Y], key: PRNGKey, x: R, n: int) -> Y:
+def draws(mechanism: Randomizer[R, Y], key: PRNGKey, x: R, n: int) -> Y:
     return privatize_stacked(key, mechanism, repeated(_given(x), n))
 
 
-def privatize_stacked(key: PRNGKey, mechanism: Mechanism[R, Y], x: R) -> Y:
+def privatize_stacked(key: PRNGKey, mechanism: Randomizer[R, Y], x: R) -> Y:
     """The reports of stacked records of any kind, drawn as :func:`ldp_jax.core.mechanism.privatize` does."""
     validate.threefry(key)
     check_budget(mechanism)
     return report_each(jax.random.key_data(random.split(key, count_of(x))), mechanism, _given(x))
 
 
-def report_each(words: AnyArray, mechanism: Mechanism[R, Y], x: R, *own: AnyArray) -> Y:
+def report_each(words: AnyArray, mechanism: Randomizer[R, Y], x: R, *own: AnyArray) -> Y:
     """The report of each of stacked records, of a user each, by a key each; keys as the words that they hold."""
     mechanism, own = _apart(mechanism, own, len(words))
     return in_blocks(lambda rows: _reports(rows[0], mechanism, *rows[1:]), (words, x, *own))
 
 
-def report_each_retraced(words: AnyArray, mechanism: Mechanism[R, Y], x: R) -> Y | None:
+def report_each_retraced(words: AnyArray, mechanism: Randomizer[R, Y], x: R) -> Y | None:
     """The same after the mechanism's code was traced once more; None where that gives the same program."""
     fresh = jax.jit(functools.wraps(_report_rows)(lambda *args: _report_rows(*args)))
     first = block_of((words, x))

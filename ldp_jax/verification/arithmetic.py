@@ -12,7 +12,7 @@ import numpy as np
 
 from ldp_jax.core import integer_tables
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasInverse, HasTable, HasWordRuns, HasWords, Mechanism
+from ldp_jax.core.mechanism import HasCoordinates, HasInverse, HasTable, HasWordRuns, HasWords, Randomizer
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array, Record, Report
 from ldp_jax.verification import _words
@@ -359,7 +359,7 @@ class _Steps:
             raise NotApplicable("the report is no step function of its words: a set of them reports otherwise")
 
 
-def _outcomes(mechanism: Mechanism) -> Callable[[Report], np.ndarray]:
+def _outcomes(mechanism: Randomizer) -> Callable[[Report], np.ndarray]:
     """A report as a whole number: its place among the atoms of all branches, a continuum being one of them."""
     parts = mechanism.codomain().branches
     starts = np.cumsum([0, *(1 if part.atoms is None else len(part.atoms) for part in parts)])

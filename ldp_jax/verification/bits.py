@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import Mechanism
+from ldp_jax.core.mechanism import Randomizer
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports
 from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.edges.spaces import Lists
@@ -31,7 +31,7 @@ _BOUNDED = 512  # pairs of a bit and a statistic, the most suspicious, whose los
 
 
 def record_in_bits(
-    mechanism: Mechanism, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
+    mechanism: Randomizer, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
 ) -> Fit:
     """Whether a bit of a report's floating numbers tells one half of the records from the other.
 
@@ -66,7 +66,7 @@ def record_in_bits(
     return Fit(worst <= limit, "last bits", worst, limit, 1 - math.exp(-limit), len(upper))
 
 
-def asked_of(mechanism: Mechanism) -> str:
+def asked_of(mechanism: Randomizer) -> str:
     """How much of a report and of a record is asked; empty where all is."""
     domain, codomain = spaces(mechanism)
     record = sum(np.size(leaf) for leaf in jax.tree.leaves(domain.typical()))

@@ -10,7 +10,7 @@ from scipy import stats
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasDensity, Mechanism
+from ldp_jax.core.mechanism import HasCoordinates, HasDensity, Randomizer
 from ldp_jax.core.spaces import Enumerated
 from ldp_jax.core.spaces.line import line
 from ldp_jax.core.spaces.space import Cells, Log
@@ -204,7 +204,7 @@ def matches_everywhere(
     return _worst(fits)._replace(smallest_defect=region, draws=count * each, records=count)
 
 
-def _records(mechanism: Mechanism, key: PRNGKey) -> tuple[Report, np.ndarray, bool]:
+def _records(mechanism: Randomizer, key: PRNGKey) -> tuple[Report, np.ndarray, bool]:
     """Stacked records, whose each is (int32 [m]), and whether there are no others."""
     domain: Any = mechanism.domain()
     few = isinstance(domain, Lists) and 2 ** (domain.users - 1) <= _ALL

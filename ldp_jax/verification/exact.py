@@ -14,7 +14,7 @@ import numpy as np
 
 from ldp_jax.core import integer_tables, random, validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasTable, Mechanism, Univariate
+from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasTable, Randomizer, Univariate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
 from ldp_jax.core.types import Report, Values
 from ldp_jax.verification import lists
@@ -120,7 +120,7 @@ def spaces(mechanism: Any) -> tuple[Records, Reports]:
     return domain, codomain
 
 
-def check_numbers(mechanism: Mechanism, *, vectors: bool = False) -> None:
+def check_numbers(mechanism: Randomizer, *, vectors: bool = False) -> None:
     """Refuse what does not report one number (or, if asked, a vector), and a stack or tracers of parameters."""
     _, codomain = spaces(mechanism)
     if not (codomain.branches or vectors):

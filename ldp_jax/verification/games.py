@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import HasDensity, Mechanism
+from ldp_jax.core.mechanism import HasDensity, Randomizer, check_budget
 from ldp_jax.core.types import Array, PRNGKey, Report, Scalar, Values
 from ldp_jax.verification import statistics
 from ldp_jax.verification._laws import law_of
@@ -45,7 +45,7 @@ class LowerBound(NamedTuple):
 
 
 def epsilon_lower_bound(
-    mechanism: Mechanism,
+    mechanism: Randomizer,
     key: PRNGKey,
     trials: int = 200_000,
     confidence: float = 1 - SIGNIFICANCE,
@@ -69,6 +69,7 @@ def epsilon_lower_bound(
     validate.integer_in(1000, trials=trials)
     validate.in_range(0.0, 1.0, confidence=confidence)
     validate.in_range(0.0, 1.0, delta=delta)
+    check_budget(mechanism)  # before the key is used
     domain = mechanism.domain()
     first, second = domain.extremes()
     first = first if x is None else domain.given(x)
@@ -99,7 +100,7 @@ def play(scores: Mapping[str, Scores], trials: int, confidence: float, *, delta:
 
 
 def largest_lower_bound(
-    mechanism: Mechanism,
+    mechanism: Randomizer,
     key: PRNGKey,
     trials: int = 200_000,
     confidence: float = 1 - SIGNIFICANCE,
@@ -157,7 +158,7 @@ def _best_threshold(a: np.ndarray, b: np.ndarray, alpha: float, delta: float) ->
     return float(values[best]), float(bounds[best])
 
 
-def _scores(m: Mechanism, reports: list[Report], x: Values, x_other: Values, half: int) -> dict[str, Scores]:
+def _scores(m: Randomizer, reports: list[Report], x: Values, x_other: Values, half: int) -> dict[str, Scores]:
     scores: dict[str, Scores] = {}
     if isinstance(m, HasDensity):
         losses = (lost(logs_of(m, y, x), logs_of(m, y, x_other)) for y in reports)
@@ -177,7 +178,7 @@ def _scores(m: Mechanism, reports: list[Report], x: Values, x_other: Values, hal
     return scores
 
 
-def _logit(mechanism: Mechanism, reports: list[Report], half: int) -> Scores:
+def _logit(mechanism: Randomizer, reports: list[Report], half: int) -> Scores:
     """A logistic regression on the bins of each coordinate of the estimate, trained on the first halves."""
     found = [np.asarray(estimates(mechanism, y), np.float32) for y in reports]
     found = [e.reshape(len(e), -1) for e in found]

@@ -11,7 +11,7 @@ import numpy as np
 
 from ldp_jax.core import validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasMoments, Mechanism
+from ldp_jax.core.mechanism import HasCoordinates, HasMoments, Randomizer
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.spaces.line import refuse_narrow
 from ldp_jax.core.spaces.space import Rule
@@ -111,7 +111,7 @@ def _masses(mechanism: Exact, x: Values) -> tuple[Report, np.ndarray, float]:
     return rule.reports, rule.weights * density, off
 
 
-def _moments(mechanism: Mechanism, reports: Report, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _moments(mechanism: Randomizer, reports: Report, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean, variance and fourth central moment of the estimate; with x64 enabled."""
     values = np.asarray(estimates(mechanism, reports), np.float64)
     mass = mass.reshape(-1, *[1] * (values.ndim - 1))
@@ -120,7 +120,7 @@ def _moments(mechanism: Mechanism, reports: Report, mass: np.ndarray) -> tuple[n
     return np.asarray(mean), np.asarray(second), np.asarray(fourth)
 
 
-def _records(mechanism: Mechanism, x: Values | None) -> list[Report]:
+def _records(mechanism: Randomizer, x: Values | None) -> list[Report]:
     """The record that is given; else a typical one, the centre and both extremes; float64."""
     domain, _ = spaces(mechanism)
     found = [x] if x is not None else [domain.typical(), domain.centre(), *domain.extremes()]
@@ -180,7 +180,7 @@ def integrals(mechanism: Exact, x: Values | None = None) -> tuple[Fit, Fit]:
 
 
 def draws_have_moments(
-    mechanism: Mechanism, key: PRNGKey, x: Values | None = None, *, trials: int = 200_000
+    mechanism: Randomizer, key: PRNGKey, x: Values | None = None, *, trials: int = 200_000
 ) -> Fit:
     """Whether estimates of draws have the stated mean and variance, within five standard errors.
 
@@ -196,7 +196,7 @@ def draws_have_moments(
     return moments_of(mechanism, record, draws(mechanism, key, record, trials))
 
 
-def moments_of(mechanism: Mechanism, x: Values, y: Report) -> Fit:
+def moments_of(mechanism: Randomizer, x: Values, y: Report) -> Fit:
     """The same of stacked reports of a record."""
     values, trials = np.asarray(estimates(mechanism, y), np.float64), count_of(y)
     fourth = ((values - values.mean(0)) ** 4).mean(0)

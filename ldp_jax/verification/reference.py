@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from ldp_jax.core import integer_tables, random, validate
-from ldp_jax.core.mechanism import HasTable, Mechanism
+from ldp_jax.core.mechanism import HasTable, Randomizer
 from ldp_jax.core.spaces import Interval, NotApplicable
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Duchi, GeneralPiecewise, Laplace, SquareWave, ThreeOutputs
@@ -23,7 +23,7 @@ Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """P(report <= y | x), elementwise in y and x, float64."""
 
 
-def matches_reference(mechanism: Mechanism, key: PRNGKey, *, law: Law | None = None, trials: int = TRIALS) -> Fit:
+def matches_reference(mechanism: Randomizer, key: PRNGKey, *, law: Law | None = None, trials: int = TRIALS) -> Fit:
     """Whether each report is the one that the claimed law has at the words that were drawn.
 
     The share of words below the drawn ones must lie between the law's masses below and up to the report, to 2^-22
@@ -62,7 +62,7 @@ def _share(words: np.ndarray) -> np.ndarray:
     return words.astype(np.float64) @ scale ** np.arange(1.0, words.shape[1] + 1)
 
 
-def _off(mechanism: Mechanism, law: Law, x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
+def _off(mechanism: Randomizer, law: Law, x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
     x = x.astype(np.float64)
     codomain = mechanism.codomain()
     if codomain.atoms is not None:
@@ -95,7 +95,7 @@ def _table_report(table: integer_tables.Table, x: np.ndarray, words: list[np.nda
 
 
 @functools.singledispatch
-def _claimed(mechanism: Mechanism) -> Law:
+def _claimed(mechanism: Randomizer) -> Law:
     raise NotApplicable(f"no law is known of {type(mechanism).__name__}: give ``law``")
 
 

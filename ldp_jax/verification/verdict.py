@@ -10,7 +10,7 @@ import jax  # noqa: F401 - the examples below
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS, Guarantee
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import HasCoordinates, Mechanism, check_budget, require_protocol
+from ldp_jax.core.mechanism import HasCoordinates, Randomizer, check_budget, require_protocol
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.types import PRNGKey, Report
@@ -160,7 +160,7 @@ def check(
     return Verdict(repr(mechanism), str(guarantee), tuple(rungs))
 
 
-def needed(mechanism: Mechanism) -> set[str]:
+def needed(mechanism: Randomizer) -> set[str]:
     """The rungs without which nothing is shown of a mechanism."""
     found = {"unit", "law", "sampler", "records"}
     codomain = mechanism.codomain()
