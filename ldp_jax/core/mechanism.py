@@ -48,6 +48,7 @@ __all__ = [
     "HasWordRuns",
     "Mechanism",
     "Numeric",
+    "Randomizer",
     "WordRuns",
     "check_epsilon",
     "check_single",
@@ -78,7 +79,7 @@ class HasGuarantee(Protocol):
 
 @runtime_checkable
 class Randomizer(HasGuarantee, Protocol[R, Y]):
-    """What a user runs: a mechanism without what the server makes of its reports."""
+    """What a user runs: a mechanism, without what the server makes of its reports."""
 
     def privatize(self, key: PRNGKey, x: R) -> Y:
         """The report of one user: all that leaves the device. Total on data: never raises on ``x``."""
@@ -92,7 +93,7 @@ class Randomizer(HasGuarantee, Protocol[R, Y]):
 
 @runtime_checkable
 class Mechanism(Randomizer[R, Y], Protocol[R, Y]):
-    """The abilities of every mechanism; those that some lack are protocols of their own."""
+    """A :class:`Randomizer` and its estimate; abilities that some mechanisms lack are protocols of their own."""
 
     @abc.abstractmethod
     def estimate(self, y: Y) -> Array:
@@ -298,7 +299,7 @@ class Analytic(Univariate):
 
 @mechanism
 class Numeric(Analytic, HasInverse):
-    """An :class:`Analytic` mechanism that draws one uniform through its inverse distribution function; abstract.
+    """An :class:`Analytic` mechanism drawn by ``from_uniform(u, x)``, the inverse distribution function; abstract.
 
     The law is symmetric: a report of -x is distributed as minus a report of x.
     """
