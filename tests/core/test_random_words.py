@@ -146,12 +146,6 @@ def test_draws_of_noise_follow_their_laws():
     stats.assert_g(np.bincount(counts, minlength=30)[:30], mass / mass.sum())
 
 
-@pytest.mark.usefixtures("untyped")
-def test_other_keys_are_refused():
-    with pytest.raises(ValueError, match="threefry"):
-        random_words.bernoulli(jax.random.key(0, impl="rbg"), 0.5)
-
-
 def test_numbers_below_a_bound_are_those_of_randint():
     """Bit for bit, of bounds that divide 2^32 or not, above 2^16 too: what a release draws of its words stays."""
     bounds = np.int32([1, 2, 3, 7, 896, 4714, 2**16, 2**16 + 1, 10**6, 2**31 - 1])
