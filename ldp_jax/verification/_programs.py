@@ -153,6 +153,7 @@ def privatize_stacked(key: PRNGKey, mechanism: Randomizer[R, Y], x: R) -> Y:
 
 def report_each(words: AnyArray, mechanism: Randomizer[R, Y], x: R, *own: AnyArray) -> Y:
     """The report of each of stacked records, of a user each, by a key each; keys as the words that they hold."""
+    # Of one record too: a sampler, the largest of all programs, is compiled once.
     mechanism, own = _apart(mechanism, own, len(words))
     return in_blocks(lambda rows: _reports(rows[0], mechanism, *rows[1:]), (words, x, *own))
 

@@ -60,7 +60,8 @@ class HasReleaseLaw(Protocol):
 class PrivateEdgeLoss(NamedTuple):
     """The largest log ratio of two graphs that differ in one private edge; ``graph`` has the others.
 
-    ``released`` says whose law was compared: ``pairs``, or ``dendrogram and noisy counts``.
+    ``public`` are both graphs' public edges; ``released`` says whose law was compared: that of ``pairs``, or of
+    ``dendrogram and noisy counts``.
     """
 
     epsilon: float
