@@ -27,13 +27,12 @@ from ldp_jax.features import (
     Sampled,
     SparseReport,
     SquareWave,
-    ThreeOutputs,
 )  # fmt: skip
 from ldp_jax.features.sampled import _subset
 
 
 @mechanism
-class Bare(Numeric):
+class Bare(Analytic):
     """Signs that are their own estimate, of a law and moments that a twin says or nobody asks; abstract."""
 
     epsilon: Any
@@ -86,15 +85,6 @@ class InTheRecordsPrecision(Laplace):
 
     def privatize(self, key: Any, x: Any) -> Any:
         return super().privatize(key, x).astype(jnp.asarray(x).dtype)
-
-
-@mechanism
-class SignOfZero(ThreeOutputs):
-    """Says nothing with the sign of the record: -0 is equal to 0."""
-
-    def from_word64(self, word: Any, x: Any) -> Any:
-        y = super().from_word64(word, x)
-        return jnp.where((y == 0) & (jnp.asarray(x) < 0), jnp.float32(-0.0), y)
 
 
 @mechanism
@@ -189,17 +179,6 @@ class HonestWhileTraced(Laplace):
 
 
 @mechanism
-class SignInTheLastBit(ByUniform):
-    """The last bit of the mantissa is the sign of the record."""
-
-    def from_uniform(self, u: Any, x: Any) -> Any:
-        raw = jax.lax.bitcast_convert_type(jnp.float32(super().from_uniform(u, x)), jnp.uint32)
-        return jax.lax.bitcast_convert_type(
-            raw & ~jnp.uint32(1) | (jnp.asarray(x) > 0).astype(jnp.uint32), jnp.float32
-        )
-
-
-@mechanism
 class FewBits(ByUniform):
     """Noise from 16 bits, to which all 64 bits of the key are mixed."""
 
@@ -245,7 +224,7 @@ class LeakyTable(Discrete):
 
 
 @mechanism
-class GaussianBranch(Analytic):
+class GaussianBranch(Bare):
     """A public coin between a sign and Gaussian noise, for which pure epsilon is claimed."""
 
     def draw(self, key: Any, x: Any) -> BranchReport:
@@ -264,18 +243,12 @@ class GaussianBranch(Analytic):
     def estimate(self, y: Any) -> Any:
         return jnp.asarray(y[1])
 
-    def mean(self, x: Any) -> Any:
-        return clip(x)
-
     def variance(self, x: Any) -> Any:
         return 1.0 + clip(x) ** 2
 
-    def proof(self) -> str:
-        return "none"
-
 
 @mechanism
-class ThinTail(Bare):
+class ThinTail(Bare, Numeric):
     """Gaussian noise whose true delta at epsilon 1 is 5e-7, and which claims another."""
 
     delta: float = static(default=1e-12)

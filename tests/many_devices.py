@@ -226,14 +226,6 @@ def embeddings() -> None:
     assert all(is_divided(leaf, "devices") for leaf in jax.tree.leaves(reports))
 
 
-def hosts() -> None:
-    """The least that two processes share: users by explicit axes; columns are among what a pair is asked."""
-    m, explicit = cases.CASES["GeneralizedRR"].make(1.0), meshes()["Explicit"]
-    records, key = records_of(m), jax.random.key
-    one = mechanisms.privatize(key(3), m, records)
-    check_divided(mechanisms.privatize(key(3), m, put(records, explicit, "devices")), one, "devices")
-
-
 def models_by_key() -> None:
     """Runs of a trainer, and all that is stacked with their keys."""
     from ldp_jax.learning import models, training  # which takes longer to import than what else is asked
@@ -270,12 +262,12 @@ CHECKS: dict[str, Callable[[], None]] = {
     "nodes and other arrays": nodes_and_other_arrays,
     "embeddings": embeddings,
     "models by key": models_by_key,
-    "hosts": hosts,
 }
 RARE = [name for name in CHECKS if name.startswith("users of") and name.removeprefix("users of ") not in FEW]
-RARE += ["models by key", "hosts", "columns, segment", "columns, ell", "nodes and other arrays"]
+RARE += ["models by key", "columns, segment", "columns, ell", "nodes and other arrays"]
 USUAL = [name for name in CHECKS if name not in RARE]
-PAIR = ["users on meshes", "columns, ell", "rows are exchanged", "nodes on a mesh", "embeddings"]
+HOSTS = ["users on meshes"]
+PAIR = ["columns, ell", "rows are exchanged", "nodes on a mesh", "embeddings"]
 
 
 def run(names: list[str]) -> Iterator[tuple[str, str]]:
@@ -301,5 +293,5 @@ if __name__ == "__main__":
     what, *rest = sys.argv[1:]
     if rest:
         join(*map(int, rest))
-    names = {"usual": USUAL, "rare": RARE, "hosts": ["hosts"], "pair": PAIR}[what]
+    names = {"usual": USUAL, "rare": RARE, "hosts": HOSTS, "pair": PAIR}[what]
     sys.stdout.write(json.dumps(dict(run(names))))

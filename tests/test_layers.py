@@ -1,7 +1,6 @@
 """Who may know whom: imports go one way, and naming the package costs nothing."""
 
 import ast
-import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -9,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import ldp_jax
+from tests.test_api import run
 
 ROOT = Path(ldp_jax.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py"))
@@ -132,12 +132,6 @@ def test_the_root_holds_twelve_rooms_and_nothing_else():
     assert folders == {name for name in dir(ldp_jax) if isinstance(getattr(ldp_jax, name), ModuleType)}
 
 
-def run(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 def test_the_package_and_its_guarantees_load_no_jax():
     """Nor anything else; a ledger, a curve and the names of data sets: tests/test_api.py."""
     code = """
@@ -147,4 +141,4 @@ from ldp_jax.core import validate
 guarantee.Budget(1.0), guarantee.Guarantee(1.0).repeated(3), validate.number(0.0, delta=0.5)
 print({"jax", "jaxlib", "flax", "optax", "jraph", "numpy", "scipy", "pooch"} & set(sys.modules))
 """
-    assert run(code).splitlines()[-1] == "set()"
+    assert run(code) == "set()"

@@ -78,7 +78,7 @@ def port() -> str:
 
 @pytest.mark.parametrize(
     ("which", "names"),
-    [("hosts", ["hosts"]), pytest.param("pair", many_devices.PAIR, marks=pytest.mark.slow)],
+    [("hosts", many_devices.HOSTS), pytest.param("pair", many_devices.PAIR, marks=pytest.mark.slow)],
     ids=["few", "many"],
 )
 def test_two_processes_give_what_one_gives(port, which, names):

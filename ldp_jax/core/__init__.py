@@ -5,15 +5,10 @@
 * :mod:`integer_tables <ldp_jax.core.integer_tables>` - laws in whole numbers over 2^32, whose epsilon is exact;
 * :mod:`rounding <ldp_jax.core.rounding>` - of epsilons, to the safe side;
 * :mod:`random <ldp_jax.core.random>` - ``jax.random``, bit for bit and faster on a CPU;
-* :mod:`random_words <ldp_jax.core.random_words>`, :mod:`whole_noise <ldp_jax.core.whole_noise>` - what samplers
-  draw;
+* :mod:`random_words <ldp_jax.core.random_words>`, :mod:`whole_noise <ldp_jax.core.whole_noise>` - of samplers;
 * :mod:`float32 <ldp_jax.core.float32>` - products that a GPU or a TPU does not round to fewer bits;
-* :mod:`sharding <ldp_jax.core.sharding>` - arrays that are divided among devices.
-
-* :func:`compilation_cache <ldp_jax.core.compilation.compilation_cache>` - compiled programs kept on disk for later
-  processes.
-
-Modules are imported on first use.
+* :mod:`sharding <ldp_jax.core.sharding>` - arrays that are divided among devices;
+* :func:`compilation_cache <ldp_jax.core.compilation.compilation_cache>` - compiled programs kept on disk.
 """
 
 from ldp_jax.core import lazy

@@ -4,8 +4,8 @@ r"""Public objects as bytes that a device is shipped: a header, arrays and a che
 
     "ldp-KIND VERSION\n" | JSON in ASCII, keys in order | "\n" | arrays, little-endian | checksum (8 bytes)
 
-The checksum is BLAKE2b with a digest of 8 bytes of "ldp_jax 1 public" and all bytes before it. It protects from
-accident alone: damage passes with probability 2^-64. Versions without a checksum are refused.
+The checksum is BLAKE2b, 8 bytes, of "ldp_jax 1 public" and all bytes before it: accidental damage passes with
+probability 2^-64. Versions without a checksum are refused.
 """
 
 import abc
@@ -58,7 +58,7 @@ class Public(abc.ABC):
         return self._start(version) + json.dumps(header, sort_keys=True).encode() + b"\n" + body
 
     def to_bytes(self) -> bytes:
-        """Bytes that :meth:`from_bytes` reads on any machine; they end with a checksum."""
+        """Bytes that :meth:`from_bytes` reads on any machine."""
         return sealed(self._written(self.VERSION))
 
     @classmethod

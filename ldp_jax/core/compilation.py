@@ -9,10 +9,8 @@ import jax
 def compilation_cache(folder: str | os.PathLike[str] | None = None) -> Path:
     """Turn JAX's persistent compilation cache on, for the whole process, before its first program is compiled.
 
-    Results do not change. ``JAX_ENABLE_COMPILATION_CACHE=0`` in the environment turns it off.
-
     The folder is by default where JAX keeps programs already (``JAX_COMPILATION_CACHE_DIR``), else ``ldp_jax`` in
-    the user's cache folder (``XDG_CACHE_HOME`` or ``~/.cache``). One that cannot be written to costs a warning.
+    the user's cache folder (``XDG_CACHE_HOME`` or ``~/.cache``). ``JAX_ENABLE_COMPILATION_CACHE=0`` turns it off.
 
     >>> import tempfile
     >>> before = jax.config.jax_compilation_cache_dir

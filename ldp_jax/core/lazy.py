@@ -8,12 +8,7 @@ from collections.abc import Callable, Mapping
 def attach(
     package: str, homes: Mapping[str, str], modules: str = ""
 ) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package, from the names that each module offers, and further modules.
-
-    >>> get, listed = attach("ldp_jax.accounting", {"ledger": "Ledger"}, "shuffle")
-    >>> get("Ledger").__name__, listed()
-    ('Ledger', ['Ledger', 'ledger', 'shuffle'])
-    """
+    """``__getattr__`` and ``__dir__`` of a package, from the names that each module offers, and further modules."""
     home = {name: module for module, names in homes.items() for name in names.split()}
     inside = {*homes, *modules.split()}
 

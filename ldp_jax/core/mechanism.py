@@ -4,16 +4,15 @@ A mechanism is a frozen dataclass that is a pytree (:func:`ldp_jax.core.pytree.m
 number, a tracer or a stack. ``jax.vmap(m.privatize)(jax.random.split(key, n), xs)`` is the whole API for n users;
 :func:`privatize` is the same, compiled and checked.
 
-A key is for one report of one record. One key with two epsilons reveals the record: both reports hold one draw.
+One key with two epsilons reveals the record: both reports hold one draw.
 
 >>> from ldp_jax.features import Laplace
 >>> once, twice = (Laplace(epsilon).privatize(jax.random.key(0), 0.37) for epsilon in (1.0, 2.0))
 >>> round(float(2 * twice - once), 7)
 0.3700004
 
-One key gives one report, alone or under ``vmap``, eagerly or compiled. Whole numbers, signs and outputs of a table
-are then the same bits (but for a word on a threshold, which formulas round to 1e-7 of a mass: :class:`Worded`).
-Float32 numbers are the same up to 2e-5 of their size: a compiler may fuse a product and a sum into one rounding.
+One key gives one report, alone or under ``vmap``, eagerly or compiled: the same whole numbers, signs and outputs of
+a table (but for a word on a threshold: :class:`Worded`), and float32 numbers up to 2e-5, by fused roundings.
 """
 
 import abc
@@ -49,6 +48,7 @@ __all__ = [
     "HasWordRuns",
     "Mechanism",
     "Numeric",
+    "Randomizer",
     "WordRuns",
     "check_epsilon",
     "check_single",
@@ -72,19 +72,17 @@ Y_ = TypeVar("Y_", bound=Values, contravariant=True)
 class HasGuarantee(Protocol):
     """A mechanism of any kind: a local one, or a trusted curator's."""
 
+    @abc.abstractmethod
     def guarantee(self) -> Guarantee:
         """The promise of what it sends."""
 
 
 @runtime_checkable
-class Mechanism(Protocol[R, Y]):
-    """The abilities of every mechanism; those that some lack are protocols of their own."""
+class Randomizer(HasGuarantee, Protocol[R, Y]):
+    """What a user runs: a mechanism, without what the server makes of its reports."""
 
     def privatize(self, key: PRNGKey, x: R) -> Y:
         """The report of one user: all that leaves the device. Total on data: never raises on ``x``."""
-
-    def guarantee(self) -> Guarantee:
-        """The promise of the report."""
 
     def domain(self) -> Records:
         """The records; others are clipped to it, NaN goes to its centre."""
@@ -92,6 +90,12 @@ class Mechanism(Protocol[R, Y]):
     def codomain(self) -> Reports[Y]:
         """The reports."""
 
+
+@runtime_checkable
+class Mechanism(Randomizer[R, Y], Protocol[R, Y]):
+    """A :class:`Randomizer` and its estimate; abilities that some mechanisms lack are protocols of their own."""
+
+    @abc.abstractmethod
     def estimate(self, y: Y) -> Array:
         """The server's estimate of the record: post-processing, which costs no privacy."""
 
@@ -100,6 +104,7 @@ class Mechanism(Protocol[R, Y]):
 class HasDensity(Protocol[R_, Y_]):
     """A density of the report (a mass, where the codomain is finite) in closed form."""
 
+    @abc.abstractmethod
     def log_density(self, y: Y_, x: R_) -> Array:
         """log p(y | x); ``-inf`` off the support."""
 
@@ -111,9 +116,11 @@ class HasMoments(Protocol[R]):
     def domain(self) -> Records:
         """The records."""
 
+    @abc.abstractmethod
     def mean(self, x: R) -> Array:
         """E[estimate(privatize(key, x))]."""
 
+    @abc.abstractmethod
     def variance(self, x: R) -> Array:
         """Var[estimate(privatize(key, x))], coordinate by coordinate for vectors."""
 
@@ -122,25 +129,24 @@ class HasMoments(Protocol[R]):
 class HasInverse(Protocol):
     """A continuous law on numbers, drawn from one uniform; see :class:`Numeric` for its 2^23 values."""
 
+    @abc.abstractmethod
     def from_uniform(self, u: Record, x: Record) -> Array:
         """The inverse distribution function of the report at ``u`` in (0, 1); elementwise."""
 
 
 @runtime_checkable
 class HasWords(Protocol):
-    """A law of finitely many reports, drawn from one 64-bit number.
+    """A law of finitely many reports, drawn from one 64-bit number; reports do not fall as it rises."""
 
-    The report does not fall as the number rises: bisection finds the exact mass of each over 2^64.
-    """
-
+    @abc.abstractmethod
     def from_word64(self, word: AnyArray, x: Record) -> Array:
         """The report under uniform words uint32 [2, ...], the most significant first; elementwise in the rest."""
 
 
 class WordRuns(NamedTuple):
-    """All random words of one number, in runs that each have one report, whatever the record is.
+    """Random words of one number, in runs of one report and a ``share`` of all words, whatever the record is.
 
-    ``share`` is each run's part of all words; the largest loss is among the adjacent records ``pairs``.
+    The largest loss is among the adjacent records ``pairs``.
     """
 
     first: UInt32[np.ndarray, "words runs"]
@@ -175,8 +181,7 @@ class HasTable(Protocol):
 class HasCoordinates(Protocol):
     """A law on vectors that reports coordinates independently, given the record.
 
-    All coordinates, or a set that is uniform among those of one size and independent of the record; the codomain
-    reads them from a report.
+    All coordinates, or a set that is uniform among those of one size and independent of the record.
     """
 
     def codomain(self) -> ByCoordinate:
@@ -227,7 +232,7 @@ class HasCriticalPoints(Protocol):
         """The points."""
 
 
-class Univariate(abc.ABC):
+class Univariate(Mechanism, HasDensity, HasMoments, abc.ABC):
     """A mechanism on one number; abstract. Methods are elementwise in x and y, but for ``privatize``."""
 
     def privatize(self, key: PRNGKey, x: Record) -> Report:
@@ -242,14 +247,6 @@ class Univariate(abc.ABC):
         """Independent reports of all of one user's numbers, any shape: one block of randomness from one key."""
 
     @abc.abstractmethod
-    def guarantee(self) -> Guarantee:
-        """epsilon per record; the largest one where it is a stack of personal budgets, one a user."""
-
-    @abc.abstractmethod
-    def log_density(self, y: Report, x: Record) -> Array:
-        """log p(y | x); ``-inf`` off the support."""
-
-    @abc.abstractmethod
     def domain(self) -> Interval | Finite:
         """The records; others are clipped, NaN goes to the centre."""
 
@@ -257,24 +254,12 @@ class Univariate(abc.ABC):
     def codomain(self) -> Interval | Finite | Mixture:
         """The reports."""
 
-    @abc.abstractmethod
-    def estimate(self, y: Report) -> Array:
-        """The server's estimate of the record."""
-
-    @abc.abstractmethod
-    def mean(self, x: Record) -> Array:
-        """Mean of the estimate."""
-
-    @abc.abstractmethod
-    def variance(self, x: Record) -> Array:
-        """Variance of the estimate."""
-
 
 @mechanism
 class Analytic(Univariate):
     """A mechanism on [-1, 1] whose law is a formula in epsilon; abstract.
 
-    Unbiased, with the report for an estimate: a biased one overrides ``mean`` (``verification.check`` tells).
+    The report is an unbiased estimate; a biased one overrides ``mean``.
     """
 
     epsilon: Scalar
@@ -313,8 +298,8 @@ class Analytic(Univariate):
 
 
 @mechanism
-class Numeric(Analytic):
-    """An :class:`Analytic` mechanism that draws one uniform through its inverse distribution function; abstract.
+class Numeric(Analytic, HasInverse):
+    """An :class:`Analytic` mechanism drawn by ``from_uniform(u, x)``, the inverse distribution function; abstract.
 
     The law is symmetric: a report of -x is distributed as minus a report of x.
     """
@@ -325,10 +310,10 @@ class Numeric(Analytic):
         return self.from_word32(random_words.words(key, report_shape(self, x), 1)[0], x)
 
     def from_word32(self, word: AnyArray, x: Record) -> Array:
-        """The report under a uniform 32-bit word; elementwise.
+        """The report under a uniform 32-bit word, whose 23 high bits are (j + 1/2) / 2^23; elementwise.
 
-        The 23 high bits are the uniform (j + 1/2) / 2^23. The first and the last of these cells are cut to 2^-32 by
-        the 9 low bits, so that rare reports are possible; the last one by symmetry, where float32 is precise.
+        The 9 low bits cut the first and the last of these cells to 2^-32; the last one by symmetry, where float32
+        is precise.
         """
         word = jnp.asarray(word, jnp.uint32)
         cell, low = word >> 9, word & 511
@@ -338,26 +323,18 @@ class Numeric(Analytic):
         side = jnp.where(last, np.float32(-1.0), np.float32(1.0))
         return side * self.from_uniform(u, side * as_records(x))
 
-    @abc.abstractmethod
-    def from_uniform(self, u: Record, x: Record) -> Array:
-        """The inverse distribution function of the report at ``u`` in (0, 1)."""
-
 
 @mechanism
-class Worded(Analytic):
+class Worded(Analytic, HasWords):
     """An :class:`Analytic` mechanism of few reports, each drawn with a probability over 2^64; abstract.
 
-    Masses are float32 formulas, good to a few 1e-7 of each, then whole numbers: every possible report has a word.
+    Masses are float32 formulas, good to a few 1e-7, then whole numbers: every possible report has a word.
     """
 
     def draw(self, key: PRNGKey, x: Record) -> Array:
         """Independent reports of all of one user's numbers, or of a stack's: two words each, from one key."""
         x = as_records(x)
         return self.from_word64(random_words.words(key, report_shape(self, x)), x)
-
-    @abc.abstractmethod
-    def from_word64(self, word: AnyArray, x: Record) -> Array:
-        """The report under words uint32 [2, ...]; it does not fall as their number rises."""
 
 
 _MEMBERS = {
@@ -401,16 +378,7 @@ class Flip:
 
 
 def require_protocol(candidate: object, *more: str, name: str = "mechanism") -> None:
-    """Refuse what is no mechanism, or lacks ``more`` members; ``name`` is that of the argument.
-
-    The ``TypeError`` names the members that are missing, with the smallest class that has them.
-
-    >>> try:
-    ...     require_protocol(3)
-    ... except TypeError as error:
-    ...     print(str(error).partition(" The")[0])
-    mechanism must have privatize(key, x), guarantee(), domain(), codomain(), estimate(y), which int lacks.
-    """
+    """A ``TypeError`` for what is no mechanism, or lacks ``more`` members: it names those, and shows a class."""
     if isinstance(candidate, type):
         raise TypeError(f"{name} must be an instance, as {candidate.__name__}(...), got the class")
     wanted = ("privatize", "guarantee", "domain", "codomain", "estimate", *more)
@@ -532,18 +500,11 @@ def _in_part(mechanism: ReadsPart, x: np.ndarray) -> bool:
     return mechanism.reads_part() and x.shape[1:] == (mechanism.dim,) and x.dtype.kind in "fiub"
 
 
-def _from_host(keys: PRNGKeys, mechanism: ReadsPart[Y], x: np.ndarray) -> Y:
-    """:func:`privatize` of records that a host holds: what no report reads does not leave it."""
-    keys, indices = _chosen(keys, mechanism)
-    return _reported(keys, mechanism, indices, as_records(np.take_along_axis(x, np.asarray(indices), 1)))
-
-
 def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block: int | None = None) -> Y:
     """The reports of n users, compiled; user i's randomness comes from ``jax.random.fold_in(key, i)``.
 
-    By JAX's default flags that is ``jax.random.split(key, n)[i]``, whatever n is. So any part of the users, in any
-    order, on any device, draws the same reports, up to float32 rounding: ``jax.vmap(mechanism.privatize)`` of the
-    keys that are folded with their numbers.
+    By JAX's default flags that is ``jax.random.split(key, n)[i]``, so that any part of the users, in any order, on
+    any device, draws the same reports, up to float32 rounding.
 
     The mechanism's epsilon is one number for all. (Personal budgets: ``jax.vmap`` over a stack.) ``x`` are records
     [n] or [n, d]; of users who are divided among devices, so are the reports. A ``block`` of users at a time bounds
@@ -559,7 +520,8 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
     check_budget(mechanism)
     known = block is None and all(map(validate.concrete, jax.tree.leaves((key, mechanism))))
     if known and isinstance(x, np.ndarray) and isinstance(mechanism, ReadsPart) and _in_part(mechanism, x):
-        return _from_host(random.split(key, len(x)), mechanism, x)
+        keys, indices = _chosen(random.split(key, len(x)), mechanism)  # what no report reads stays on the host
+        return _reported(keys, mechanism, indices, as_records(np.take_along_axis(x, np.asarray(indices), 1)))
     records = as_records(x)
     return _privatize(random.split(key, len(records)), mechanism, records, block, by_rows(records))
 

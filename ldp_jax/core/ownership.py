@@ -10,9 +10,7 @@ from ldp_jax.core.list_ids import host_ids
 class Ownership(NamedTuple):
     """A public order of users: the earlier one of a pair reports it, and nobody does where both are silent.
 
-    Attributes:
-      order: float64 [n]; where two are equal, the parity of the ids decides.
-      silent: bool [n], who reports nothing.
+    ``order`` is float64 [n], where the parity of the ids decides between equals; ``silent`` bool [n].
     """
 
     order: np.ndarray
@@ -45,8 +43,7 @@ def ownership(confidence: object, silent: object = None) -> Ownership:
     """Each pair is reported once, so that a relationship costs as much as a bit of a list, not twice that.
 
     A user reports all pairs with silent users; of two who report, the one with the smaller ``confidence`` does.
-    Both arguments are public, such as a public model's largest probability for each user [n], and who reports
-    nothing, bool [n] (nobody by default).
+    Both are public: a public model's largest probability for each user [n], and who reports nothing, bool [n].
 
     >>> public = ownership([0.9, 0.2, 0.5], silent=[True, False, False])
     >>> public.owns([1, 0, 1, 2], [0, 1, 2, 1]).tolist()

@@ -1,7 +1,4 @@
-"""Personal alphabets: a public subset of classes a user, and the table of each size. NumPy only.
-
-The server chooses them from public facts, before anything is collected; a device reports within its own.
-"""
+"""Personal alphabets: classes of each user, chosen from public facts, and the table of each size. NumPy only."""
 
 from typing import NamedTuple
 
@@ -14,12 +11,7 @@ _SUM = 1e-3  # how far a row of float32 probabilities may be from 1
 
 
 class Alphabets(NamedTuple):
-    """The classes of each user, the likeliest first, and how many of them are the alphabet.
-
-    Attributes:
-      order: int32 [n, C], all classes; the first ``sizes[i]`` of row i are the alphabet of user i.
-      sizes: int32 [n], in [2, C].
-    """
+    """All classes of each user, the likeliest first, int32 [n, C]; the first ``sizes`` [n] are the alphabet."""
 
     order: np.ndarray
     sizes: np.ndarray
@@ -40,13 +32,12 @@ class Alphabets(NamedTuple):
 def alphabets(prior: object, epsilon: object) -> Alphabets:
     r"""The alphabet of each user: the k likeliest classes, by a public posterior.
 
-    k maximises :math:`\sum_{c \le k} q_c \cdot (e^\epsilon - 1) / (e^\epsilon + k - 1)` over k >= 2, the smaller
-    one of two that are as good: the mass inside, times the advantage of the true class in randomised response on k.
+    k >= 2 maximises :math:`\sum_{c \le k} q_c \cdot (e^\epsilon - 1) / (e^\epsilon + k - 1)`: the mass inside,
+    times the advantage of the true class in randomised response on k.
 
     ``prior`` is q [n, C], from public facts alone; epsilon one concrete number in (0, 20].
 
-    Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithm 2, whose k is
-      the same where it is not 1.
+    Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithm 2, but k = 1.
 
     >>> found = alphabets([[0.5, 0.4, 0.05, 0.05], [0.25, 0.25, 0.25, 0.25]], epsilon=2.0)
     >>> found.sizes.tolist(), found.order[0].tolist()
@@ -81,9 +72,8 @@ def checked_prior(prior: object) -> np.ndarray:
 def table(epsilon: object, size: int, classes: int) -> Table:
     r"""Generalised randomised response on the first ``size`` of ``classes`` places, as whole numbers.
 
-    A place below k = ``size`` is reported with probability e^epsilon / (e^epsilon + k - 1), another one with 1 /
-    (e^epsilon + k - 1); for a record beyond, each with 1/k. The values [k, classes] are unbiased estimates of a
-    place's indicator.
+    A place below k = ``size`` is reported with probability e^epsilon / (e^epsilon + k - 1); for a record beyond,
+    each with 1/k. The values [k, classes] are unbiased estimates of a place's indicator.
 
     >>> made = table(1.0, 2, 3)
     >>> made.masses.shape, made.epsilon <= 1.0, made.masses[2].tolist()

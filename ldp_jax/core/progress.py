@@ -1,8 +1,8 @@
 """How far a long call is: told to a function of the caller's, or shown once the call has taken five seconds.
 
-A long call runs within :func:`watched` and says with :func:`phase` what it begins; both are of the host alone, so
-that nothing is compiled anew. Without a function of the caller's there is a bar in terminals and notebooks, and a
-line every ten seconds on stderr elsewhere; with ``LDP_JAX_PROGRESS=0`` in the environment there is nothing.
+A long call runs within :func:`watched` and says with :func:`phase` what it begins. Without a function of the
+caller's there is a bar in terminals and notebooks, and a line every ten seconds on stderr elsewhere; with
+``LDP_JAX_PROGRESS=0`` in the environment there is nothing.
 
 >>> def job(progress=None):
 ...     with watched("job", progress):
@@ -11,13 +11,6 @@ line every ten seconds on stderr elsewhere; with ``LDP_JAX_PROGRESS=0`` in the e
 >>> job(lambda words, share: print(f"{share:.0%} {words}"))
 0% asks
 50% answers
-100% done
->>> with watched("both", lambda words, share: print(f"{share:.0%} {words}")):  # a call within another
-...     phase("first", 0.2)
-...     job()
-20% first
-20% job: asks
-60% job: answers
 100% done
 """
 
@@ -38,8 +31,7 @@ _BAR = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
 
 
 Progress = Callable[[str, float], object]
-"""Told, as each phase of a call begins, its name and the share of the call that is over; at the end ``done``, 1.
-What it raises ends the call."""
+"""Told the name of each phase that begins, and the share that is over; at the end ``done``, 1. It may raise."""
 
 AFTER, BETWEEN, TICK = 5.0, 10.0, 1.0
 """Seconds before anything is shown, between two lines, and between two drawings of a bar."""
@@ -95,8 +87,6 @@ def watched(name: str, progress: Progress | None = None) -> Iterator[None]:
 
 @dataclasses.dataclass
 class _Latest:
-    """What was told last."""
-
     words: str = "begins"
     share: float = 0.0
 

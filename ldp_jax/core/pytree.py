@@ -1,7 +1,7 @@
 """Frozen dataclasses that are pytrees: the form of every mechanism.
 
-A tree is rebuilt through ``object.__new__``: the constructor runs once, where a person calls it, and may check its
-arguments. (``jax.tree_util.register_dataclass`` and ``flax.struct`` call it with tracers and placeholders.)
+A tree is rebuilt through ``object.__new__``: the constructor, which ``jax.tree_util.register_dataclass`` calls with
+tracers and placeholders, runs once, where a person calls it, and may check its arguments.
 """
 
 import dataclasses
@@ -12,8 +12,11 @@ from typing import Any, TypeVar, dataclass_transform
 import jax
 import numpy as np
 
+from ldp_jax.core import validate
+
 _T = TypeVar("_T")
 _Fields = tuple[object, ...]
+_NUMBERS = (bool, int, float, complex, str, bytes, list, tuple, np.generic, np.ndarray, jax.Array)  # or meant so
 
 
 def static(**kwargs: Any) -> Any:
@@ -23,21 +26,10 @@ def static(**kwargs: Any) -> Any:
 
 def _as_leaf(name: str, owner: str, value: object) -> object:
     """A number becomes a Python float, a stack a float32 array; tracers and sub-trees stay as they are."""
-    if isinstance(value, (bool, str, np.bool_)):
-        raise ValueError(f"{owner}: {name} must be a number, got {value!r}")
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, jax.core.Tracer) or not isinstance(value, _NUMBERS):
         return value
-    if isinstance(value, (int, float, np.number)) and not isinstance(value, np.complexfloating):
-        try:
-            return float(value)
-        except OverflowError:
-            raise ValueError(f"{owner}: {name} must be a real number, got one beyond float64") from None
-    if isinstance(value, (list, tuple, complex, bytes, np.generic, np.ndarray, jax.Array)):
-        array = np.asarray(value)
-        if not np.issubdtype(array.dtype, np.number) or np.iscomplexobj(array):
-            raise ValueError(f"{owner}: {name} must be real numbers, got {value!r:.40} of dtype {array.dtype}")
-        return float(array) if array.ndim == 0 else jax.numpy.asarray(array, dtype=np.float32)
-    return value
+    array = validate.real(f"{owner}: {name}", value)
+    return float(array) if array.ndim == 0 else jax.numpy.asarray(array, dtype=np.float32)
 
 
 def digest(tree: Any) -> bytes:

@@ -1,9 +1,6 @@
-"""``jax.random`` bit for bit, in a form that a CPU's compiler fuses; keys that come and go are JAX's own.
+"""``jax.random`` bit for bit, several times as fast on a CPU (``benchmarks --parts discrete``); keys are JAX's own.
 
-On a CPU JAX turns the rounds of threefry into a loop over whole arrays. Unrolled, they are one pass in registers,
-several times as fast (``python -m experiments benchmarks --parts discrete``).
-
-Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC 2011), section 3.
+JAX makes the rounds of threefry (Salmon et al., SC 2011, section 3) a loop; here they are unrolled.
 """
 
 import math
@@ -27,11 +24,7 @@ _PARITY = np.uint32(0x1BD11BDA)
 
 @partial(jax.jit, inline=True)
 def threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
-    """Threefry-2x32, 20 rounds, of counters under the two words of a key; uint32, elementwise.
-
-    >>> [int(word) for word in threefry(jnp.zeros(2, jnp.uint32), jnp.uint32(0), jnp.uint32(0))]
-    [1797259609, 2579123966]
-    """
+    """Threefry-2x32, 20 rounds, of counters under the two words of a key; uint32, elementwise."""
     schedule = (key[0], key[1], key[0] ^ key[1] ^ _PARITY)
     a, b = high + schedule[0], low + schedule[1]
     for turn in range(5):
@@ -79,10 +72,7 @@ _UNROLLED = jax.extend.random.define_prng_impl(
 
 
 def unrolled(key: PRNGKey) -> PRNGKey:
-    """The key for ``jax.random`` (not its ``poisson``) inside one function: it is not to be handed on.
-
-    JAX's checker of keys that are used twice does not see that this is the same key.
-    """
+    """The key for ``jax.random`` (not its ``poisson``) inside one function; JAX's reuse checker knows it not."""
     validate.threefry(key)
     return jax.random.wrap_key_data(jax.random.key_data(key), impl=_UNROLLED)
 
@@ -114,12 +104,7 @@ uniform = _fused(jax.random.uniform)
 
 @partial(jax.jit, static_argnames="num")
 def split(key: PRNGKey, num: int | tuple[int, ...] = 2) -> PRNGKeys:
-    """``jax.random.split``, whatever JAX's flags: key i is ``fold_in(key, i)``.
-
-    >>> key, same = jax.random.key(0), jax.random.key(0)
-    >>> bool((split(key, 3) == jax.random.split(same, 3)).all())
-    True
-    """
+    """``jax.random.split``, whatever JAX's flags: key i is ``fold_in(key, i)``."""
     return jax.random.wrap_key_data(jax.random.key_data(jax.random.split(_used(key), num)), impl=_IMPL)
 
 

@@ -1,7 +1,6 @@
 """Numbers that are rounded to the safe side: what is lost is never below the truth, what is left never above it.
 
-Sums and shares are computed in fractions, which are exact, and rounded once; logarithms and exponentials in one
-decimal context of 60 digits. Standard library alone.
+Sums and shares are fractions, logarithms and exponentials decimals of 60 digits. Standard library alone.
 """
 
 import decimal
@@ -112,11 +111,7 @@ def exponential(power: Fraction | float, cancelled: int = 0) -> Fraction:
 
 
 def log_up(ratio: Fraction) -> float:
-    """The logarithm of a ratio >= 1, rounded up: a privacy loss that is printed must hold.
-
-    >>> log_up(Fraction(1))
-    0.0
-    """
+    """The logarithm of a ratio >= 1, rounded up: a privacy loss that is printed must hold."""
     if ratio == 1:
         return 0.0
     exact = _CONTEXT.ln(_CONTEXT.divide(decimal.Decimal(ratio.numerator), decimal.Decimal(ratio.denominator)))

@@ -1,7 +1,7 @@
 """Arrays that are divided among devices, and functions that run on the part of each.
 
-The mesh is the caller's. A function that is given a divided array runs where the parts are, and returns parts: of a
-concrete array as its sharding says, under ``jit`` as the explicit axes of its mesh do (those of ``jax.make_mesh``).
+A function that is given a divided array runs where the parts are, and returns parts: of a concrete array as its
+sharding says, under ``jit`` as the explicit axes of the caller's mesh do (those of ``jax.make_mesh``).
 """
 
 from collections.abc import Callable
@@ -18,11 +18,7 @@ _T = TypeVar("_T")
 
 
 def placement(x: object) -> NamedSharding | None:
-    """How an array is divided among devices, with an entry for each of its axes; None where it is not, or unknown.
-
-    >>> placement(jax.numpy.ones(3)) is None
-    True
-    """
+    """How an array is divided among devices, with an entry for each axis; None where it is not, or unknown."""
     if not isinstance(x, jax.Array):
         return None
     sharding = x.sharding if validate.concrete(x) else jax.typeof(x).sharding
@@ -63,10 +59,7 @@ def each_part(
 
 
 def varying(*trees: Any) -> tuple[Any, ...]:
-    """Trees whose leaves, within ``jax.shard_map``, are all of one kind: those that each device has for itself.
-
-    Loops and linear maps whose operands are of two kinds are refused by JAX.
-    """
+    """Trees as each device has them for itself within ``jax.shard_map``: JAX refuses loops over two kinds."""
 
     def own(leaf: object) -> frozenset:
         return jax.typeof(leaf).manual_axis_type.varying

@@ -1,9 +1,8 @@
 """Two-sided geometric noise as whole numbers over 2^97, whose loss is a ratio of integers. No JAX.
 
 A magnitude is drawn by comparing a number W below 2^96 with cumulative masses, its sign is a bit: P(z = k) = P(z =
--k) = A_k / 2^97 for k >= 1, and P(z = 0) = A_0 / 2^96. P(z) is proportional to e^(-epsilon |z|), cut where a report
-ends. From one magnitude to the next a mass falls by e^-epsilon and is rounded up, so that no ratio is above
-e^epsilon; where it cannot fall it stays, a few times 2^-97, and the last mass is all of what is beyond.
+-k) = A_k / 2^97 for k >= 1, and P(z = 0) = A_0 / 2^96. From one magnitude to the next a mass falls by e^-epsilon
+and is rounded up, so that no ratio is above e^epsilon; where it cannot fall it stays, and the last is all beyond.
 """
 
 import bisect
@@ -47,11 +46,7 @@ def checked_most(most: object) -> int:
 class WholeNoise:
     """Noise z in [-reach, reach], added to a count in [0, most] and clipped to [-margin, most + margin].
 
-    Attributes:
-      epsilon: as given.
-      most: the largest count.
-      margin: how far a report may be beyond a count; mass beyond is about 2^-80.
-      masses: A_0 to A_reach, which sum to 2^96.
+    The mass beyond the margin is about 2^-80; ``masses`` are A_0 to A_reach, which sum to 2^96.
     """
 
     epsilon: float

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy import special
 
-from ldp_jax.core.types import Array, Scalar, Values
+from ldp_jax.core.types import Array, Values
 from ldp_jax.edges.curator import hrg
 
 
@@ -77,33 +77,18 @@ law = functools.partial(special.softmax, axis=-1)
 """Shares that are proportional to an exponential, along the last axis."""
 
 
-def losses(
-    n: int, scale: float, base: Scalar = 0.0, pairs: np.ndarray | None = None
-) -> Float[np.ndarray, "graphs pairs trees"]:
-    r"""The loss about each edge in each dendrogram of the law :math:`\propto \exp(s L + b)`, at each graph.
-
-    At graphs of ``pairs``, by default all; ``base`` is a number for each dendrogram. 0 for graphs that have the
-    edge already.
-    """
-    count = n * (n - 1) // 2 if pairs is None else len(pairs)
-    log = special.log_softmax(scale * over_all_graphs(n, pairs) + base, -1)
-    graph, pair = np.arange(len(log))[:, None], 1 << np.arange(count)
-    return np.where((graph & pair == 0)[..., None], np.abs(log[graph | pair] - log[graph]), 0.0)
-
-
 def as_trees(n: int) -> list[hrg.Dendrogram]:
     """The same dendrograms as the library has them; internal node r of each is that of :func:`sides`."""
-    return [_as_tree(tree, n) for tree in sides(n)]
-
-
-def _as_tree(tree: np.ndarray, n: int) -> hrg.Dendrogram:
-    masks = np.concatenate([tree[:, 0] | tree[:, 1], 1 << np.arange(n)])
-    node = np.zeros(1 << n, np.int32)
-    node[masks] = np.arange(2 * n - 1)
-    children = node[tree].ravel()
-    slot = np.zeros(2 * n - 1, np.int32)
-    slot[children] = np.arange(2 * n - 2)
-    return hrg.Dendrogram(children, slot, np.bitwise_count(masks).astype(np.int32))
+    trees = []
+    for tree in sides(n):
+        masks = np.concatenate([tree[:, 0] | tree[:, 1], 1 << np.arange(n)])
+        node = np.zeros(1 << n, np.int32)
+        node[masks] = np.arange(2 * n - 1)
+        children = node[tree].ravel()
+        slot = np.zeros(2 * n - 1, np.int32)
+        slot[children] = np.arange(2 * n - 2)
+        trees.append(hrg.Dendrogram(children, slot, np.bitwise_count(masks).astype(np.int32)))
+    return trees
 
 
 # --- Which dendrogram a chain has drawn ------------------------------------------------------------------------
@@ -113,13 +98,8 @@ def _weights(n: int) -> np.ndarray:
     return np.random.default_rng(n).integers(0, 2**32, 2**n, dtype=np.uint32)
 
 
-def _names(n: int) -> np.ndarray:
-    """A number for each dendrogram: the sum of its clusters' numbers."""
-    return _weights(n)[sides(n)[..., 0] | sides(n)[..., 1]].sum(-1, dtype=np.uint32)
-
-
 def name_of(tree: hrg.Dendrogram) -> Array:
-    """The same number, of a dendrogram of the library; traceable."""
+    """The sum of the numbers of a dendrogram's clusters; traceable."""
     n = (tree.slot.shape[-1] + 1) // 2
     mask = jnp.concatenate([jnp.zeros(n - 1, jnp.int32), 1 << jnp.arange(n)])
     for _ in range(n - 1):
@@ -130,7 +110,7 @@ def name_of(tree: hrg.Dendrogram) -> Array:
 
 def counts_of(drawn: np.ndarray, n: int) -> Int[np.ndarray, " trees"]:
     """How often each dendrogram of :func:`sides` is among drawn numbers; others are a ``ValueError``."""
-    known = _names(n)
+    known = _weights(n)[sides(n)[..., 0] | sides(n)[..., 1]].sum(-1, dtype=np.uint32)
     order = np.argsort(known)
     at = np.minimum(np.searchsorted(known[order], drawn), len(known) - 1)
     if (known[order][at] != drawn).any():

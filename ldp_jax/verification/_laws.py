@@ -15,7 +15,6 @@ from ldp_jax.core.quadrature import panel_rule, subdivide
 from ldp_jax.core.spaces import (
     Disc,
     Enumerated,
-    Finite,
     Interval,
     Mixture,
     NotApplicable,
@@ -63,8 +62,6 @@ class Law:
 
 
 class RealVectors(Law):
-    """Vectors of reals."""
-
     def volume(self, y: Report) -> Volume:
         """Four float32 spacings of each number."""
         spacing = 4 * np.spacing(np.abs(np.asarray(y, np.float32))).astype(np.float64)
@@ -78,7 +75,7 @@ class Matrix(Law):
     """Members that can be listed: each has weight 1 and a cell of its own."""
 
     def members(self, most: int = _MOST_REPORTS) -> Report:
-        return self.space.members()
+        return jax.tree.map(np.asarray, self.space.members())
 
     def place(self, y: Report) -> np.ndarray:
         return self.space.place(y)
@@ -88,7 +85,7 @@ class Matrix(Law):
 
     def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
         place = rng.integers(0, len(self.space), n)
-        return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf)[place]), self.space.members())
+        return jax.tree.map(lambda leaf: leaf[place], self.members())
 
     def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         members = self.members()
@@ -98,19 +95,7 @@ class Matrix(Law):
         return np.exp(np.asarray(log_density(self.members(_MOST_CELLS)))), self.place
 
 
-class Numbers(Matrix):
-    """A finite set of numbers; reports are rounded to the nearest."""
-
-    def members(self, most: int = _MOST_REPORTS) -> np.ndarray:
-        return np.asarray(self.space.values, np.float64)
-
-    def place(self, y: Report) -> np.ndarray:
-        return _nearest(self.members(), y)
-
-
 class Words(Matrix):
-    """Vectors of values of one finite set."""
-
     def _values(self) -> np.ndarray:
         return np.asarray(self.space.inner.values, np.float64)
 
@@ -121,15 +106,11 @@ class Words(Matrix):
         return np.array(list(itertools.product(values, repeat=self.space.dim)))
 
     def place(self, y: Report) -> np.ndarray:
-        values = self._values()
-        return _nearest(values, y) @ len(values) ** np.arange(self.space.dim)[::-1]
+        inner = self.space.inner
+        return inner.place(y) @ len(inner) ** np.arange(self.space.dim)[::-1]
 
     def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
         return jnp.asarray(rng.choice(self._values(), (n, self.space.dim)))
-
-
-def _nearest(values: np.ndarray, y: Report) -> np.ndarray:
-    return np.searchsorted((values[1:] + values[:-1]) / 2, np.asarray(y, np.float64))
 
 
 # --- A line ----------------------------------------------------------------------------------------------------
@@ -162,7 +143,6 @@ class Line(Law):
         return jnp.asarray(rng.uniform(float(known.min()), float(known.max()), n))
 
     def _open(self) -> list[float]:
-        """The signs of the infinite ends."""
         ends = ((-1.0, self.space.lower), (1.0, self.space.upper))
         return [sign for sign, end in ends if math.isinf(float(end))]
 
@@ -202,8 +182,6 @@ class Line(Law):
 
 
 class Parts(Law):
-    """Pairs of a branch and a value of its part."""
-
     def __init__(self, space: Mixture) -> None:
         super().__init__(space)
         self.parts = [law_of(part) for part in space.parts]
@@ -216,7 +194,6 @@ class Parts(Law):
         return self._joined([part.critical_reports(records) for part in self.parts])
 
     def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
-        """Branches and values drawn uniformly."""
         branch, value = (np.asarray(leaf) for leaf in known)
         chosen, y = rng.integers(0, len(self.parts), n), np.empty(n)
         for place, part in enumerate(self.space.parts):
@@ -232,7 +209,6 @@ class Parts(Law):
         return self._joined([np.zeros(0) if each is None else each for each in found])
 
     def _logs(self, log_density: Log) -> list[Log]:
-        """The log density of the values of each branch."""
         one = lambda values, place: log_density((np.full(np.shape(values), place), np.asarray(values, np.float64)))
         return [partial(one, place=place) for place in range(len(self.parts))]
 
@@ -247,14 +223,13 @@ class Parts(Law):
         starts = np.cumsum([0, *(len(mass) for mass, _ in found)])[:-1]
 
         def cell(y: Report) -> np.ndarray:
-            branch, value = np.asarray(y[0]), np.asarray(y[1], np.float64)
+            branch, value = map(np.asarray, y)
             chosen = [branch == place for place in range(len(found))]
             return np.select(chosen, [start + of(value) for start, (_, of) in zip(starts, found, strict=True)])
 
         return np.concatenate([mass for mass, _ in found]), cell
 
     def volume(self, y: Report) -> Volume:
-        """That of the part that each value comes from."""
         atom = np.isin(y[0], [place for place, part in enumerate(self.space.parts) if not part.continuous])
         return np.where(atom, 1.0, spacings(y[1])), atom
 
@@ -291,14 +266,13 @@ class Independent(RealVectors):
         dim = self.space.dim
         base, ends = np.zeros(dim), np.zeros((dim, 2))
         if np.isneginf(log_density(base[None])[0]) and dim in _RULES:
-            places = np.stack(np.meshgrid(*[_COARSE] * dim, indexing="ij"), -1).reshape(-1, dim)
+            places = _rows([_COARSE] * dim)
             base = places[np.argmax(log_density(places))]
         for number in range(dim):
             ends[number, 0], ends[number, 1], base[number] = _ends(log_density, base, number)
         return base, ends
 
     def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
-        """A tensor rule of one to three numbers."""
         if len(np.asarray(records)) > 1:
             raise NotApplicable("vectors are integrated about one record, or between two")
         mode, ends = self._mode(log_density)
@@ -311,11 +285,10 @@ class Independent(RealVectors):
         order, panels = _RULES[len(numbers)]
         edges = [np.unique(cuts[number]) for number in numbers]
         lines = [panel_rule(edge, order, -(-panels // (len(edge) - 1))) for edge in edges]
-        places = np.meshgrid(*(points for points, _ in lines), indexing="ij")
-        weights = np.meshgrid(*(weight for _, weight in lines), indexing="ij")
-        y = np.tile(base, (places[0].size, 1))
-        y[:, numbers] = np.stack([place.ravel() for place in places], 1)
-        return y, np.prod([weight.ravel() for weight in weights], 0)
+        places, weights = (_rows(each) for each in zip(*lines, strict=True))
+        y = np.tile(base, (len(places), 1))
+        y[:, numbers] = places
+        return y, weights.prod(1)
 
     def between(self, log_density: Log, other: Log) -> Rule:
         """A rule for max(0, p - a q), any a, over the numbers whose laws differ; the rest is divided out."""
@@ -339,7 +312,6 @@ class Independent(RealVectors):
         return y, weights * rest
 
     def cells(self, x: Values, log_density: Log) -> Cells:
-        """The combinations of quartiles of each number."""
         if 4**self.space.dim > _MOST_CELLS:
             raise NotApplicable(f"4^{self.space.dim} cells are too many to count: test a smaller dim")
         base, ends = self._mode(log_density)
@@ -387,14 +359,13 @@ class OfLists(Independent):
         return cut, np.bincount(np.searchsorted(cut, numbers), law, len(cut) + 1)
 
     def quadrature(self, records: Values, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
-        """Every report of whole numbers, with weight 1."""
         dim = self.space.dim
         if self.space.span is None:
             raise NotApplicable(f"{dim} real numbers are too many to integrate together")
         low, high = self.space.span
         if (high - low + 1) ** dim > _MOST_LISTED:
             raise NotApplicable(f"{high - low + 1}^{dim} reports are too many to list: ask fewer groups")
-        y = np.stack(np.meshgrid(*[np.arange(low, high + 1.0)] * dim, indexing="ij"), -1).reshape(-1, dim)
+        y = _rows([np.arange(low, high + 1.0)] * dim)
         return self.space.of_numbers(y), np.ones(len(y))
 
     def cells(self, x: Values, log_density: Log) -> Cells:
@@ -412,8 +383,12 @@ class OfLists(Independent):
         return self.space.scores(reports, x, x_other)
 
 
+def _rows(axes: Sequence[np.ndarray]) -> np.ndarray:
+    """The points [n, axes] of a grid, the last axis fastest."""
+    return np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
+
+
 def _along(log_density: Log, base: np.ndarray, number: int, places: np.ndarray) -> np.ndarray:
-    """log p along one number through ``base``."""
     rows = np.tile(base, (len(places), 1))
     rows[:, number] = places
     return np.asarray(log_density(rows), np.float64)
@@ -442,13 +417,11 @@ class Sparse(Law):
     """Sampled coordinates; :class:`~ldp_jax.core.mechanism.HasCoordinates` says the law of each."""
 
     def critical_reports(self, *_: object, **__: object) -> Report:
-        """Not of the space alone."""
         raise NotApplicable(f"mechanism must report one number, or have a coordinate(j), its law: {self.space}")
 
     search = quadrature = cells = critical_reports
 
     def volume(self, y: Report) -> Volume:
-        """The product of those of the values."""
         width, atom = law_of(self.space.inner).volume(y.values)
         return width.reshape(len(width), -1).prod(1), np.asarray(atom.reshape(len(atom), -1).all(1))
 
@@ -489,7 +462,6 @@ class Peak(RealVectors):
         return np.sqrt(np.maximum(along**2 + max(float(self.space.radius) ** 2 - size**2, 0.0), 0.0)) - along
 
     def _polar(self, x: np.ndarray, order: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Reports, weights and cells of a rule about x."""
         turn, turn_weight = panel_rule(_TURNS, order)
         share, share_weight = panel_rule(_SHARES, order)
         way = self._way(x, turn)
@@ -520,7 +492,6 @@ class Peak(RealVectors):
 
 
 def _cell_of(turn: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """The sector and the ring, as one number."""
     sector, ring = (np.searchsorted(ends[1:-1], at, "right") for ends, at in ((_SECTORS, turn), (_RINGS, share)))
     return sector * (len(_RINGS) - 1) + ring
 
@@ -549,17 +520,12 @@ class Round(RealVectors, abc.ABC):
         return np.concatenate([size * side * directions for size in self.sizes for side in (1.0, -1.0)])
 
     def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
-        """Uniform directions, lengths of known ones."""
         y = rng.normal(size=(n, self.space.dim))
         y /= np.linalg.norm(y, axis=1, keepdims=True)
         return jnp.asarray(y * rng.choice(np.linalg.norm(np.asarray(known), axis=1), (n, 1)))
 
     def quadrature(self, records: Values, log_density: Log, *, panels: int = 8, order: int = 8) -> Rule:
-        """Slices across the record's direction, each by 2 (dim - 1) points around it.
-
-        It is right for polynomials of degree 3 in each slice: mass, mean and variance; fourth moments come out
-        larger than they are.
-        """
+        """Slices across the record's direction, each by 2 (dim - 1) points: right for polynomials of degree 3."""
         direction = self._direction(records)
         along, across, weight = self._slices(direction, log_density, min(panels, 8), order)[0]
         basis = _complement(direction)
@@ -607,8 +573,6 @@ class Round(RealVectors, abc.ABC):
 
 
 class OnSphere(Round):
-    """Unit vectors."""
-
     def _slices(self, direction: np.ndarray, log_density: Log, panels: int, order: int) -> Slices:
         corners = np.unique(np.arccos(np.clip(np.concatenate([[-1.0, 1.0], self._steps()]), -1, 1)))
         angle, weight = panel_rule(corners, order, panels)
@@ -626,8 +590,6 @@ class OnSphere(Round):
 
 
 class InSpace(Round):
-    """Vectors of any length."""
-
     def __init__(self, space: Turned) -> None:
         super().__init__(space)
         cut = float(space.cut) or 1.0
@@ -677,7 +639,6 @@ def _complement(direction: np.ndarray) -> np.ndarray:
 
 
 _LAWS: dict[type, type[Law]] = {
-    Finite: Numbers,
     Enumerated: Matrix,
     Product: Words,
     Interval: Line,

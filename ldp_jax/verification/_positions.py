@@ -38,10 +38,7 @@ class Numbers(NamedTuple):
 
 
 def numbers(mechanism: Exact, key: PRNGKey, trials: int) -> list[Numbers]:
-    """Random records, and reports of them by ``privatize`` of the mechanism that was given.
-
-    Vectors are taken apart where their coordinates are independent given the record; others are refused.
-    """
+    """Random records, and reports of them by ``privatize``; vectors are taken apart into coordinates."""
     record_key, key = random.split(key)
     x = spaces(mechanism)[0].sample(generator(record_key), trials)
     apart = isinstance(mechanism, HasCoordinates)
@@ -71,10 +68,9 @@ def by_law(mechanism: HasCoordinates, x: np.ndarray, y: Report) -> list[tuple[Nu
 
 
 def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
-    """Where each report lies in the law of its record: uniform in [0, 1), [n], independent of the record.
+    """Where each report lies in the law of its record, uniform in [0, 1), and the mass that float32 may misplace.
 
-    Atoms are spread over their mass, and numbers of a continuum over one float32 spacing to either side, by random
-    numbers of ``key``. And the mass that float32 may have put elsewhere.
+    Atoms are spread over their mass, and other numbers over one float32 spacing to either side, by ``key``.
     """
     mechanism, x, y, _ = given
     spread = generator(key).random(len(x))
@@ -101,7 +97,6 @@ def _of_table(table: integer_tables.Table, x: np.ndarray, y: np.ndarray, spread:
 
 
 def _ends(codomain: Reports) -> Ends:
-    """Which ends of each part are infinite."""
     if not codomain.branches:
         raise NotApplicable("reports must be one number each")
     infinite = lambda part: (math.isinf(float(part.lower)), math.isinf(float(part.upper)))
@@ -110,12 +105,9 @@ def _ends(codomain: Reports) -> Ends:
 
 def _log(mechanism: Exact, branch: int, value: Array, x: Array) -> Array:
     """log p of values of one branch, elementwise in ``value``."""
-    codomain = mechanism.codomain()
-    if len(codomain.branches) > 1:
-        one = lambda v: mechanism.log_density((jnp.int32(branch), v), x)
-    else:
-        one = lambda v: mechanism.log_density(v, x)
-    return jax.vmap(one)(value)
+    mixed = len(mechanism.codomain().branches) > 1
+    report = (jnp.full(value.shape, branch, jnp.int32), value) if mixed else value
+    return jax.vmap(mechanism.log_density, (0, None))(report, x)
 
 
 def _tail_scale(mechanism: Exact, ends: Ends) -> float:

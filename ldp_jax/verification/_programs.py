@@ -10,7 +10,7 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import HasDensity, check_budget
+from ldp_jax.core.mechanism import HasDensity, Randomizer, check_budget
 from ldp_jax.core.spaces import Records, Reports, as_records
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, R, Report, Scalar, Values, Y
 
@@ -25,40 +25,14 @@ T = TypeVar("T", bound=Any)
 
 
 @runtime_checkable
-class HasLaw(HasDensity, Protocol):
-    """The law that is asked: a mechanism with a density, or one user's view of it."""
-
-    def codomain(self) -> Reports:
-        """The reports."""
-
-
-@runtime_checkable
-class Asked(Protocol[R, Y]):
-    """A mechanism without what the server makes of its reports."""
-
-    def privatize(self, key: PRNGKey, x: R) -> Y:
-        """The report of one user."""
-
-    def guarantee(self) -> Guarantee:
-        """The promise of the report."""
-
-    def domain(self) -> Records:
-        """The records."""
-
-    def codomain(self) -> Reports:
-        """The reports."""
-
-
-@runtime_checkable
-class Exact(Asked, HasDensity, Protocol):
-    """The same with a density."""
+class Exact(Randomizer, HasDensity, Protocol):
+    """A mechanism with a density."""
 
 
 # --- Rows ------------------------------------------------------------------------------------------------------
 
 
 def count_of(stacked: Values) -> int:
-    """How many values are stacked."""
     return len(jax.tree.leaves(stacked)[0])
 
 
@@ -91,11 +65,7 @@ def block_of(rows: T, start: int = 0, size: int = SIZE) -> T:
 
 
 def in_blocks(ask: Callable[[T], Any], rows: T, size: int = SIZE) -> Any:
-    """The answers of ``ask`` to stacked rows, as NumPy arrays.
-
-    >>> in_blocks(jax.jit(lambda row: row + 1), np.arange(3)).tolist()
-    [1, 2, 3]
-    """
+    """The answers of ``ask`` to stacked rows, as NumPy arrays."""
     rows = jax.tree.map(np.asarray, rows)
     count = count_of(rows)
     starts = range(0, max(count, 1), size)
@@ -148,9 +118,8 @@ def _apart(mechanism: Any, own: tuple[AnyArray, ...], n: int) -> tuple[Any, tupl
     return mechanism, own
 
 
-def _report_rows(words: Array, mechanism: Asked[R, Y], x: R, *own: Array) -> Y:
-    one: Callable[..., Y] = lambda key, *row: mechanism.privatize(key, *row)
-    return jax.vmap(one)(jax.random.wrap_key_data(words), x, *own)
+def _report_rows(words: Array, mechanism: Randomizer[R, Y], x: R, *own: Array) -> Y:
+    return jax.vmap(mechanism.privatize)(jax.random.wrap_key_data(words), x, *own)
 
 
 _reports = jax.jit(_report_rows)
@@ -159,8 +128,7 @@ _reports = jax.jit(_report_rows)
 @jax.jit
 def _logs(mechanism: HasDensity, y: Report, *record: Values) -> Array:
     """log p of groups of reports [rows, GROUP], a record each: its part of a density is computed once a group."""
-    one: Callable[..., Array] = lambda y, *record: mechanism.log_density(y, *record)
-    return jax.vmap(jax.vmap(one, (0, *(None for _ in record))))(y, *record)
+    return jax.vmap(jax.vmap(mechanism.log_density, (0, *(None for _ in record))))(y, *record)
 
 
 @jax.jit
@@ -172,28 +140,25 @@ def _given(x: R) -> R:
     return x if isinstance(x, tuple) else cast(R, np.asarray(as_records(x)))
 
 
-def draws(mechanism: Asked[R, Y], key: PRNGKey, x: R, n: int) -> Y:
-    """n independent reports of one record, stacked."""
+def draws(mechanism: Randomizer[R, Y], key: PRNGKey, x: R, n: int) -> Y:
     return privatize_stacked(key, mechanism, repeated(_given(x), n))
 
 
-def privatize_stacked(key: PRNGKey, mechanism: Asked[R, Y], x: R) -> Y:
+def privatize_stacked(key: PRNGKey, mechanism: Randomizer[R, Y], x: R) -> Y:
     """The reports of stacked records of any kind, drawn as :func:`ldp_jax.core.mechanism.privatize` does."""
     validate.threefry(key)
     check_budget(mechanism)
     return report_each(jax.random.key_data(random.split(key, count_of(x))), mechanism, _given(x))
 
 
-def report_each(words: AnyArray, mechanism: Asked[R, Y], x: R, *own: AnyArray) -> Y:
-    """The report of each of stacked records, of a user each, by a key each; keys as the words that they hold.
-
-    One record is asked as so many rows of it: a sampler, the largest of all programs, is compiled once.
-    """
+def report_each(words: AnyArray, mechanism: Randomizer[R, Y], x: R, *own: AnyArray) -> Y:
+    """The report of each of stacked records, of a user each, by a key each; keys as the words that they hold."""
+    # Of one record too: a sampler, the largest of all programs, is compiled once.
     mechanism, own = _apart(mechanism, own, len(words))
     return in_blocks(lambda rows: _reports(rows[0], mechanism, *rows[1:]), (words, x, *own))
 
 
-def report_each_retraced(words: AnyArray, mechanism: Asked[R, Y], x: R) -> Y | None:
+def report_each_retraced(words: AnyArray, mechanism: Randomizer[R, Y], x: R) -> Y | None:
     """The same after the mechanism's code was traced once more; None where that gives the same program."""
     fresh = jax.jit(functools.wraps(_report_rows)(lambda *args: _report_rows(*args)))
     first = block_of((words, x))
@@ -222,7 +187,6 @@ def log_grid(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:
 
 
 def logs_of(mechanism: HasDensity, y: Report, x: Values) -> np.ndarray:
-    """log p of stacked reports about one record."""
     return log_grid(mechanism, y, jax.tree.map(lambda leaf: np.asarray(leaf)[None], x))[0]
 
 
@@ -238,5 +202,4 @@ def losses_of(mechanism: HasDensity, y: Report, x: Values, other: Values, *own: 
 
 
 def estimates(mechanism: Any, y: Report) -> np.ndarray:
-    """The server's estimates of stacked reports."""
     return in_blocks(lambda rows: _estimates(mechanism, rows), y)

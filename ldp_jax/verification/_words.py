@@ -8,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from ldp_jax.core.mechanism import Randomizer
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Report, Values
-from ldp_jax.verification._programs import Asked, in_blocks
+from ldp_jax.verification._programs import in_blocks
 
 _CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint")
 
@@ -22,21 +23,18 @@ class Draw(NamedTuple):
     bits: int
 
 
-def draws_of(mechanism: Asked, x: Values) -> tuple[Draw, ...]:
+def draws_of(mechanism: Randomizer, x: Values) -> tuple[Draw, ...]:
     """The draws of ``mechanism.privatize(key, x)``, in order; refused inside a loop or a branch."""
     return tuple(_draws(_program(mechanism, x)[0].jaxpr))
 
 
-def report_words(mechanism: Asked, x: Values, words: Sequence[AnyArray]) -> Report:
-    """The reports of stacked records under stacked words, those of :func:`draws_of` in order.
-
-    By the program that runs, not a formula beside it; parameters are arguments, so that all budgets share one.
-    """
+def report_words(mechanism: Randomizer, x: Values, words: Sequence[AnyArray]) -> Report:
+    """The reports of stacked records under stacked words, those of :func:`draws_of` in order."""
     return in_blocks(lambda rows: _reports(mechanism, *rows), (x, list(words)))
 
 
 @jax.jit
-def _reports(mechanism: Asked, x: Values, words: list[Array]) -> Report:
+def _reports(mechanism: Randomizer, x: Values, words: list[Array]) -> Report:
     def one(x: Values, words: list[Array]) -> Report:
         program, arguments, out = _program(mechanism, x)
         flat = _run(program.jaxpr, program.consts, [jax.random.key(0), *arguments], iter(words))
@@ -45,7 +43,7 @@ def _reports(mechanism: Asked, x: Values, words: list[Array]) -> Report:
     return jax.vmap(one)(x, words)
 
 
-def _program(mechanism: Asked, x: Values) -> tuple[core.ClosedJaxpr, list[Array], Any]:
+def _program(mechanism: Randomizer, x: Values) -> tuple[core.ClosedJaxpr, list[Array], Any]:
     """The program of ``privatize``, its arguments after the key, and the structure of its report."""
     leaves, structure = jax.tree.flatten((mechanism, x))
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import NamedTuple
@@ -11,16 +12,15 @@ import numpy as np
 
 from ldp_jax.core import integer_tables
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasInverse, HasTable, HasWordRuns, HasWords
+from ldp_jax.core.mechanism import HasCoordinates, HasInverse, HasTable, HasWordRuns, HasWords, Randomizer
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array, Record, Report
 from ldp_jax.verification import _words
-from ldp_jax.verification._programs import Asked, Exact, log_grid
+from ldp_jax.verification._programs import Exact, log_grid
 from ldp_jax.verification.exact import adjacency, check_numbers, coordinate_laws, spaces
 
 ROUNDING = 1e-5
-"""The loss that float32 arithmetic of a probability may add, in nats: 1e-6 for sums computed without
-cancellation. A side that is lost, or rounded up to the step of a uniform, costs far more."""
+"""The loss that float32 arithmetic of a probability may add, in nats. A side that is lost costs far more."""
 
 _RANDOM = 1 << 14  # words that check that nothing lies between two thresholds
 _CELLS = 4096
@@ -33,10 +33,8 @@ class ArithmeticLoss(NamedTuple):
     r"""The loss of a sampler's arithmetic.
 
     Attributes:
-      epsilon: the largest log ratio of the drawn probabilities of two records, rounded up; ``inf`` where the
-        arithmetic lost a side.
-      x: the record of the larger probability.
-      x_other: the record of the smaller one.
+      epsilon: the largest log ratio of drawn probabilities, rounded up; ``inf`` where a side is lost.
+      x: the record of the larger probability; ``x_other`` that of the smaller one.
       y: the report, as a place in the codomain.
       off: the largest \|log\| of a drawn probability over the claimed one.
       cells: how many sets of words were told apart.
@@ -57,15 +55,11 @@ class ArithmeticLoss(NamedTuple):
 def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
     """The privacy loss of the probabilities that ``privatize`` draws, in whole numbers of its random words.
 
-    Its program is run with words of the verifier's choice. A finite report is a step function of them, whose steps
-    are found by bisection from probes at both ends, at powers of two, on a grid and at the claimed masses; 16 384
-    random words look for others. Pairs (branch, value) are asked for their finite parts, vectors for the laws of
-    their coordinates; tables are whole numbers already, and runs of words are asked at both ends
-    (:class:`~ldp_jax.core.mechanism.HasWordRuns`).
-
-    Raises:
-      ValueError: for vectors that are drawn together, reports of a continuum
-        (:func:`~ldp_jax.verification.float_audit` asks them), or a sampler that is no step function of its words.
+    A finite report is a step function of its words. Steps are found by bisection from probes at both ends, at
+    powers of two, on a grid and at the claimed masses; 16 384 random words look for others. Pairs (branch, value)
+    are asked for their finite parts, vectors for the laws of their coordinates, runs of words at both ends
+    (:class:`~ldp_jax.core.mechanism.HasWordRuns`). ``NotApplicable`` for vectors that are drawn together, reports
+    of a continuum, or no step function of the words.
 
     >>> from ldp_jax.features import Duchi
     >>> found = arithmetic(Duchi(1.0))
@@ -113,19 +107,16 @@ def _compared(
     cells: int,
 ) -> ArithmeticLoss:
     """The largest ratio of masses over pairs of records, and the largest distance to the claimed logarithms."""
-    best: tuple[Fraction | float, int, int, int] = (Fraction(1), pairs[0][0], pairs[0][1], 0)
-    for y in sorted(set().union(*laws)):
-        for high, low in pairs:
-            ratio = _ratio(laws[high].get(y), laws[low].get(y))
-            if ratio > best[0]:
-                best = (ratio, high, low, y)
+    asked = itertools.product(sorted(set().union(*laws)), pairs)
+    ratios = ((_ratio(laws[high].get(y), laws[low].get(y)), high, low, y) for y, (high, low) in asked)
+    ratio, high, low, y = max(ratios, key=operator.itemgetter(0))
     off = 0.0
     for law, claimed in zip(laws, logs, strict=True):
-        for y, log in claimed.items():
-            mass = law.get(y)
+        for place, log in claimed.items():
+            mass = law.get(place)
             off = max(off, abs(math.log(mass.numerator) - math.log(mass.denominator) - log) if mass else math.inf)
-    loss = integer_tables.log_up(best[0]) if isinstance(best[0], Fraction) else math.inf
-    return ArithmeticLoss(loss, records[best[1]], records[best[2]], best[3], off, cells)
+    loss = integer_tables.log_up(ratio) if isinstance(ratio, Fraction) else math.inf
+    return ArithmeticLoss(loss, records[high], records[low], y, off, cells)
 
 
 def _ratio(mass: Fraction | None, other: Fraction | None) -> Fraction | float:
@@ -198,13 +189,10 @@ class FloatAudit(NamedTuple):
 
 
 def float_audit(mechanism: Exact, x: float, x_other: float) -> FloatAudit:
-    """Push all 2^23 float32 uniforms through a sampler's inverse distribution function, for two records.
+    """Push all 2^23 float32 uniforms, of which ``privatize`` draws one, through a sampler, for two records.
 
-    ``privatize`` of these mechanisms draws one of them, so this is the law that runs. Tables are read over all 2^32
-    words; few reports of a 64-bit word are counted over all 2^64, by bisection.
-
-    Raises:
-      ValueError: for a mechanism without ``from_uniform``, ``from_word64`` or ``table``, and a stack.
+    Tables are read over all 2^32 words; few reports of a 64-bit word are counted over all 2^64, by bisection.
+    ``ValueError`` for a mechanism without ``from_uniform``, ``from_word64`` or ``table``, and a stack.
 
     >>> from ldp_jax.features import GridSquareWave
     >>> float_audit(GridSquareWave(1.0), -1.0, 1.0).impossible
@@ -286,24 +274,21 @@ class _Steps:
         self.bits = [bits for _, bits in self.axes]
         self.rng = np.random.default_rng(0)  # no privacy depends on it
 
-    def report(self, rows: np.ndarray, words: list[np.ndarray]) -> np.ndarray:
-        """Outcomes [n] of records ``rows`` under words, one array a draw."""
+    def report(self, rows: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+        """Outcomes [n] of records under whole numbers [n, axes], which are words, the most significant first."""
+        words = []
+        for place, draw in enumerate(self.draws):
+            parts = []
+            for column, (of, bits) in zip(numbers.T, self.axes, strict=True):
+                if of == place:
+                    parts += [column >> np.uint64(shift) for shift in range(bits - draw.bits, -1, -draw.bits)]
+            words.append(np.stack(parts, 1).astype(f"uint{draw.bits}").reshape(len(rows), *draw.shape))
         return self.outcome(_words.report_words(self.mechanism, self.records[rows], words))
 
     def ask(self, points: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
         """Outcomes of (record, whole numbers)."""
         rows, numbers = zip(*points, strict=True)
-        return self.report(np.array(rows), self.words(numbers))
-
-    def words(self, numbers: Sequence[tuple[int, ...]]) -> list[np.ndarray]:
-        """Whole numbers, one an axis, as words [n, ...] of each draw, the most significant first."""
-        out = []
-        for place, draw in enumerate(self.draws):
-            mine = [axis for axis, (of, _) in enumerate(self.axes) if of == place]
-            raw = b"".join(row[axis].to_bytes(self.bits[axis] // 8, "big") for row in numbers for axis in mine)
-            words = np.frombuffer(raw, f">u{draw.bits // 8}").astype(f"uint{draw.bits}")
-            out.append(words.reshape(len(numbers), *draw.shape))
-        return out
+        return self.report(np.array(rows), np.array(numbers, np.uint64))
 
     def anywhere(self) -> tuple[int, ...]:
         """Random words."""
@@ -356,37 +341,25 @@ class _Steps:
 
     def _check(self, row: int, starts: list[list[int]], outcomes: np.ndarray) -> None:
         """Random words, and words beside the steps, report what their cell does."""
-        points = [
-            (row, (*other[:axis], place + by, *other[axis + 1 :]))
+        near = [
+            _Line(row, axis, self.anywhere()).at(place + by)[1]
             for axis, start in enumerate(starts)
             for place in start
             for by in (-1, 0, 1)
             if 0 <= place + by < 1 << self.bits[axis]
-            for other in (self.anywhere(),)
         ]
-        draws = self.draws
-        words = [
-            np.concatenate(
-                [near, self.rng.integers(0, 1 << draw.bits, (_RANDOM, *draw.shape), np.uint64).astype(near.dtype)]
-            )
-            for near, draw in zip(self.words([numbers for _, numbers in points]), draws, strict=True)
+        random = [self.rng.integers(0, 1 << bits, _RANDOM, np.uint64) for bits in self.bits]
+        numbers = np.concatenate([np.array(near, np.uint64), np.stack(random, 1)])
+        columns = [
+            np.searchsorted(np.array(start, np.uint64), column, "right") - 1
+            for start, column in zip(starts, numbers.T, strict=True)
         ]
-        flat = [word.reshape(len(word), -1).astype(np.uint64) for word in words]
-        pairs = [
-            (w[:, k : k + 2], draw.bits)
-            for w, draw in zip(flat, draws, strict=True)
-            for k in range(0, w.shape[1], 2)
-        ]
-        columns = []
-        for start, (pair, bits) in zip(starts, pairs, strict=True):
-            place = (pair[:, 0] << np.uint64(bits)) | pair[:, 1] if pair.shape[1] == 2 else pair[:, 0]
-            columns.append(np.searchsorted(np.array(start, np.uint64), place, "right") - 1)
         cell = np.ravel_multi_index(columns, [len(start) for start in starts])
-        if (self.report(np.full(len(cell), row), words) != outcomes[cell]).any():
+        if (self.report(np.full(len(cell), row), numbers) != outcomes[cell]).any():
             raise NotApplicable("the report is no step function of its words: a set of them reports otherwise")
 
 
-def _outcomes(mechanism: Asked) -> Callable[[Report], np.ndarray]:
+def _outcomes(mechanism: Randomizer) -> Callable[[Report], np.ndarray]:
     """A report as a whole number: its place among the atoms of all branches, a continuum being one of them."""
     parts = mechanism.codomain().branches
     starts = np.cumsum([0, *(1 if part.atoms is None else len(part.atoms) for part in parts)])

@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.mechanism import Randomizer
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports
 from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.edges.spaces import Lists
 from ldp_jax.verification import statistics
-from ldp_jax.verification._programs import Asked, generator, is_float, raw, report_each
+from ldp_jax.verification._programs import generator, is_float, raw, report_each
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
@@ -21,8 +22,7 @@ LAST = 8
 """How many of the last bits of a number are asked, alone and in parity with the one above."""
 
 ROUNDING = 1.0
-"""The loss in one bit that float32 rounding may cause, in nats: a report of small size is a difference of
-larger numbers and ends in zeros."""
+"""The loss in one bit that float32 rounding may cause, in nats: small differences of numbers end in zeros."""
 
 _NUMBERS = 32  # numbers of a report that are asked
 _COORDINATES = 128  # of a record, that their bits are asked about
@@ -31,18 +31,14 @@ _BOUNDED = 512  # pairs of a bit and a statistic, the most suspicious, whose los
 
 
 def record_in_bits(
-    mechanism: Asked, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
+    mechanism: Randomizer, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
 ) -> Fit:
     """Whether a bit of a report's floating numbers tells one half of the records from the other.
 
     Each of the last eight bits of each number, and its parity with the next, is counted by the half of the records:
     of each coordinate, the sum, the length and a parity; of lists by each bit and the parity of the degree. At most
-    32 numbers of a report and 128 coordinates of a record are asked, chosen at random (:func:`asked_of`). A lower
-    bound of the loss above the claim and :data:`ROUNDING` is a report that carries the record where rounding would
-    be.
-
-    Raises:
-      ValueError: for finite reports, which have no bits to spare.
+    32 numbers of a report and 128 coordinates of a record are asked, chosen at random. The lower bound of the loss
+    may be the claim and :data:`ROUNDING`. ``NotApplicable`` for finite reports, which have no bits to spare.
 
     >>> from ldp_jax.features import Laplace
     >>> record_in_bits(Laplace(1.0), jax.random.key(0)).fits
@@ -70,7 +66,7 @@ def record_in_bits(
     return Fit(worst <= limit, "last bits", worst, limit, 1 - math.exp(-limit), len(upper))
 
 
-def asked_of(mechanism: Asked) -> str:
+def asked_of(mechanism: Randomizer) -> str:
     """How much of a report and of a record is asked; empty where all is."""
     domain, codomain = spaces(mechanism)
     record = sum(np.size(leaf) for leaf in jax.tree.leaves(domain.typical()))
@@ -93,24 +89,19 @@ def _records(domain: Records, rng: np.random.Generator, trials: int) -> tuple[Re
     """Stacked records, their side of each statistic, and whether it is asked of them: bool [n, s] both."""
     if domain.all_adjacent:
         x = domain.sample(rng, trials)
-        flat = _flat(x, np.float64)
-        coordinates = flat[:, rng.permutation(flat.shape[1])[:_COORDINATES]]
-        half = coordinates > np.median(coordinates, 0)
-        total, length = flat.sum(1, keepdims=True), np.square(flat).sum(1, keepdims=True)
-        parity = (flat > np.median(flat, 0)).sum(1, keepdims=True) % 2 == 1
-        upper = np.concatenate([half, total > np.median(total), length > np.median(length), parity], 1)
+    else:
+        pair = domain.neighbours(rng, trials // 2)
+        x = jax.tree.map(lambda *leaves: np.concatenate(leaves).astype(np.asarray(leaves[0]).dtype), *pair)
+    flat = domain.bits(x) if isinstance(domain, Lists) else _flat(x, np.float64)
+    sides = flat if isinstance(domain, Lists) else flat > np.median(flat, 0)
+    found = [sides[:, rng.permutation(flat.shape[1])[:_COORDINATES]], sides.sum(1, keepdims=True) % 2 == 1]
+    if domain.all_adjacent:
+        for size in (flat.sum(1, keepdims=True), np.square(flat).sum(1, keepdims=True)):
+            found.append(size > np.median(size))
+    upper = np.concatenate(found, 1)
+    if domain.all_adjacent:
         return x, upper, np.ones_like(upper)
     # What a pair of adjacent records is told apart by is asked of that pair: the rest of both is the same.
-    pair = domain.neighbours(rng, trials // 2)
-    x = jax.tree.map(lambda *leaves: np.concatenate(leaves).astype(np.asarray(leaves[0]).dtype), *pair)
-    if isinstance(domain, Lists):
-        flat = domain.bits(x)
-    else:
-        flat = _flat(x, np.float64)
-        flat = flat > np.median(flat, 0)
-    upper = np.concatenate(
-        [flat[:, rng.permutation(flat.shape[1])[:_COORDINATES]], flat.sum(1, keepdims=True) % 2 == 1], 1
-    )
     differ = upper[: trials // 2] != upper[trials // 2 :]
     return x, upper, np.concatenate([differ, differ])
 

@@ -22,8 +22,7 @@ EPSILONS = (0.1, 1.0, 4.0, 16.0)
 class Case(NamedTuple):
     """A public name, and how to make it with a budget of epsilon a record (of lists: a bit).
 
-    A law that is a formula takes a number, a tracer or a stack; a table takes a number, and a stack of budgets is a
-    menu of levels.
+    A law that is a formula takes a number, a tracer or a stack; a table takes a number.
 
     Attributes:
       public: the exported name that makes it.
@@ -31,9 +30,7 @@ class Case(NamedTuple):
       epsilons: where it is asked; ``largest`` is the largest budget that it accepts.
       audited: its label in the table of the audit; empty where the audit asks another size of the same name.
       contract: whether the contract suite asks it: its reports are few enough to be integrated.
-      lists: a mechanism on neighbour lists, whose suite is its own.
-      central: of a curator who holds the graph, with a budget for one private edge; its suite is its own.
-      hyperbolic: a mechanism on hyperbolic vectors or points, whose suite is its own.
+      lists: on neighbour lists; ``central``: of a curator; ``hyperbolic``: their suites are their own.
     """
 
     public: str
@@ -70,6 +67,9 @@ def _case(make: Callable[..., Any], label: str = "", **more: Any) -> Case:
 
 
 _audited = functools.partial(_case, contract=False)  # of another suite, or a size that the audit alone asks
+_of_list = functools.partial(_audited, lists=True)
+_curator = functools.partial(_audited, central=True)
+_hyperbolic = functools.partial(_audited, hyperbolic=True)
 
 
 # In the order of the audit's table; before a hyphen is the public name. Small dimensions: laws are integrated over
@@ -129,47 +129,38 @@ CASES: dict[str, Case] = {
     "Discrete-menu": _audited(lambda e: features.menu([features.GeneralizedRR(e, 2)]), "a table"),
     "Discrete": _case(whisper, table=True),
     # Of six nodes; the loss is per bit of one list.
-    "DPRR": _audited(lambda e: edges.DPRR(0.1 * e, 0.9 * e, n=6), "DPRR", lists=True),
-    "DPRR-geometric": _audited(
-        lambda e: edges.DPRR(0.1 * e, 0.9 * e, n=6, noise="geometric"), "DPRR, whole noise", lists=True
-    ),
-    "DPRR-prior": _audited(
-        lambda e: edges.DPRR(0.1 * e, 0.9 * e, prior=_PRIOR, n=6), "DPRR, public prior", lists=True
-    ),
-    "RandomizedResponse": _audited(lambda e: edges.RandomizedResponse(e, n=6), "Randomised response", lists=True),
-    "LocalLap": _audited(lambda e: edges.LocalLap.from_epsilon(e, n=6), "LocalLap", lists=True),
-    "NoisyDegree": _audited(lambda e: edges.NoisyDegree(e, n=6), "Noisy degree", lists=True),
-    "NoisyDegree-geometric": _audited(
-        lambda e: edges.NoisyDegree(e, n=6, noise="geometric"), "Noisy degree, whole noise", lists=True
+    "DPRR": _of_list(lambda e: edges.DPRR(0.1 * e, 0.9 * e, n=6), "DPRR"),
+    "DPRR-geometric": _of_list(lambda e: edges.DPRR(0.1 * e, 0.9 * e, n=6, noise="geometric"), "DPRR, whole noise"),
+    "DPRR-prior": _of_list(lambda e: edges.DPRR(0.1 * e, 0.9 * e, prior=_PRIOR, n=6), "DPRR, public prior"),
+    "RandomizedResponse": _of_list(lambda e: edges.RandomizedResponse(e, n=6), "Randomised response"),
+    "LocalLap": _of_list(lambda e: edges.LocalLap.from_epsilon(e, n=6), "LocalLap"),
+    "NoisyDegree": _of_list(lambda e: edges.NoisyDegree(e, n=6), "Noisy degree"),
+    "NoisyDegree-geometric": _of_list(
+        lambda e: edges.NoisyDegree(e, n=6, noise="geometric"), "Noisy degree, whole noise"
     ),
     # Two groups of six nodes, and one node in none; so few counts that all reports of whole noise can be listed.
-    "NeighbourCounts": _audited(
-        lambda e: edges.NeighbourCounts(e, 2, n=6, groups=_GROUPS, most=5), "Neighbour counts, 6 nodes", lists=True
+    "NeighbourCounts": _of_list(
+        lambda e: edges.NeighbourCounts(e, 2, n=6, groups=_GROUPS, most=5), "Neighbour counts, 6 nodes"
     ),
-    "NeighbourCounts-laplace": _audited(
-        lambda e: edges.NeighbourCounts(e, 2, n=6, groups=_GROUPS, noise="laplace"), lists=True
+    "NeighbourCounts-laplace": _of_list(
+        lambda e: edges.NeighbourCounts(e, 2, n=6, groups=_GROUPS, noise="laplace")
     ),
     # Of four or five nodes, on which chains need few sweeps; LapGraph's own count would have 1 % of so few pairs.
-    "EdgeRR": _audited(lambda e: curator.EdgeRR.from_epsilon(e, sweeps=64), "EdgeRR", central=True),
-    "PrivHRG": _audited(lambda e: curator.PrivHRG(e, sweeps=64), "PrivHRG", central=True),
-    "PublicHRG": _audited(lambda e: curator.PublicHRG(e, sweeps=64), "PublicHRG", central=True),
-    "BinnedPairs": _audited(curator.BinnedPairs, "BinnedPairs", central=True),
-    "EdgeRand": _audited(curator.EdgeRand, "EdgeRand", central=True),
-    "LapGraph": _audited(lambda e: curator.LapGraph.from_epsilon(e, share=0.5), "LapGraph", central=True),
+    "EdgeRR": _curator(lambda e: curator.EdgeRR.from_epsilon(e, sweeps=64), "EdgeRR"),
+    "PrivHRG": _curator(lambda e: curator.PrivHRG(e, sweeps=64), "PrivHRG"),
+    "PublicHRG": _curator(lambda e: curator.PublicHRG(e, sweeps=64), "PublicHRG"),
+    "BinnedPairs": _curator(curator.BinnedPairs, "BinnedPairs"),
+    "EdgeRand": _curator(curator.EdgeRand, "EdgeRand"),
+    "LapGraph": _curator(lambda e: curator.LapGraph.from_epsilon(e, share=0.5), "LapGraph"),
     # Of two numbers; Gaussian noise is calibrated on the host, so that its epsilon is numbers, no tracer.
-    "HyperbolicGaussian": _audited(
-        lambda e: hyperbolic.HyperbolicGaussian(e, 1e-5, clip=1.5), "Hyperbolic Gaussian", hyperbolic=True
+    "HyperbolicGaussian": _hyperbolic(
+        lambda e: hyperbolic.HyperbolicGaussian(e, 1e-5, clip=1.5), "Hyperbolic Gaussian"
     ),
-    "RadialAngularGaussian": _audited(
-        lambda e: hyperbolic.RadialAngularGaussian(e, 1e-5, clip=1.5, radial_share=0.3),
-        "Radial-angular Gaussian",
-        hyperbolic=True,
+    "RadialAngularGaussian": _hyperbolic(
+        lambda e: hyperbolic.RadialAngularGaussian(e, 1e-5, clip=1.5, radial_share=0.3), "Radial-angular Gaussian"
     ),
-    "HyperbolicExponential": _audited(
-        lambda e: hyperbolic.HyperbolicExponential(e, radius=2.0),
-        "Hyperbolic exponential",
-        hyperbolic=True,
-        largest=22.0,
+    "HyperbolicExponential": _hyperbolic(
+        lambda e: hyperbolic.HyperbolicExponential(e, radius=2.0), "Hyperbolic exponential", largest=22.0
     ),
 }
 CASES = {name: case._replace(public=name.partition("-")[0]) for name, case in CASES.items()}

@@ -7,11 +7,11 @@ import numpy as np
 from scipy import stats
 
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import HasCoordinates
+from ldp_jax.core.mechanism import HasCoordinates, Randomizer
 from ldp_jax.core.spaces import Finite, NotApplicable
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.verification import _positions
-from ldp_jax.verification._programs import Asked, draws, generator
+from ldp_jax.verification._programs import draws, generator
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit, tail_fit
 
 TRIALS = 50_000
@@ -22,7 +22,7 @@ _TRIPLES = 64  # coordinates of which all triples are
 
 
 def independent_coordinates(
-    mechanism: Asked, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
+    mechanism: Randomizer, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
 ) -> Fit:
     """Whether signs of coordinates are independent: all pairs, all triples, and parities of any number.
 
@@ -48,7 +48,7 @@ def independent_coordinates(
     return fit._replace(fits=fit.fits and not (whole and _dependent(sign > 0)))
 
 
-def _signs(mechanism: Asked, draw_key: PRNGKey, spread_key: PRNGKey, trials: int) -> np.ndarray:
+def _signs(mechanism: Randomizer, draw_key: PRNGKey, spread_key: PRNGKey, trials: int) -> np.ndarray:
     """Fair signs [trials, dim], 0 where nothing was sent."""
     domain: Any = mechanism.domain()
     codomain, centre = mechanism.codomain(), domain.centre()

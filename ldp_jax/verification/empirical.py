@@ -10,7 +10,7 @@ from scipy import stats
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasDensity
+from ldp_jax.core.mechanism import HasCoordinates, HasDensity, Randomizer
 from ldp_jax.core.spaces import Enumerated
 from ldp_jax.core.spaces.line import line
 from ldp_jax.core.spaces.space import Cells, Log
@@ -18,19 +18,7 @@ from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.edges.spaces import Lists
 from ldp_jax.verification import lists, statistics
 from ldp_jax.verification._laws import law_of
-from ldp_jax.verification._programs import (
-    Asked,
-    Exact,
-    HasLaw,
-    View,
-    count_of,
-    draws,
-    generator,
-    logs_of,
-    report_each,
-    take,
-    wide,
-)
+from ldp_jax.verification._programs import Exact, View, count_of, draws, generator, logs_of, report_each, take, wide
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
 _JOINT_CELLS = 4096
@@ -57,10 +45,9 @@ def matches_density(
     """Whether ``privatize`` draws what ``log_density`` says at one record.
 
     Numbers on a line are asked by the Kolmogorov-Smirnov test, others by a G test of the cells of their space; so
-    are numbers of a law with a piece of few float32 spacings, which is a cell with what is 1e-6 around it.
-    ``NotApplicable`` where the piece is of few float64 spacings.
-    Vectors are asked by coordinates and cells together or, where these are too many, by one random coordinate a
-    user. Neighbour lists are asked of every user: user 0 has ``trials`` draws and half of the significance.
+    are numbers of a law with a piece of few float32 spacings (``NotApplicable``: of few float64 spacings). Vectors
+    are asked whole or, where these cells are too many, by one random coordinate a user; neighbour lists of every
+    user, of whom user 0 has ``trials`` draws and half of the significance.
 
     >>> from ldp_jax.features import SquareWave
     >>> matches_density(SquareWave(1.0), jax.random.key(0)).fits
@@ -85,7 +72,7 @@ def _worst(fits: list[Fit]) -> Fit:
     return max(fits, key=lambda fit: (not fit.fits, fit.statistic / fit.threshold if fit.threshold else 0.0))
 
 
-def fit_of(mechanism: HasLaw, key: PRNGKey, x: Values, y: Report, significance: float) -> Fit:
+def fit_of(mechanism: Exact, key: PRNGKey, x: Values, y: Report, significance: float) -> Fit:
     """Stacked reports of one record against its law; the key picks a coordinate of each vector."""
     trials, codomain = count_of(y), mechanism.codomain()
     impossible = Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
@@ -156,11 +143,10 @@ def _wide_law(mechanism: HasDensity, x: Values) -> Log:
     return lambda y: logs_of(mechanism, wide(y), x)
 
 
-def distribution(mechanism: HasLaw, x: Values) -> tuple[Log | None, float]:
-    """The distribution function of a report on a line, or None where the density does not sum to 1 (to 1e-4).
+def distribution(mechanism: Exact, x: Values) -> tuple[Log | None, float]:
+    """The distribution function of a report on a line, or None where it does not end at 1 (to 1e-4).
 
-    And the mass that float32 may misplace: up to one spacing times the density, 0.9 % for SquareWave(16) at x =
-    0.3.
+    And the mass that float32 may misplace: up to one spacing times the density.
     """
     with float64_on_cpu():  # the codomain too, whose breaks are of its mechanism's precision
         codomain: Any = mechanism.codomain()  # an interval
@@ -172,7 +158,7 @@ def distribution(mechanism: HasLaw, x: Values) -> tuple[Log | None, float]:
     return lambda y: cdf(y) / total, misplaced
 
 
-def cells_of(mechanism: HasLaw, x: Values) -> Cells:
+def cells_of(mechanism: Exact, x: Values) -> Cells:
     """The masses of finitely many cells of the reports, and which cell a report is in."""
     with float64_on_cpu():  # breaks too: float32 would misplace those of a narrow piece
         return law_of(mechanism.codomain()).cells(wide(x), _wide_law(mechanism, x))
@@ -187,10 +173,8 @@ def matches_everywhere(
     """Whether ``privatize`` draws what ``log_density`` says at every record of a small space, or at random ones.
 
     All of at most 128 members are asked (categories; lists of up to eight nodes, their owners in turn), else 128
-    random records; of vectors of independent coordinates 8 to 128, 256 laws in all. Records share the trials; each
-    category has up to ``trials``, at most 2^22 together, and each of its reports is also counted alone.
-
-    The worst record answers; a region of the share ``smallest_defect`` that is far off is found.
+    random records; of vectors of independent coordinates 8 to 128, 256 laws in all. Records share the trials, but
+    for categories, whose reports are also counted one by one. A region of the share ``smallest_defect`` is found.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> fit = matches_everywhere(GeneralizedRR(1.0, 10), jax.random.key(0), trials=4_000)
@@ -220,7 +204,7 @@ def matches_everywhere(
     return _worst(fits)._replace(smallest_defect=region, draws=count * each, records=count)
 
 
-def _records(mechanism: Asked, key: PRNGKey) -> tuple[Report, np.ndarray, bool]:
+def _records(mechanism: Randomizer, key: PRNGKey) -> tuple[Report, np.ndarray, bool]:
     """Stacked records, whose each is (int32 [m]), and whether there are no others."""
     domain: Any = mechanism.domain()
     few = isinstance(domain, Lists) and 2 ** (domain.users - 1) <= _ALL
@@ -238,11 +222,11 @@ def _records(mechanism: Asked, key: PRNGKey) -> tuple[Report, np.ndarray, bool]:
     return x, owners, bool(few or (isinstance(domain, Enumerated) and count == len(domain)))
 
 
-def _each_report(mechanism: HasLaw, x: Values, y: Report, significance: float) -> Fit:
+def _each_report(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
     """Reports of one record, each of its cells against its mass by a binomial tail on either side."""
     mass, cell = cells_of(mechanism, x)
     place = cell(y)
-    count, n = np.bincount(place, minlength=len(mass)), len(place)
+    count, n = np.bincount(place[place >= 0], minlength=len(mass)), len(place)
     mass = np.clip(mass, 0.0, 1.0)
     tail = float(np.minimum(stats.binom.sf(count - 1, n, mass), stats.binom.cdf(count, n, mass)).min())
     return statistics.tail_fit("each report", tail, significance / (2 * len(mass)), 0.0, n)

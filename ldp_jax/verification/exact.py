@@ -1,8 +1,7 @@
 """The largest privacy loss of a mechanism: in integers where it is a table, else in float64 over critical points.
 
-Densities of this library are piecewise smooth in the report, and monotone between the breaks of the codomain; their
-extremes over records lie at the ends or the centre of the domain. A random search cross-checks the finitely many
-points that remain.
+Densities of this library are monotone between the breaks of the codomain, with extremes at the ends or the centre
+of the domain. A random search cross-checks the finitely many points that remain.
 """
 
 import itertools
@@ -15,13 +14,12 @@ import numpy as np
 
 from ldp_jax.core import integer_tables, random, validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasTable, Univariate
+from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasTable, Randomizer, Univariate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
 from ldp_jax.core.types import Report, Values
 from ldp_jax.verification import lists
 from ldp_jax.verification._laws import law_of
 from ldp_jax.verification._programs import (
-    Asked,
     Exact,
     count_of,
     log_grid,
@@ -42,9 +40,8 @@ _SEARCH = 4096
 class Supremum(NamedTuple):
     """The largest privacy loss found, and where.
 
-    ``x`` is the record in the numerator, ``x_other`` that in the denominator, ``y`` the report: a number, a pair
-    (branch, value), or a tuple of these; of a list the noisy degree and the bits. The loss is ``inf`` where one
-    makes possible what the other makes impossible; ``searched`` is that of the random search alone.
+    ``y`` is a number, a pair (branch, value), or a tuple of these; of a list the noisy degree and the bits. The
+    loss is ``inf`` where ``x_other`` makes a report impossible; ``searched`` is that of the random search alone.
     """
 
     epsilon: float
@@ -57,11 +54,10 @@ class Supremum(NamedTuple):
 def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supremum:
     """The supremum of log p(y | x) - log p(y | x') over adjacent records x, x' and reports y, by ``log_density``.
 
-    Tables are asked in whole numbers, rounded up. Where coordinates have laws of their own, the suprema of as many
-    as are sent are added. Others are asked at critical records and reports, or where the mechanism says
+    Tables are asked in whole numbers, rounded up; of coordinates with laws of their own, as many suprema are added
+    as are sent. Others are asked at critical records and reports, or where the mechanism says
     (:class:`~ldp_jax.core.mechanism.HasCriticalPoints`), and by a random search; lists (n from 2 to 64) at every
-    degree. Stacked ``records``, members or not, take the place of the critical ones, but of tables, lists and
-    coordinates.
+    degree. Stacked ``records``, members or not, take the place of critical ones.
 
     >>> from ldp_jax.features import HDS, Duchi
     >>> round(privacy_loss_supremum(Duchi(1.0)).epsilon, 12)
@@ -124,7 +120,7 @@ def spaces(mechanism: Any) -> tuple[Records, Reports]:
     return domain, codomain
 
 
-def check_numbers(mechanism: Asked, *, vectors: bool = False) -> None:
+def check_numbers(mechanism: Randomizer, *, vectors: bool = False) -> None:
     """Refuse what does not report one number (or, if asked, a vector), and a stack or tracers of parameters."""
     _, codomain = spaces(mechanism)
     if not (codomain.branches or vectors):
@@ -141,10 +137,9 @@ def check_numbers(mechanism: Asked, *, vectors: bool = False) -> None:
 def hockey_stick(mechanism: Exact, epsilon: float, *, panels: int = 64) -> float:
     r"""The least delta at which the law is (epsilon, delta)-private: the largest hockey-stick divergence.
 
-    :math:`\max_{x, x'} \int \max(0, p(y \mid x) - e^\epsilon p(y \mid x')) \, dy` over critical records: a sum
-    where reports are finite, else quadrature by ``panels`` between two breaks, good to 1e-6 of the mass of a piece
-    where the loss crosses epsilon. Vectors of independent numbers are integrated over the numbers whose laws
-    differ, at most three, good to 3e-4 of delta.
+    :math:`\max_{x, x'} \int \max(0, p(y \mid x) - e^\epsilon p(y \mid x')) \, dy` over critical records: a sum, or
+    quadrature by ``panels`` between two breaks, good to 1e-6 of a piece where the loss crosses epsilon. Vectors of
+    independent numbers are integrated over the at most three whose laws differ, good to 3e-4 of delta.
 
     >>> from ldp_jax.features import SquareWave
     >>> hockey_stick(SquareWave(1.0), 1.0) < 1e-12, hockey_stick(SquareWave(1.0), 0.5) > 0.1
@@ -239,7 +234,6 @@ def _plain(stacked: Values, place: int) -> Report:
 
 
 def _largest(mechanism: Exact, records: Values, reports: Report) -> Supremum:
-    """The largest loss of all reports between all adjacent records."""
     count, domain = count_of(records) * count_of(reports), mechanism.domain()
     if count > _MOST_TRIPLES:
         raise NotApplicable(f"{count} records and reports are more than {_MOST_TRIPLES}: ask a smaller dim")

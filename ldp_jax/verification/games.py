@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import HasDensity, check_budget
+from ldp_jax.core.mechanism import HasDensity, Randomizer, check_budget
 from ldp_jax.core.types import Array, PRNGKey, Report, Scalar, Values
 from ldp_jax.verification import statistics
 from ldp_jax.verification._laws import law_of
-from ldp_jax.verification._programs import Asked, draws, estimates, generator, logs_of, lost, take
+from ldp_jax.verification._programs import draws, estimates, generator, logs_of, lost, take
 from ldp_jax.verification.statistics import SIGNIFICANCE
 
 _EVENTS = 512  # thresholds tried on one score
@@ -33,7 +33,7 @@ class LowerBound(NamedTuple):
       epsilon: no smaller epsilon is true of this sampler, with the confidence asked for; 0 where nothing was shown.
       limit: the largest value that so many trials could have shown.
       event: the chosen set of reports, in words.
-      share: how often the event's record was in it, among the trials that did not choose it; and the other record.
+      share: how often the event's record was in it, among trials that did not choose it; and the other record.
     """
 
     epsilon: float
@@ -45,7 +45,7 @@ class LowerBound(NamedTuple):
 
 
 def epsilon_lower_bound(
-    mechanism: Asked,
+    mechanism: Randomizer,
     key: PRNGKey,
     trials: int = 200_000,
     confidence: float = 1 - SIGNIFICANCE,
@@ -56,11 +56,10 @@ def epsilon_lower_bound(
 ) -> LowerBound:
     r"""A lower bound on the epsilon of a sampler, from draws of two records, by default the extremes of the domain.
 
-    On half of the draws the event of largest :math:`\log((P - \delta)/P')` is chosen among thresholds on several
-    scores: the report, its size, the declared loss, for vectors a logistic regression. On the other half both
-    probabilities are bounded by Clopper and Pearson: the bound holds whatever the scores are worth. 2e5 trials see
-    5 % at epsilon 1. The last bits of a float32 report are rounded away:
-    :func:`~ldp_jax.verification.float_audit` measures them.
+    Half of the draws choose the event of largest :math:`\log((P - \delta)/P')` among thresholds on several scores:
+    the report, its size, the declared loss, for vectors a logistic regression. The others bound both probabilities
+    by Clopper and Pearson, whatever the scores are worth. 2e5 trials see 5 % at epsilon 1. The last bits of a
+    float32 report are rounded away: :func:`~ldp_jax.verification.float_audit` measures them.
 
     >>> from ldp_jax.features import Duchi
     >>> bound = epsilon_lower_bound(Duchi(1.0), jax.random.key(0))
@@ -70,7 +69,7 @@ def epsilon_lower_bound(
     validate.integer_in(1000, trials=trials)
     validate.in_range(0.0, 1.0, confidence=confidence)
     validate.in_range(0.0, 1.0, delta=delta)
-    check_budget(mechanism)
+    check_budget(mechanism)  # before the key is used
     domain = mechanism.domain()
     first, second = domain.extremes()
     first = first if x is None else domain.given(x)
@@ -101,17 +100,16 @@ def play(scores: Mapping[str, Scores], trials: int, confidence: float, *, delta:
 
 
 def largest_lower_bound(
-    mechanism: Asked,
+    mechanism: Randomizer,
     key: PRNGKey,
     trials: int = 200_000,
     confidence: float = 1 - SIGNIFICANCE,
     *,
     delta: float = 0.0,
 ) -> LowerBound:
-    """The largest of several lower bounds on epsilon: of the extreme records, and of 8 random adjacent pairs.
+    """The largest of lower bounds on epsilon: of the extreme records, and of 8 random adjacent pairs.
 
-    The extremes have all trials and half of 1 - ``confidence``; the pairs share as many (at least 1 000 of each),
-    and the other half.
+    The extremes have half of 1 - ``confidence``; the pairs share as many trials (1 000 each at least).
 
     >>> from ldp_jax.features import Duchi
     >>> 0.9 < largest_lower_bound(Duchi(1.0), jax.random.key(0), 50_000).epsilon <= 1.0
@@ -160,8 +158,7 @@ def _best_threshold(a: np.ndarray, b: np.ndarray, alpha: float, delta: float) ->
     return float(values[best]), float(bounds[best])
 
 
-def _scores(m: Asked, reports: list[Report], x: Values, x_other: Values, half: int) -> dict[str, Scores]:
-    """Numbers that may tell two records apart."""
+def _scores(m: Randomizer, reports: list[Report], x: Values, x_other: Values, half: int) -> dict[str, Scores]:
     scores: dict[str, Scores] = {}
     if isinstance(m, HasDensity):
         losses = (lost(logs_of(m, y, x), logs_of(m, y, x_other)) for y in reports)
@@ -181,7 +178,7 @@ def _scores(m: Asked, reports: list[Report], x: Values, x_other: Values, half: i
     return scores
 
 
-def _logit(mechanism: Asked, reports: list[Report], half: int) -> Scores:
+def _logit(mechanism: Randomizer, reports: list[Report], half: int) -> Scores:
     """A logistic regression on the bins of each coordinate of the estimate, trained on the first halves."""
     found = [np.asarray(estimates(mechanism, y), np.float32) for y in reports]
     found = [e.reshape(len(e), -1) for e in found]

@@ -32,10 +32,7 @@ Rows = tuple[Report, NeighbourList, NeighbourList, np.ndarray]
 
 
 def supremum(m: Any) -> tuple[float, Nodes, Nodes, Report, float]:
-    """The fields of a :class:`~ldp_jax.verification.exact.Supremum` over lists that differ in one bit.
-
-    At the critical reports and by a random search; lists are tuples of nodes.
-    """
+    """The fields of an ``exact.Supremum`` over lists, as tuples of nodes, that differ in one bit."""
     check_single(m)
     n = m.domain().users
     if not 1 < n <= _MOST_NODES:
@@ -83,13 +80,11 @@ class RelationshipLoss(NamedTuple):
 def relationship_supremum(mechanism: object, reporting: Reporting | None = None) -> RelationshipLoss:
     """The largest loss about one edge, through the reports of all users, enumerated.
 
-    All 64 graphs on four nodes and all six edges, taken away or added. Given the graph, reports of different users
-    are independent, so that the supremum is a sum over users, each taken over the mechanism's critical reports. A
-    pair is reported by both ends (``full``), or by the end of the smaller budget, with equal budgets either; the
-    degree is of the whole list (``half list``) or of the owned pairs.
+    Over all 64 graphs on four nodes and all six edges, a sum over users, each taken over critical reports. A pair
+    is reported by both ends (``full``), or by the end of the smaller budget, with equal budgets either; the degree
+    is of the whole list (``half list``) or of the owned pairs.
 
-    ``ValueError`` for a mechanism that is no :class:`~ldp_jax.edges.HasBitLaw`, or budgets that are not one or
-    four.
+    ``ValueError`` for what is no :class:`~ldp_jax.edges.HasBitLaw`, or budgets that are not one or four.
 
     >>> from ldp_jax.edges import DPRR
     >>> round(relationship_supremum(DPRR(0.3, 0.7), "half list").epsilon, 9)

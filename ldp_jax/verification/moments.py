@@ -11,13 +11,13 @@ import numpy as np
 
 from ldp_jax.core import validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasMoments
+from ldp_jax.core.mechanism import HasCoordinates, HasMoments, Randomizer
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.spaces.line import refuse_narrow
 from ldp_jax.core.spaces.space import Rule
 from ldp_jax.core.types import PRNGKey, Report, Scalar, Values
 from ldp_jax.verification._laws import law_of
-from ldp_jax.verification._programs import Asked, Exact, count_of, draws, estimates, logs_of, take, wide
+from ldp_jax.verification._programs import Exact, count_of, draws, estimates, logs_of, take, wide
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import Fit
 
@@ -33,10 +33,7 @@ SIGMAS = 5.0
 
 
 class Law(NamedTuple):
-    """A quadrature rule over stacked reports: the integral of f is sum(weights * f(reports)).
-
-    ``misplaced`` is the mass of coordinates that :func:`_misplaced` counts.
-    """
+    """A quadrature rule over stacked reports; ``misplaced`` is the mass that :func:`_misplaced` counts."""
 
     reports: Report
     weights: np.ndarray
@@ -114,7 +111,7 @@ def _masses(mechanism: Exact, x: Values) -> tuple[Report, np.ndarray, float]:
     return rule.reports, rule.weights * density, off
 
 
-def _moments(mechanism: Asked, reports: Report, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _moments(mechanism: Randomizer, reports: Report, mass: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Mean, variance and fourth central moment of the estimate; with x64 enabled."""
     values = np.asarray(estimates(mechanism, reports), np.float64)
     mass = mass.reshape(-1, *[1] * (values.ndim - 1))
@@ -123,7 +120,7 @@ def _moments(mechanism: Asked, reports: Report, mass: np.ndarray) -> tuple[np.nd
     return np.asarray(mean), np.asarray(second), np.asarray(fourth)
 
 
-def _records(mechanism: Asked, x: Values | None) -> list[Report]:
+def _records(mechanism: Randomizer, x: Values | None) -> list[Report]:
     """The record that is given; else a typical one, the centre and both extremes; float64."""
     domain, _ = spaces(mechanism)
     found = [x] if x is not None else [domain.typical(), domain.centre(), *domain.extremes()]
@@ -131,9 +128,7 @@ def _records(mechanism: Asked, x: Values | None) -> list[Report]:
 
 
 def sums_to_one(mechanism: Exact, x: Values | None = None) -> Fit:
-    """Whether the density of reports sums to 1 in float64, to 1e-8 and four spacings of the densest number.
-
-    ``NotApplicable`` where these hold 1e-4 of the mass.
+    """Whether the density sums to 1 in float64, to 1e-8 and four spacings of the densest number (1e-4 at most).
 
     >>> from ldp_jax.features import Laplace
     >>> sums_to_one(Laplace(1.0)).fits
@@ -153,8 +148,7 @@ def matches_moments(mechanism: Exact, x: Values | None = None) -> Fit:
     """Whether ``mean`` and ``variance`` are those of the estimate under the density.
 
     To 1e-8 in float64, and what :func:`sums_to_one` allows times the largest estimate, or the square of twice it;
-    in float32 to 1e-5 of a mean and 3e-5 of a variance, and 1e-6; and to one rounding of the largest estimate, or
-    of its square.
+    in float32 to 1e-5 of a mean and 3e-5 of a variance, 1e-6, and one rounding of the largest estimate.
 
     >>> from ldp_jax.features import Piecewise
     >>> matches_moments(Piecewise(1.0)).fits
@@ -185,7 +179,9 @@ def integrals(mechanism: Exact, x: Values | None = None) -> tuple[Fit, Fit]:
     return _total(totals, misplaced), Fit(worst <= 1.0, "moments", worst, 1.0, _EXACT, 0)
 
 
-def draws_have_moments(mechanism: Asked, key: PRNGKey, x: Values | None = None, *, trials: int = 200_000) -> Fit:
+def draws_have_moments(
+    mechanism: Randomizer, key: PRNGKey, x: Values | None = None, *, trials: int = 200_000
+) -> Fit:
     """Whether estimates of draws have the stated mean and variance, within five standard errors.
 
     The standard errors are the law's; of vectors whose reports are too many to count, those of the draws.
@@ -200,7 +196,7 @@ def draws_have_moments(mechanism: Asked, key: PRNGKey, x: Values | None = None, 
     return moments_of(mechanism, record, draws(mechanism, key, record, trials))
 
 
-def moments_of(mechanism: Asked, x: Values, y: Report) -> Fit:
+def moments_of(mechanism: Randomizer, x: Values, y: Report) -> Fit:
     """The same of stacked reports of a record."""
     values, trials = np.asarray(estimates(mechanism, y), np.float64), count_of(y)
     fourth = ((values - values.mean(0)) ** 4).mean(0)

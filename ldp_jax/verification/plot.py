@@ -41,8 +41,7 @@ _RECORDS = 641
 def variance(mechanisms: Makers, epsilons: Sequence[float] | np.ndarray, *, ax: "Axes | None" = None) -> "Axes":
     """The largest variance of an estimate over records, a coordinate, against epsilon.
 
-    Raises:
-      NotApplicable: for records that are neither numbers nor vectors, or moments without a closed form.
+    ``NotApplicable`` for records that are neither numbers nor vectors, or moments without a closed form.
     """
     ax = _axes(ax, "epsilon", "worst-case variance")
     for label, make in mechanisms.items():
@@ -56,10 +55,7 @@ def privacy_utility(
 ) -> "Axes":
     """The largest root mean squared error of an estimate, against what is lost exactly rather than claimed.
 
-    A curve right of another at the same budgets loses more than it says.
-
-    Raises:
-      NotApplicable: see :func:`variance`; and where the density of reports is not known.
+    ``NotApplicable``: see :func:`variance`; and where the density of reports is not known.
     """
     ax = _axes(ax, "largest privacy loss", "worst-case root mean squared error")
     for label, make in mechanisms.items():
@@ -75,8 +71,7 @@ def density(
 ) -> "Axes":
     """The law of a report of one number about some records: by default both ends of the domain and one between.
 
-    Raises:
-      NotApplicable: for a mechanism without a density, or reports that are not numbers.
+    ``NotApplicable`` for a mechanism without a density, or reports that are not numbers.
     """
     space = mechanism.codomain()
     if not isinstance(mechanism, HasDensity):

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.mechanism import Randomizer
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import AnyArray, PRNGKey, Report
 from ldp_jax.verification._programs import (
-    Asked,
     count_of,
     generator,
     is_float,
@@ -55,13 +55,13 @@ def _unusual(reports: Report) -> int:
     return found
 
 
-def is_pure(mechanism: Asked, key: PRNGKey, *, calls: int = 4) -> Fit:
+def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
     """Whether ``privatize`` gives the same report traced, eager, traced again and eager again.
 
     Both extreme records, the typical one, the centre and ``calls`` random ones are reported by a compiled program,
     by plain calls with NumPy and with JAX arrays, and by the program of a second trace where that is another one.
-    Whole numbers must be equal, others to 2e-5; what a plain call raises is raised. In 4 096 more reports of each
-    of the first three no number may be -0, and all NaN must have the same bits: what compares as equal could tell.
+    Whole numbers must be equal, others to 2e-5. In 4 096 more reports of each of the first three no number may be
+    -0, and all NaN must have the same bits.
 
     >>> from ldp_jax.features import Duchi
     >>> is_pure(Duchi(1.0), jax.random.key(0)).fits
@@ -92,7 +92,7 @@ def is_pure(mechanism: Asked, key: PRNGKey, *, calls: int = 4) -> Fit:
     return Fit(different == 0, "eager and traced", float(different), 0.0, 1.0 / (3 * count), 3 * count)
 
 
-def uses_the_whole_key(mechanism: Asked, key: PRNGKey, *, calls: int = 256) -> Fit:
+def uses_the_whole_key(mechanism: Randomizer, key: PRNGKey, *, calls: int = 256) -> Fit:
     """Whether every one of the 64 bits of a key changes what is reported, at a record in the middle of the domain.
 
     Each of ``calls`` keys is compared with the same key with one bit changed.
@@ -115,7 +115,7 @@ def uses_the_whole_key(mechanism: Asked, key: PRNGKey, *, calls: int = 256) -> F
     return Fit(dropped == 0, "bits of the key", float(dropped), 0.0, 1 - math.pow(1e-6 / 64, 1 / calls), calls)
 
 
-def is_total(mechanism: Asked, key: PRNGKey) -> Fit:
+def is_total(mechanism: Randomizer, key: PRNGKey) -> Fit:
     """Whether values that are not records are reported as the record that ``clip`` takes them for.
 
     NaN, infinities, 1e30 and numbers just beyond the ends are privatised with the keys of the clipped records:

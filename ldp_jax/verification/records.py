@@ -42,10 +42,9 @@ def record_windows(
 ) -> Fit:
     """Whether reports follow their law in every window of the records, however narrow.
 
-    Each report of a random record is brought to its position in the law of that record: uniform. Windows of records
-    by cells of positions are counted at five scales, down to windows of about sixteen records; one crowded cell is
-    enough. Vectors are cut by the coordinate itself, by another one, and by their sum. ``NotApplicable`` where
-    float32 may misplace half of a law's mass.
+    The position of a report in the law of its record is uniform. Windows of records by cells of positions are
+    counted at five scales, down to about sixteen records; one crowded cell is enough. Vectors are cut by the
+    coordinate, by another one, and by their sum. ``NotApplicable`` where float32 may misplace half of a law's mass.
 
     >>> from ldp_jax.features import Duchi
     >>> record_windows(Duchi(1.0), jax.random.key(0), trials=65_536).fits
@@ -139,8 +138,7 @@ def distinct_reports(
 ) -> Fit:
     """Whether no single report of one record comes more often than its law and float32 allow.
 
-    A report of a continuum has a mass of 2^-23 and of the four float32 spacings around it. Vectors are counted
-    whole.
+    A report of a continuum has a mass of 2^-23 and of the four float32 spacings around it; vectors are whole.
 
     >>> from ldp_jax.features import SquareWave
     >>> distinct_reports(SquareWave(1.0), jax.random.key(0), trials=100_000).fits
@@ -187,5 +185,4 @@ def _mass(mechanism: Exact, y: Report, x: Values) -> np.ndarray:
 
 
 def _nudged(leaf: np.ndarray, by: int) -> np.ndarray:
-    """Floating-point values moved by some spacings."""
     return leaf + by * np.spacing(np.abs(leaf)) if np.issubdtype(leaf.dtype, np.floating) else leaf

@@ -7,12 +7,12 @@ import jax
 import numpy as np
 
 from ldp_jax.core import integer_tables, random, validate
-from ldp_jax.core.mechanism import HasTable
+from ldp_jax.core.mechanism import HasTable, Randomizer
 from ldp_jax.core.spaces import Interval, NotApplicable
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Duchi, GeneralPiecewise, Laplace, SquareWave, ThreeOutputs
 from ldp_jax.verification import _words
-from ldp_jax.verification._programs import Asked, generator
+from ldp_jax.verification._programs import generator
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import Fit
 
@@ -23,14 +23,13 @@ Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """P(report <= y | x), elementwise in y and x, float64."""
 
 
-def matches_reference(mechanism: Asked, key: PRNGKey, *, law: Law | None = None, trials: int = TRIALS) -> Fit:
+def matches_reference(mechanism: Randomizer, key: PRNGKey, *, law: Law | None = None, trials: int = TRIALS) -> Fit:
     """Whether each report is the one that the claimed law has at the words that were drawn.
 
-    Random words and records go through the program of ``privatize``; the share of words below the drawn ones must
-    lie between the law's masses below and up to the report, to 2^-22 and what float32 misplaces. The laws of
-    :class:`Laplace`, :class:`Duchi`, :class:`GeneralPiecewise`, :class:`SquareWave`, :class:`ThreeOutputs` and
-    their subclasses are written here a second time, in float64; another mechanism's ``law`` is given. Tables are
-    compared report for report.
+    The share of words below the drawn ones must lie between the law's masses below and up to the report, to 2^-22
+    and what float32 misplaces. The laws of :class:`Laplace`, :class:`Duchi`, :class:`GeneralPiecewise`,
+    :class:`SquareWave`, :class:`ThreeOutputs` and their subclasses are written here a second time; another
+    mechanism's ``law`` is given. Tables are compared report for report.
 
     >>> from ldp_jax.features import Duchi
     >>> matches_reference(Duchi(1.0), jax.random.key(0), trials=10_000).fits
@@ -63,8 +62,7 @@ def _share(words: np.ndarray) -> np.ndarray:
     return words.astype(np.float64) @ scale ** np.arange(1.0, words.shape[1] + 1)
 
 
-def _off(mechanism: Asked, law: Law, x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """Which reports are not where the law has them."""
+def _off(mechanism: Randomizer, law: Law, x: np.ndarray, y: np.ndarray, share: np.ndarray) -> np.ndarray:
     x = x.astype(np.float64)
     codomain = mechanism.codomain()
     if codomain.atoms is not None:
@@ -97,7 +95,7 @@ def _table_report(table: integer_tables.Table, x: np.ndarray, words: list[np.nda
 
 
 @functools.singledispatch
-def _claimed(mechanism: Asked) -> Law:
+def _claimed(mechanism: Randomizer) -> Law:
     raise NotApplicable(f"no law is known of {type(mechanism).__name__}: give ``law``")
 
 

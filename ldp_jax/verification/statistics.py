@@ -20,10 +20,8 @@ class Fit(NamedTuple):
       test: ``KS`` or ``G``.
       statistic: the distance of distribution functions, or G.
       threshold: what a correct sampler exceeds with probability ``significance``.
-      smallest_defect: a sampler whose distribution function (KS) or total variation (G) is off by this much is
-        rejected with probability 1 - ``significance``.
-      draws: how many.
-      records: how many records they are of; 1 where one record alone was asked.
+      smallest_defect: the distance of distribution functions (KS) or total variation (G) that is missed as rarely.
+      draws: how many, of how many ``records``.
     """
 
     fits: bool
@@ -64,10 +62,7 @@ def ks_test(
 
 
 def smallest_defect_of_g(n: int, cells: int, significance: float = SIGNIFICANCE) -> float:
-    """The total variation distance that :func:`g_test` misses at most this often.
-
-    By Pinsker a distance t gives a non-centrality of at least 4 n t^2.
-    """
+    """The total variation t that :func:`g_test` misses this rarely: by Pinsker its non-centrality is 4 n t^2."""
     critical = stats.chi2.isf(significance, cells - 1)
     missed = lambda shift: special.chndtr(critical, cells - 1, shift) - significance
     return float(np.sqrt(optimize.brentq(missed, 1.0, 100 * critical + 1000) / (4 * n)))
@@ -76,9 +71,9 @@ def smallest_defect_of_g(n: int, cells: int, significance: float = SIGNIFICANCE)
 def g_test(counts: Values, probabilities: Values, *, significance: float = SIGNIFICANCE) -> Fit:
     """Counts of outcomes [cells] against their probabilities: the likelihood-ratio (G) test.
 
-    An outcome of probability 0 must not happen at all. Rare outcomes (fewer than 10 expected) are taken together,
-    so that their mass adds to the smallest defect; where even these are too few, a Poisson tail bounds them, and it
-    and the test of the others have half of the significance each.
+    An outcome of probability 0 must not happen. Rare outcomes (fewer than 10 expected) are taken together, so that
+    their mass adds to the smallest defect; where these are too few, a Poisson tail with half of the significance
+    bounds them.
     """
     counts, probabilities = np.asarray(counts, np.float64), np.asarray(probabilities, np.float64)
     n = counts.sum()

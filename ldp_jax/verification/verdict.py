@@ -10,12 +10,12 @@ import jax  # noqa: F401 - the examples below
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS, Guarantee
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import HasCoordinates, check_budget, require_protocol
+from ldp_jax.core.mechanism import HasCoordinates, Randomizer, check_budget, require_protocol
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.types import PRNGKey, Report
 from ldp_jax.edges.curator import CentralMechanism, promised
-from ldp_jax.verification._programs import Asked, Exact, draws
+from ldp_jax.verification._programs import Exact, draws
 from ldp_jax.verification.arithmetic import ROUNDING, arithmetic
 from ldp_jax.verification.bits import asked_of, has_reals, record_in_bits
 from ldp_jax.verification.central import matches_release, private_edge_lower_bound, private_edge_supremum
@@ -50,9 +50,7 @@ _RELEASES = 4000  # of a curator
 class Rung:
     """The answer of one rung: a number, the largest with which it holds, and why.
 
-    Attributes:
-      holds: None where the rung does not apply.
-      needed: whether nothing is shown where it does not apply.
+    ``holds`` is None where it does not apply; where it is ``needed``, nothing is shown then.
     """
 
     name: str
@@ -123,9 +121,8 @@ def check(
 ) -> Verdict:
     """Ask a mechanism everything that applies to it, and compare with what it claims.
 
-    A rung that does not apply says why; one that raises anything else is refused. :mod:`ldp_jax.verification` says
-    what each can see. A curator's mechanism (:mod:`ldp_jax.edges.curator`) is asked about one private edge, a chain
-    in its stationary law.
+    A rung that does not apply says why; one that raises anything else is refused (:mod:`ldp_jax.verification` says
+    what each can see). A curator's mechanism is asked about one private edge, a chain in its stationary law.
 
     Windows take 65 536 records at least, a curator's releases are 4 000 at most; ``significance`` is how often an
     honest mechanism may be refused, by all rungs together. ``progress`` is told of each rung
@@ -158,12 +155,12 @@ def check(
     with watched("check", progress):
         for i, question in enumerate(table):
             phase(question[0], i / len(table))
-            rungs.append(ask(mechanism, *question, key=keys[i]))
-    rungs = [dataclasses.replace(rung, needed=rung.name in necessary) for rung in rungs]
+            found = ask(mechanism, *question, key=keys[i])
+            rungs.append(dataclasses.replace(found, needed=found.name in necessary))
     return Verdict(repr(mechanism), str(guarantee), tuple(rungs))
 
 
-def needed(mechanism: Asked) -> set[str]:
+def needed(mechanism: Randomizer) -> set[str]:
     """The rungs without which nothing is shown of a mechanism."""
     found = {"unit", "law", "sampler", "records"}
     codomain = mechanism.codomain()
@@ -215,9 +212,8 @@ class Questions:
     def table(self) -> list[Question]:
         """All questions, in order."""
         m, trials = self.m, self.trials
-        density, moments = "log_density", "mean variance"
+        density, moments, both = "log_density", "mean variance", "log_density mean variance"
         fits = lambda rung, **more: lambda key: _fit(rung(m, key, **more))
-        law = lambda rung: lambda _: _fit(rung(m))
         many = {"trials": trials, "significance": self.share}
         few, windows = many | {"trials": min(trials, 50_000)}, many | {"trials": max(trials, _WINDOWS)}
         lost = "delta at the claimed epsilon" if self.guarantee.delta else "the largest loss of the law"
@@ -229,7 +225,7 @@ class Questions:
             ("sampler", "the law is what is drawn", density, self._sampler),
             ("records", "the same of many records", density, fits(matches_everywhere, **many)),
             ("game", "what draws alone show", "", self._game),
-            ("moments", "mean and variance, by the density", f"{density} {moments}", law(matches_moments)),
+            ("moments", "mean and variance, by the density", both, lambda _: _fit(matches_moments(m))),
             ("estimates", "mean and variance, by draws", moments, lambda _: _fit(moments_of(m, *self.typical))),
             ("losses", "losses of reports that are drawn", density, self._losses),
             ("windows", "every record alike", density, fits(record_windows, **windows)),
@@ -297,9 +293,7 @@ class Questions:
         return _within(found, self.claim if exact else self.claim + ROUNDING)
 
     def _edge(self, _: PRNGKey) -> Answer:
-        m, reportings = self.m, getattr(self.m, "reportings", ())
-        if not reportings:
-            raise NotApplicable(f"mechanism must be one on neighbour lists, got {type(m).__name__}")
+        m, reportings = self.m, getattr(self.m, "reportings", (None,))
         losses = [(relationship_supremum(m, p).epsilon, m.relationship(p).epsilon) for p in reportings]
         found, limit = max(losses, key=lambda pair: pair[0] / pair[1])
         return _within(found, limit, SLACK)
@@ -309,11 +303,7 @@ class Questions:
 
 
 def delta_of(m: Exact, epsilon: float, claimed: float) -> tuple[float, float, bool]:
-    """Delta by two rules, the limit that it is held to, and whether it keeps to it.
-
-    The difference of the rules, and 1e-3 of delta, is what quadrature may be off by; a claim below that is no
-    question, where nothing above it is found.
-    """
+    """Delta by two rules, the limit (their difference and 1e-3 above the claim), and whether it is kept."""
     coarse, found = (hockey_stick(m, epsilon, panels=panels) for panels in (64, 128))
     limit = claimed * (1 + _QUADRATURE) + abs(found - coarse)
     least = max(LEAST_DELTA, 10 * abs(found - coarse))

@@ -388,14 +388,6 @@ def test_what_is_no_table_is_refused():
             dataclasses.replace(_TABLE, **parts)
 
 
-def test_the_loss_is_the_largest_ratio_of_a_column():
-    masses = np.array([[3, 5, WORDS - 8], [1, 10, WORDS - 11]], np.uint64).astype(np.uint32)
-    table = Table("three", masses, np.zeros(3, np.float32), "bins")
-    assert table.loss == 3
-    assert table.epsilon >= math.log(3)
-    assert math.nextafter(table.epsilon, 0) <= math.log(3)
-
-
 def test_bytes_there_and_back():
     for size, name in ((None, '"größer ε"\nand lines'), (4, "")):
         table = dataclasses.replace(random_table(5, 6, size=size, encoding="bins"), name=name)

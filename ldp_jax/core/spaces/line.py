@@ -17,10 +17,7 @@ _MISPLACED = 1e-4
 
 
 def edges_of(codomain: Interval, x: Values, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
-    """Where the density may jump or bend, ends included, and how far out it falls by half on either side, [2].
-
-    An infinite end goes to where nothing is left.
-    """
+    """Where the density may jump or bend, finite ends included, and how far out it falls by half, [2]."""
     breaks = np.array([float(np.asarray(x))])
     if codomain.breaks is not None:
         declared = np.sort(np.asarray(codomain.breaks(jnp.asarray(x)), np.float64))

@@ -18,10 +18,9 @@ PLACES = (0.65625, 0.125, 1.0, 0.375, 0.0)
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Interval(Records[Values], Reports[Values]):
-    """The numbers in [lower, upper].
+    """The numbers in [lower, upper], of which each may be infinite.
 
-    An end may be infinite. A codomain's ``breaks`` are the points where the density about a record jumps or
-    bends; with the ends they are where the largest privacy loss is looked for.
+    A codomain's ``breaks`` are where the density about a record jumps or bends, and the loss may be largest.
 
     >>> Interval(-1.0, 1.0).contains([0.5, 2.0]).tolist(), Interval(-1.0, 1.0)
     ([True, False], Interval(-1, 1))

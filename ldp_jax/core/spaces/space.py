@@ -38,12 +38,9 @@ _A = TypeVar("_A", bound=AnyArray)
 def as_records(x: object) -> Array:
     """Records as an array of the device; the one place where other numbers become float32 (float64 in 64-bit mode).
 
-    Numbers of the host of any size are clipped to +-1e9 first (every domain lies far within), in a precision that
-    holds them, and no floating-point flag is seen. Arrays of the device and traced ones stay as they are; those of
-    float16 and bfloat16, whose rounding would break a guarantee, are float32 from here on.
-
-    Raises:
-      TypeError: for what are no real numbers, by their type alone.
+    Numbers of the host are clipped to +-1e9 first (every domain lies far within), and no floating-point flag is
+    seen. Arrays of the device and traced ones stay as they are; but float16 and bfloat16, whose rounding would
+    break a guarantee, become float32. ``TypeError`` for what are no real numbers, by their type alone.
 
     >>> as_records([10**400, -(2**63), 1e300, 0.5]).tolist()
     [1000000000.0, -1000000000.0, 1000000000.0, 0.5]
@@ -67,12 +64,7 @@ def as_records(x: object) -> Array:
 
 
 def real(array: _A) -> _A:
-    """An array of real numbers as it is, and any other refused by its type: what is cast from it is no record.
-
-    >>> real(np.array([1j]))
-    Traceback (most recent call last):
-    TypeError: records must be real numbers, got complex128
-    """
+    """An array of real numbers as it is, and any other refused by its type: what is cast from it is no record."""
     if array.dtype.kind == "O":
         for value in array.ravel().tolist():
             _near(value)
@@ -108,10 +100,7 @@ def each_vector(values: Values, dim: int, inside: Callable[[np.ndarray], np.ndar
 
 
 class Records(abc.ABC, Generic[R]):
-    """A set of records: what a mechanism takes.
-
-    ``stacked`` records are a pytree whose leaves have one more axis, the first. Random records are drawn by NumPy.
-    """
+    """A set of records; ``stacked`` ones are a pytree whose leaves have one more axis, the first."""
 
     @abc.abstractmethod
     def contains(self, values: R, *, rounding: int = 0) -> np.ndarray:
@@ -186,12 +175,9 @@ class Records(abc.ABC, Generic[R]):
         return bad, jax.tree.map(np.asarray, jax.jit(self.clip)(bad))
 
     def validate(self, x: R, name: str = "x") -> None:
-        """Refuse stacked records of the host that are not members: for loaded data, never inside a mechanism.
+        """A ``ValueError`` for stacked records of the host that are not members; it counts them and shows none.
 
-        Mechanisms clip whatever they are given. The message counts invalid records and shows none.
-
-        Raises:
-          ValueError: where a record is outside.
+        For loaded data: mechanisms clip whatever they are given.
 
         >>> from ldp_jax.features import GeneralizedRR
         >>> GeneralizedRR(1.0, 4).domain().validate([0, 3, 7])
@@ -228,10 +214,7 @@ class Reports(abc.ABC, Generic[Y]):
 
 
 class ReportLaw(Reports[Y], Generic[Y, R]):
-    """Reports that say themselves how verification integrates and counts them.
-
-    Spaces of :mod:`ldp_jax.core.spaces` need not: verification knows their laws.
-    """
+    """Reports that say how verification integrates and counts them; of the spaces here it knows that."""
 
     def critical_reports(self, records: R) -> Y:
         """Stacked reports where the loss between any of stacked records may be largest, float64; not for lists."""
@@ -245,8 +228,8 @@ class ReportLaw(Reports[Y], Generic[Y, R]):
     def quadrature(self, records: R, log_density: Log, *, panels: int = 64, order: int = 8) -> Rule:
         """Stacked reports and weights [n] that integrate the density of any of stacked records.
 
-        The first record's ``log_density`` says how far an infinite space is followed. Each of the ``panels``
-        between two places where a density may jump or bend has ``order`` Gauss-Legendre points.
+        The first record's ``log_density`` says how far an infinite space is followed. Between two places where a
+        density may jump or bend are ``panels`` of ``order`` Gauss-Legendre points.
         """
 
     @abc.abstractmethod
@@ -347,11 +330,7 @@ def shown(value: Scalar) -> str:
 
 
 def listed(values: tuple[Scalar, ...]) -> str:
-    """Some values in few characters: the first three and the last of many.
-
-    >>> listed(tuple(range(129)))
-    '0, 1, 2, ..., 128'
-    """
+    """Some values in few characters: the first three and the last of many."""
     if len(values) > 6:
         return f"{', '.join(map(shown, values[:3]))}, ..., {shown(values[-1])}"
     return ", ".join(map(shown, values))

@@ -16,8 +16,7 @@ _WHOLE = 1 - 2.0**-19  # a length above is the radius: float32 rounds a vector o
 def polar(x: Values, radius: float = 1.0) -> tuple[Array, Array]:
     """Lengths [...] of vectors [..., dim], in units of ``radius`` and at most 1; and their directions [..., dim].
 
-    Total: a coordinate that is NaN is 0, and a vector of zeros has the direction of the first axis. A length within
-    2e-6 of 1 is 1, as float32 rounds.
+    A coordinate that is NaN is 0, a length within 2e-6 of 1 is 1, and zeros have the direction of the first axis.
 
     >>> length, direction = polar(jnp.array([[3.0, 4.0], [0.0, 0.0], [0.0, -0.5]]))
     >>> length.tolist(), direction.round(3).tolist()
@@ -35,11 +34,10 @@ def polar(x: Values, radius: float = 1.0) -> tuple[Array, Array]:
 
 @dataclasses.dataclass(frozen=True)
 class Around(Reports[Values]):
-    """Vectors whose law about a record depends on two numbers; abstract.
+    """Vectors whose law depends on the component along the record's direction and the length across it; abstract.
 
-    They are the component ``along`` the record's direction and the length ``across`` it. The density may jump where
-    the component along is plus or minus ``cut``. Records of another length are first multiplied with ``projection``
-    [dim, d], where there is one.
+    The density may jump where the component along is plus or minus ``cut``. Records of another length are first
+    multiplied with ``projection`` [dim, d].
     """
 
     dim: int

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core.spaces.numbers import PLACES, Finite, Interval, Mixture
-from ldp_jax.core.spaces.space import NotApplicable, Records, Reports, clip, each_vector
+from ldp_jax.core.spaces.space import NotApplicable, Records, Reports, each_vector
 from ldp_jax.core.types import AnyArray, Array, Values, Y
 
 _MOST_RECORDS = 4_000_000
@@ -35,7 +35,7 @@ class Box(Records[Values]):
 
     def clip(self, x: Values) -> Array:
         """Coordinate by coordinate; NaN goes to the centre."""
-        return clip(x, float(self.lower), float(self.upper))
+        return self.side.clip(x)
 
     def extremes(self) -> tuple[np.ndarray, np.ndarray]:
         """Two opposite corners."""
@@ -48,8 +48,7 @@ class Box(Records[Values]):
 
     def sample(self, rng: np.random.Generator, n: int) -> np.ndarray:
         """Uniform vectors."""
-        lower, upper = float(self.lower), float(self.upper)
-        return (lower + (upper - lower) * rng.random((n, self.dim))).astype(np.float32)
+        return self.side.sample(rng, n * self.dim).reshape(n, self.dim)
 
     def grid(self, count: int) -> Array:
         """Along the diagonal."""
@@ -117,10 +116,7 @@ class SparseReport(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Subset(ByCoordinate[SparseReport]):
-    """k sorted, distinct coordinates of ``dim``, each with a value from ``inner``; as a :class:`SparseReport`.
-
-    Verification asks the mechanism for the law of one coordinate (:class:`~ldp_jax.core.mechanism.HasCoordinates`).
-    """
+    """k sorted, distinct coordinates of ``dim``, each with a value from ``inner``; as a :class:`SparseReport`."""
 
     dim: int
     k: int
