@@ -15,7 +15,7 @@ import numpy as np
 
 from ldp_jax.core import random, random_words
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
-from ldp_jax.edges._draws import below, capacity, happens, padded, poisson_counts
+from ldp_jax.edges._draws import capacity, each_below, happens, poisson_counts
 from ldp_jax.edges.population import Population, ReportedPairs, tally
 
 _BLOCK = 2**22
@@ -209,20 +209,16 @@ def sample(key: PRNGKey, m: BitMechanism, people: Population, memory: float) -> 
         made = plan(m, people, half)
         m = m.of_users(lambda leaf: leaf if np.ndim(leaf) == 0 else np.asarray(leaf)[made.who])
         _refuse_dense(m, made.users, half, memory)
+        counted = None
+        if m.reporting == "half list":  # edges with public users are no part of a private list
+            counted = tally(people.receivers[people.private[people.senders]], n)[made.who]
         for number, (start, stop) in enumerate(_blocks(made.degree)):
-            counted = _private_friends(people)[made.who] if m.reporting == "half list" else None
             degree, user, place = _block(random.fold_in(key, number), m, made, counted, start, stop)
             reporter.append(made.who[user])
             reported.append(made.member[made.begin[user] + place])
             if degree is not None:
                 noisy[made.who[start:stop]] = degree
     return ReportedPairs(np.concatenate(reporter), np.concatenate(reported), noisy)
-
-
-def _private_friends(people: Population) -> np.ndarray:
-    """How many private neighbours each user has: edges with public users are no part of a private list."""
-    friends = people.receivers[people.private[people.senders]]
-    return np.bincount(friends, minlength=len(people.group)).astype(np.int32)
 
 
 def _one_or_each(leaf: Scalar, n: int) -> Scalar:
@@ -286,8 +282,7 @@ def _block(
     kept = happens(keys[2], np.asarray(keep)[whose], np.asarray(drop)[whose])
     ranks = rank_of(Users(*(leaf[whose] for leaf in mine)), true, half)
     user, width = np.repeat(np.arange(len(count)), count), int(made.users.size.max())
-    others = padded(np.maximum(owned - degree, 1)[user], 1)
-    drawn = np.asarray(below(keys[3], others))[: len(user)]
+    drawn = each_below(keys[3], np.maximum(owned - degree, 1)[user])
     ordinal = np.arange(len(whose)) - np.repeat(np.cumsum(degree) - degree, degree)
     liar, rank = _among_others(user * width + drawn, whose * width + ranks - ordinal, degree, width)
     wrong = liar * width + node_of(Users(*(leaf[liar] for leaf in mine)), rank, half)

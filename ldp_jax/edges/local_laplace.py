@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.mechanism import MAX_EPSILON, check_single
 from ldp_jax.core.pytree import mechanism, static
@@ -13,7 +12,7 @@ from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.edges import _pair_sets, _sparse
 from ldp_jax.edges._draws import drawn
 from ldp_jax.edges.lists import LapReport, NeighbourList
-from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, OnLists, Reporting, pairs_of, per_edge, two_budgets
+from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, OnLists, Reporting, pairs_of, two_budgets
 from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.edges.spaces import LapReports, critical_numbers
 
@@ -167,12 +166,9 @@ class LocalLap(OnLists):
         """Composition of the noise of one degree and of one bit."""
         return "Laplace noise on the degree and on each owned bit, each of sensitivity 1, compose"
 
-    def relationship(self, reporting: Reporting | None = None) -> Guarantee:
-        r"""Per edge: one end's value and both ends' degrees (``half list``), or the owner's degree (``half``)."""
-        reporting = self.reporting if reporting is None else reporting
-        validate.one_of(self.reportings, reporting=reporting)
+    def _ends(self, reporting: Reporting) -> tuple[float, ...]:
         owner, other = float(self.sums().max()), float(self.spent()[0].max())
-        return per_edge((owner, other) if reporting == "half list" else (owner,), reporting)
+        return (owner, other) if reporting == "half list" else (owner,)
 
 
 def _log_laplace(epsilon: Scalar, off: AnyArray) -> Array:

@@ -18,7 +18,7 @@ from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar, Values
 from ldp_jax.edges._degree_noise import NOISES, Noise
 from ldp_jax.edges.lists import NeighbourList
-from ldp_jax.edges.neighbour_lists import OnLists, Reporting, per_bit, per_edge
+from ldp_jax.edges.neighbour_lists import OnLists, Reporting
 from ldp_jax.edges.spaces import CountReports, critical_numbers
 
 
@@ -223,19 +223,13 @@ class NeighbourCounts(OnLists):
         noise = "Laplace noise of scale 1 / epsilon" if self.noise == "laplace" else "whole noise of its own"
         return f"a bit moves one count by one; each has {noise}"
 
-    def guarantee(self) -> Guarantee:
-        """epsilon per bit of a list; exact of whole noise, whose loss is computed from its integers."""
-        if self.noise == "laplace":
-            return per_bit(self.epsilon, self.proof())
-        return dataclasses.replace(per_bit(self._noise.loss, self.proof()), arithmetic="exact")
+    def sums(self) -> np.ndarray:
+        """The budget; of whole noise its loss, computed from its integers."""
+        return super().sums() if self.noise == "laplace" else np.array(self._noise.loss)
 
-    def relationship(self, reporting: Reporting | None = None) -> Guarantee:
-        """2 epsilon per edge, which both ends count; epsilon in ``half``."""
-        reporting = self.reporting if reporting is None else reporting
-        validate.one_of(self.reportings, reporting=reporting)
-        one = self.guarantee()
-        made = per_edge((one.epsilon,) * (2 if reporting == "full" else 1), reporting)
-        return dataclasses.replace(made, arithmetic=one.arithmetic)
+    def guarantee(self) -> Guarantee:
+        """epsilon per bit of a list; exact of whole noise."""
+        return dataclasses.replace(super().guarantee(), arithmetic="ideal" if self.noise == "laplace" else "exact")
 
 
 _words = jax.jit(random_words.words, static_argnames=("shape", "count"))

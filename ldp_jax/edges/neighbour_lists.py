@@ -159,8 +159,13 @@ class OnLists(abc.ABC):
         """Per edge, seen through the reports of all users: of both ends (``full``), or of the smaller budget's."""
         reporting = self.reporting if reporting is None else reporting
         validate.one_of(self.reportings, reporting=reporting)
+        made = per_edge(self._ends(reporting), reporting)
+        return dataclasses.replace(made, arithmetic=self.guarantee().arithmetic)
+
+    def _ends(self, reporting: Reporting) -> tuple[float, ...]:
+        """The losses about an edge of the owner's reports, and of the other end's if they hold the pair."""
         low, high = two_largest(self.sums())
-        return per_edge((low, high) if reporting == "full" else (low,), reporting)
+        return (low, high) if reporting == "full" else (low,)
 
     def _size(self) -> int:
         if self.n is None:

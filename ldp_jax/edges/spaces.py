@@ -252,7 +252,7 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
         """The noisy degree, the bit that differs, and each among the reports with the other."""
         node, degree = _differing(x, x_other), _degrees_of(reports)
         bit = [(np.asarray(y.neighbours.ids) == node).any(1) for y in reports]
-        low, high = (float(end([d.min() for d in degree] + [d.max() for d in degree])) for end in (min, max))
+        low, high = (float(end(np.concatenate(degree))) for end in (np.min, np.max))
         both = list(zip(degree, bit, strict=True))
         return {
             "degree": degree,
@@ -329,8 +329,8 @@ class LapReports(NumberReports[LapReport]):
         sent = np.asarray(draw().values, np.float64)
         degree, node = len(nodes_of(x)), _differing(x, other)
         degrees = [-_FAR, degree, degree + 0.5, degree + 1, _FAR]
-        values = [np.where(np.arange(self.n) == node, v, sent) for v in critical_numbers(1)]
-        values = [np.where(np.isnan(sent), np.nan, value) for value in values]
+        bit = (np.arange(self.n) == node) & ~np.isnan(sent)
+        values = [np.where(bit, value, sent) for value in critical_numbers(1)]
         return [LapReport(np.float64(t), value) for t, value in itertools.product(degrees, values)]
 
     def plain(self, y: LapReport) -> tuple[float, tuple[float, ...]]:
@@ -371,10 +371,7 @@ class CountReports(NumberReports[Values]):
         sent = np.asarray(draw(), np.float64)
         most = max(len(nodes_of(x)), len(nodes_of(other)))
         if self.span is None:
-            near, ends = (
-                np.arange(-1, most + 1.5, 0.5),
-                [end + step for end in (-_FAR, _FAR) for step in (-1, 0, 1)],
-            )
+            near, ends = np.arange(-1, most + 1.5, 0.5), np.add.outer([-_FAR, _FAR], [-1, 0, 1]).ravel()
         else:
             low, high = self.span
             near, ends = np.arange(max(low, -2), min(high, most + 2) + 1), [low, low + 1, high - 1, high]

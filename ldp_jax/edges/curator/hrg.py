@@ -6,7 +6,7 @@ sides: :math:`N_r = L_r R_r` pairs, of which :math:`e_r` are edges. With :math:`
 wrong). Public and private edges are two graphs over one dendrogram, and the chain's law has density proportional to
 :math:`\exp(w L_{pub}(D) + s L_{pri}(D))`, with :math:`s = \epsilon_1 / (2 \Delta)` for the exponential mechanism.
 
-A sweep is many moves at once (:func:`step`). A move picks an internal node r below p, with sides x, y and sibling
+A sweep is many moves at once. A move picks an internal node r below p, with sides x, y and sibling
 z, and exchanges z with x. Fair coins colour all internal nodes *parent* or *child*; each parent p picks a side, and
 moves with the node r there if r is internal and a child: about n / 8 moves that share no node. A move changes the
 terms of p and r alone, and the coins give the same pairs afterwards: given the coins a sweep is a product of
@@ -86,13 +86,6 @@ class State(NamedTuple):
     tree: Dendrogram
     lca: Int[Array | np.ndarray, "*chains m"]
     count: Int[Array | np.ndarray, "*chains 2 internal"]
-
-
-class Moves(NamedTuple):
-    """How many moves of a sweep were tried and accepted: private where an edge is."""
-
-    tried: Int[Array, "*chains"]
-    accepted: Int[Array, "*chains"]
 
 
 def sensitivity(num_nodes: int) -> float:
@@ -218,17 +211,7 @@ def log_likelihood(state: State) -> Float[Array, " 2"]:
     return _term(jnp.asarray(state.count), sides[:, 0] * sides[:, 1]).sum(1)
 
 
-def step(key: PRNGKey, state: State, edges: Edges, scales: Values) -> tuple[State, Moves]:
-    """One sweep: about n / 8 moves of the Metropolis chain, see the module.
-
-    Numerics: counts are integers, a term of the likelihood is float32 and a function of its counts alone, and a
-    move is accepted by an exponential of 64 bits.
-    ``scales`` are the factors of the log-likelihoods of public and of private edges.
-    """
-    return _moved(random_words.words(key, (_leaves(state.tree) - 1,), 3), state, edges, scales)
-
-
-def _moved(word: Array, state: State, edges: Edges, scales: Values) -> tuple[State, Moves]:
+def _moved(word: Array, state: State, edges: Edges, scales: Values) -> State:
     """A sweep by three words a node."""
     tree, lca, count = jax.tree.map(jnp.asarray, state)
     n, internal = _leaves(tree), _leaves(tree) - 1
@@ -278,7 +261,7 @@ def _moved(word: Array, state: State, edges: Edges, scales: Values) -> tuple[Sta
     other = jnp.where(accepted, r, jnp.where(moved, above, p))
     lca = jnp.where(in_x, lca, other[lca])
     tree = Dendrogram(children, slot, jnp.concatenate([shrunk, tree.size[internal:]]))
-    return State(tree, lca, count), Moves(active.sum(), accepted.sum())
+    return State(tree, lca, count)
 
 
 @jax.jit
@@ -289,7 +272,7 @@ def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
 
     def advance(carry: tuple[State, Array], turn: tuple[Array, Array]) -> tuple[tuple[State, Array], None]:
         state, word = carry
-        return (_moved(word, state, edges, turn[1])[0], draw(turn[0])), None
+        return (_moved(word, state, edges, turn[1]), draw(turn[0])), None
 
     # A sweep draws the words of the next: a compiler would draw its own again in each place that reads them.
     data = jax.random.key_data(keys)
@@ -297,9 +280,12 @@ def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
 
 
 def run(key: PRNGKey, state: State, edges: Edges, scales: Values, sweeps: int) -> State:
-    """The state after some ``sweeps``, a static number, at ``scales`` [2] or [sweeps, 2].
+    """The state after some ``sweeps``, a static number, of about n / 8 moves each: see the module.
 
-    Sweep i draws from ``jax.random.split(key, sweeps)[i]``.
+    ``scales`` [2] or [sweeps, 2] are the factors of the log-likelihoods of public and of private edges. Sweep i
+    draws from ``jax.random.split(key, sweeps)[i]``.
+
+    Numerics: counts are integers, terms of the likelihood float32; a move is accepted by an exponential of 64 bits.
     """
     each = jnp.broadcast_to(jnp.asarray(scales, jnp.float32), (sweeps, 2))
     return _sweeps(random.split(key, sweeps), state, edges, each)
@@ -359,7 +345,7 @@ def regraft(key: PRNGKey, state: State, edges: Edges, scales: Values, moves: int
     """The state after a number of regrafts, in which one subtree moves to any place of the tree.
 
     A uniform node v that is no child of the root is cut off and joined to a node of the remaining tree, chosen by
-    the density of the tree that results: a Gibbs step with the law of :func:`step`. It leaves the two sides of the
+    the density of the tree that results: a Gibbs step with the law of :func:`run`. It leaves the two sides of the
     root as they are, so it is for use beside sweeps. It costs O(m + n log n), about as much as one sweep.
     """
     scales = jnp.asarray(scales, jnp.float32)
