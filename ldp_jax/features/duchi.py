@@ -33,12 +33,6 @@ class Duchi(Worded):
 
     epsilon: Scalar
 
-    def _probability(self, sign: Array, x: Record) -> Array:
-        agreement = sign * clip(x)
-        return 0.5 * (1 + agreement) * jax.nn.sigmoid(self.epsilon) + 0.5 * (1 - agreement) * jax.nn.sigmoid(
-            -jnp.asarray(self.epsilon)
-        )
-
     def from_word64(self, word: Array | np.ndarray, x: Record) -> Array:
         """-1 for the words below its mass, 1 for the others."""
         word, x = jnp.asarray(word, jnp.uint32), clip(x)
@@ -50,8 +44,10 @@ class Duchi(Worded):
     def log_density(self, y: Record, x: Record) -> Array:
         """log P(y | x)."""
         y = jnp.asarray(y)
-        possible = jnp.abs(y) == 1.0
-        return jnp.where(possible, jnp.log(self._probability(jnp.where(possible, y, 1.0), x)), -jnp.inf)
+        possible, epsilon = jnp.abs(y) == 1.0, jnp.asarray(self.epsilon)
+        agreement = jnp.where(possible, y, 1.0) * clip(x)
+        mass = 0.5 * (1 + agreement) * jax.nn.sigmoid(epsilon) + 0.5 * (1 - agreement) * jax.nn.sigmoid(-epsilon)
+        return jnp.where(possible, jnp.log(mass), -jnp.inf)
 
     def codomain(self) -> Finite:
         """-1 and 1."""

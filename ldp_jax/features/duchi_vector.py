@@ -132,7 +132,8 @@ class DuchiVector:
         x, y = clip(one_record(x, self.dim)), one_record(y, self.dim, "y")
         possible = (jnp.abs(y) == 1.0).all()
         towards = jnp.where(possible, y, 1.0).astype(x.dtype) * x
-        few, most = _agreements(towards)
+        mass, half = _convolved(towards), self.dim // 2 + 1
+        few, most = mass[:half].sum() / _SCALE, mass[half:].sum()
         share = _constants(self.dim).share
         log_z = _log_mixture(self.epsilon, jnp.asarray(1 - share, x.dtype), jnp.asarray(share * _SCALE, x.dtype))
         log_mass = _log_mixture(self.epsilon, few, most) - log_z - self.dim * math.log(2.0)
@@ -177,15 +178,9 @@ class DuchiVector:
         return self._gain**2 - clip(x) ** 2
 
 
-def _agreements(towards: Array) -> tuple[Array, Array]:
-    """P(A <= d/2), and P(A > d/2) times _SCALE, for A a sum of independent signs with means ``towards`` [d]."""
-    dim, mass = len(towards), _convolved(towards)
-    return mass[: dim // 2 + 1].sum() / _SCALE, mass[dim // 2 + 1 :].sum()
-
-
 @jax.jit  # an eager loop is compiled at each call
 def _convolved(towards: Array) -> Array:
-    """The law of the number of agreements times _SCALE, [d + 1]."""
+    """The law times _SCALE, [d + 1], of how many independent signs with means ``towards`` [d] are 1."""
 
     def add(mass: Array, mean: Array) -> tuple[Array, None]:
         shifted = jnp.concatenate([jnp.zeros(1, mass.dtype), mass[:-1]])

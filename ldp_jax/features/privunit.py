@@ -47,27 +47,24 @@ class _Cap(NamedTuple):
     second: _Number
 
 
-class _Tail(NamedTuple):
-    """Caps of mass q under the base law: gamma, and log E[component; component >= gamma]."""
-
-    cut: _Number
-    log_part: _Number
+_Tail: TypeAlias = Callable[[int, _Number], tuple[_Number, _Number]]
+"""Of caps of mass q under the base law: gamma, and log E[component; component >= gamma]."""
 
 
-def _sphere_tail(dim: int, log_q: _Number) -> _Tail:
+def _sphere_tail(dim: int, log_q: _Number) -> tuple[_Number, _Number]:
     a, double = (dim - 1) / 2, 2 * np.exp(log_q)
     rest = special.betaincinv(a, 0.5, np.minimum(double, 0.5))  # 1 - gamma^2, from the end where it is precise
     square = np.where(double < 0.5, 1 - rest, special.betaincinv(0.5, a, np.clip(1 - double, 0.0, 0.5)))
     log_rest = np.where(double < 0.5, np.log(rest), np.log1p(-square))
-    return _Tail(np.sqrt(square), a * log_rest - math.log(dim - 1) - special.betaln(a, 0.5))
+    return np.sqrt(square), a * log_rest - math.log(dim - 1) - special.betaln(a, 0.5)
 
 
-def _gaussian_tail(dim: int, log_q: _Number) -> _Tail:
+def _gaussian_tail(dim: int, log_q: _Number) -> tuple[_Number, _Number]:
     z = -special.ndtri_exp(log_q)
-    return _Tail(z / math.sqrt(dim), -0.5 * (z**2 + math.log(2 * math.pi) + math.log(dim)))
+    return z / math.sqrt(dim), -0.5 * (z**2 + math.log(2 * math.pi) + math.log(dim))
 
 
-def _cap(tail: Callable[[int, _Number], _Tail], spread: float, dim: int, epsilon: float, log_q: _Number) -> _Cap:
+def _cap(tail: _Tail, spread: float, dim: int, epsilon: float, log_q: _Number) -> _Cap:
     """The moments of a cap; ``spread`` is (dim - 1) / dim on the sphere, and 1 for a Gaussian."""
     cut, log_part = tail(dim, log_q)
     log_more = np.log(-np.expm1(-epsilon)) + epsilon  # log(e^epsilon - 1)
@@ -83,7 +80,7 @@ def _error(cap: _Cap, spread: float) -> _Number:
 
 
 @lru_cache(maxsize=4096)
-def _best(tail: Callable[[int, _Number], _Tail], spread: float, dim: int, epsilon: float) -> _Cap:
+def _best(tail: _Tail, spread: float, dim: int, epsilon: float) -> _Cap:
     """The cap of least error: a grid of log masses, then a bounded search."""
     from scipy import optimize  # where it is needed: importing it takes as long as a first report
 
@@ -143,7 +140,7 @@ class _OnCaps(abc.ABC):
 
     @staticmethod
     @abc.abstractmethod
-    def _tail() -> Callable[[int, _Number], _Tail]:
+    def _tail() -> _Tail:
         """Caps of the base law by their mass."""
 
     @abc.abstractmethod
@@ -288,7 +285,7 @@ class PrivUnit(_OnCaps):
     __repr__ = _OnCaps.__repr__
 
     @staticmethod
-    def _tail() -> Callable[[int, _Number], _Tail]:
+    def _tail() -> _Tail:
         return _sphere_tail
 
     def _spread(self) -> float:
@@ -368,7 +365,7 @@ class PrivUnitG(_OnCaps):
     __repr__ = _OnCaps.__repr__
 
     @staticmethod
-    def _tail() -> Callable[[int, _Number], _Tail]:
+    def _tail() -> _Tail:
         return _gaussian_tail
 
     def _spread(self) -> float:

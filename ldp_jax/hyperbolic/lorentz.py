@@ -160,7 +160,7 @@ def norm(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
 def distance(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
     r"""Geodesic distance :math:`\mathrm{arcosh}(-c \langle X, Y \rangle) / \sqrt c`."""
     x, y = _points(c, x=x, y=y)
-    return _distance(x, y, c)[..., 0]
+    return (2.0 / _root(c, x) * jnp.arcsinh(length(_half_chord(x, y, c))))[..., 0]
 
 
 def _half_chord(x: Array, y: Array, c: Scalar) -> Array:
@@ -168,10 +168,6 @@ def _half_chord(x: Array, y: Array, c: Scalar) -> Array:
     root = _root(c, x)
     far = (1.0 + root * x[..., :1]) * 0.5, (1.0 + root * y[..., :1]) * 0.5
     return root * _step(x, y, c) * (jnp.sqrt(far[0]) * jnp.sqrt(far[1]))
-
-
-def _distance(x: Array, y: Array, c: Scalar) -> Array:
-    return 2.0 / _root(c, x) * jnp.arcsinh(length(_half_chord(x, y, c)))
 
 
 def exp_0(v: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
@@ -194,13 +190,9 @@ def log_0(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     (x,) = _points(c, x=x)
     rest = x[..., 1:]
     r = length(_root(c, x) * rest)  # its square may be beyond float32
-    return rest * _asinh_over(r)
-
-
-def _asinh_over(r: Array) -> Array:
     far = r > 1.0
     some = jnp.where(far, r, 1.0)
-    return jnp.where(far, jnp.arcsinh(some) / some, asinh_ratio(jnp.where(far, 0.0, r) ** 2))
+    return rest * jnp.where(far, jnp.arcsinh(some) / some, asinh_ratio(jnp.where(far, 0.0, r) ** 2))
 
 
 def exp_map(x: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:

@@ -65,12 +65,9 @@ def _points(c: Scalar, **given: Record) -> tuple[Array, ...]:
     found = {name: as_points(name, value) for name, value in given.items()}
     check_in_ball(c, **found)
     # Traced points outside are taken for those of the boundary in their directions.
-    inside = [x if validate.concrete(x) and validate.concrete(c) else _to_boundary(x, c) for x in found.values()]
+    known = validate.concrete(c)
+    inside = [x if known and validate.concrete(x) else shorten(x, 1.0 / _root(c, x)) for x in found.values()]
     return _one_type(*inside)
-
-
-def _to_boundary(x: Array, c: Scalar) -> Array:
-    return shorten(x, 1.0 / _root(c, x))
 
 
 def _one_type(*arrays: Array) -> tuple[Array, ...]:
@@ -255,9 +252,5 @@ def parallel_transport(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Floa
     """
     x, y = _points(c, x=x, y=y)
     x, y, v = _one_type(x, y, as_points("v", v))
-    return _transport(x, y, v, c)
-
-
-def _transport(x: Array, y: Array, v: Array, c: Scalar) -> Array:
     gap_x, gap_y = gap(x, c), gap(y, c)
     return gap_y / gap_x * _gyrate(y, gap_y, y - x, gap_x, v, c)
