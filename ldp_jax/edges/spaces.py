@@ -15,7 +15,7 @@ from ldp_jax.core.spaces import Finite, Interval, Mixture, NotApplicable, Record
 from ldp_jax.core.spaces.line import spacings
 from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume
 from ldp_jax.core.types import Array, Values, Y
-from ldp_jax.edges.lists import LapReport, ListReport, NeighbourList, listed, nodes_of, stacked, to_bits, to_list
+from ldp_jax.edges.lists import LapReport, ListReport, NeighbourList, nodes_of, stacked, to_bits, to_list
 
 _MOST_CELLS = 4096  # of a joint law
 _ORDER = 16  # Gauss-Legendre points of a piece of the noisy degree
@@ -50,7 +50,7 @@ class Lists(Records[NeighbourList]):
     def seen_by(self, own: int, x: NeighbourList) -> NeighbourList:
         """A list with the places of two users exchanged, so that it is ``own``'s."""
         swap = {self.own: own, own: self.own}
-        return listed([swap.get(node, node) for node in nodes_of(x)], self.n)
+        return NeighbourList.of([swap.get(node, node) for node in nodes_of(x)], self.n)
 
     def given(self, x: NeighbourList) -> NeighbourList:
         """Whole numbers."""
@@ -79,7 +79,7 @@ class Lists(Records[NeighbourList]):
         others = self.others
         flipped = others[:2][-1:]
         same = [node for node in others if node not in flipped][: (self.n - 1) // 2]
-        return listed(same, self.n), listed([*same, *flipped], self.n)
+        return NeighbourList.of(same, self.n), NeighbourList.of([*same, *flipped], self.n)
 
     def typical(self) -> NeighbourList:
         """The longer one of the extremes."""
@@ -105,11 +105,11 @@ class Lists(Records[NeighbourList]):
     def grid(self, count: int) -> NeighbourList:
         """Lists of equally spaced degrees, of the first other nodes."""
         degrees = np.unique(np.linspace(0, self.n - 1, count).astype(int))
-        return stacked([listed(self.others[:degree], self.n) for degree in degrees])
+        return stacked([NeighbourList.of(self.others[:degree], self.n) for degree in degrees])
 
     def critical_pairs(self) -> list[tuple[NeighbourList, NeighbourList]]:
         """A list of every degree, and the same with one node more."""
-        lists = [listed(self.others[:degree], self.n) for degree in range(self.n)]
+        lists = [NeighbourList.of(self.others[:degree], self.n) for degree in range(self.n)]
         return list(itertools.pairwise(lists))
 
     def adjacent(self, x: NeighbourList, other: NeighbourList) -> np.ndarray:
@@ -118,8 +118,9 @@ class Lists(Records[NeighbourList]):
 
     def every(self) -> NeighbourList:
         """All lists, stacked, in the order of their codes: a bit for each of the others."""
-        others, codes = np.array(self.others, int), np.arange(1 << len(self.others))
-        return stacked([listed(others[code >> np.arange(len(others)) & 1 == 1], self.n) for code in codes])
+        bits = np.zeros((1 << (self.n - 1), self.n), bool)
+        bits[:, self.others] = np.arange(len(bits))[:, None] >> np.arange(self.n - 1) & 1
+        return self._lists(bits)
 
     def bits(self, lists: NeighbourList) -> np.ndarray:
         """Stacked lists as bits [m, n]."""

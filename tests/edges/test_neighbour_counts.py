@@ -13,7 +13,7 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.core.rounding import exponential
 from ldp_jax.core.whole_noise import law, whole_noise
 from ldp_jax.edges import NeighbourCounts, Population, count_neighbours, ownership, privatize_counts, whole_counts
-from ldp_jax.edges.lists import listed
+from ldp_jax.edges.lists import NeighbourList
 from ldp_jax.graph import graphs
 from ldp_jax.verification.cases import CASES
 from tests.marks import untyped
@@ -71,7 +71,7 @@ def test_one_user_and_all_users_have_one_law():
     """Of 4 000 draws of every count: means and variances, to five standard errors; reports are independent."""
     m = NeighbourCounts(1.0, 3, n=12, groups=GROUPS)
     true = count_neighbours(Population.of(RING), GROUPS, 3)
-    keys, mine = jax.random.split(jax.random.key(0), 4000), listed(neighbours_of(5), 12)
+    keys, mine = jax.random.split(jax.random.key(0), 4000), NeighbourList.of(neighbours_of(5), 12)
     many = np.asarray(jax.jit(jax.vmap(lambda key: m.add_noise(key, true)))(jax.random.clone(keys)))
     alone = jax.jit(jax.vmap(lambda key: m.privatize(key, mine, 5)))(jax.random.clone(keys))
     for drawn in (np.asarray(alone), many[:, 5]):
@@ -209,7 +209,7 @@ def test_a_node_in_no_group_counts_nowhere_and_counts_end_at_most():
     m = NeighbourCounts(40.0, 2, most=3)
     assert privatize_counts(jax.random.key(4), star, m, groups).counts[0].tolist() == [3, 0]
     one = jax.jit(dataclasses.replace(m, n=9, groups=groups).privatize)
-    alone = one(jax.random.key(4), listed(list(range(1, 9)), 9))
+    alone = one(jax.random.key(4), NeighbourList.of(list(range(1, 9)), 9))
     assert alone.tolist() == [3, 0]
     # Numbers of the host beyond 32 bits would wrap in a JAX array.
     counts = np.array([2**40, -(2**40), 3, 2**31 + 1])
@@ -223,7 +223,7 @@ def test_sets_of_graphs_are_counted_within_each():
     assert noisy.counts[:, 0].tolist() == [1, 2, 1, 1, 1]
 
 
-KEY, ONE, EVEN = jax.random.key(0), listed([1], 3), ownership(np.ones(12))
+KEY, ONE, EVEN = jax.random.key(0), NeighbourList.of([1], 3), ownership(np.ones(12))
 QUIET = ownership(np.ones(12), np.arange(12) < 2)
 M, HALF = NeighbourCounts(1.0, 3), NeighbourCounts(1.0, 3, reporting="half")
 
