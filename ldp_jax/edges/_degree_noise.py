@@ -78,12 +78,9 @@ class SendsDegree(ListMechanism):
         return self.degree_bias(0, owned)
 
     def degrees(self, owned: int) -> Finite | Mixture:
-        """Atoms at 0 and ``owned`` and a density between; whole numbers for geometric noise.
-
-        The density bends at the degree, DPRR's sampling rate at ``owned`` / 2, and its estimate under a prior at
-        whole numbers.
-        """
+        """Atoms at 0 and ``owned`` and a density between; whole numbers for geometric noise."""
         if self.noise == "geometric" or owned == 0:
             return Finite(tuple(map(float, range(owned + 1))))
+        # The density bends at the degree, DPRR's rate at owned / 2, its estimate under a prior at whole numbers.
         breaks = lambda degree: jnp.arange(2 * owned + 1) / 2
         return Mixture((Finite((0.0, float(owned))), Interval(0.0, float(owned), breaks)))

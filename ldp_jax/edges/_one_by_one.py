@@ -25,8 +25,7 @@ _CELLS = 2**24
 class OneUsersView(Protocol):
     """A local mechanism on neighbour lists, as one user runs it; a frozen dataclass that is a pytree.
 
-    Its static fields are ``n``, None until a graph is known, and ``reporting``; ``reportings`` are the possible
-    ones.
+    Static fields are ``n``, None until a graph is known, and ``reporting``, one of ``reportings``.
     """
 
     n: int | None
@@ -37,7 +36,7 @@ class OneUsersView(Protocol):
         """The report of the user ``own``: a :class:`ListReport`, or what ``select`` takes, with a ``degree``."""
 
     def guarantee(self) -> Guarantee:
-        """Per bit of one user's list."""
+        """Per bit of one list."""
 
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:
         """Per edge, seen through the reports of all users."""

@@ -102,9 +102,8 @@ def owns(users: Users, other: int | AnyArray, half: bool) -> Any:
 class Plan(NamedTuple):
     """Reporters, by place, and the true pairs that each owns.
 
-    ``who`` are their ids, ``users`` arrays [users], ``degree`` the true pairs that each owns; ``node`` are the
-    other ends' places, user by user, sorted within each. ``member`` is the id of each place, graph by graph, in
-    which each one's graph begins at ``begin``.
+    ``who`` are their ids, ``degree`` counts the true pairs that each owns, of which ``node`` are the other ends'
+    places, user by user, sorted. ``member`` is the id of each place; a reporter's graph begins at ``begin``.
     """
 
     who: np.ndarray
@@ -194,8 +193,8 @@ def _means(owned: Array, degree: Array, add: Array) -> Array:
 def sample(key: PRNGKey, m: BitMechanism, people: Population, memory: float) -> ReportedPairs:
     """The reports of all private users: exact in law, in time and memory O(input pairs + output pairs).
 
-    Block b draws from ``fold_in(key, b)``. ``m`` is a :class:`~ldp_jax.edges.neighbour_lists.ListMechanism`, whose
-    budgets may be arrays [n]. ``memory`` bounds the bytes of false pairs that a graph without edges lets expect.
+    Block b draws from ``fold_in(key, b)``. Budgets may be arrays [n]. ``memory`` bounds the bytes of false pairs
+    that a graph without edges lets expect.
 
     Raises:
       ValueError: for budgets of another number of users, or more pairs than ``memory`` allows.

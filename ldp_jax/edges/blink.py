@@ -58,10 +58,9 @@ class DegreePrior(NamedTuple):
 def degree_prior(degree: Values) -> DegreePrior:
     r"""Fit the beta model to noisy degrees by maximum likelihood; post-processing.
 
-    Degrees are rounded and clipped to [1, n - 2], as the authors do: others have no finite estimate. The fixed
-    point :math:`\beta_k = \log d_k - \log \sum_l (c_l - [k = l]) / (e^{-\beta_l} + e^{\beta_k})` is iterated in
-    float64, by half steps, over classes of c_k users (Chatterjee, Diaconis & Sly, 2011). The largest beta is 40,
-    for noisy degrees that no graph has. ``degree`` is finite, [n], of at least 3 users.
+    ``degree`` [n] is finite, of at least 3 users; rounded and clipped to [1, n - 2], as others have no estimate.
+    Half steps in float64 reach the fixed point :math:`\beta_k = \log d_k - \log \sum_l (c_l - [k = l]) /
+    (e^{-\beta_l} + e^{\beta_k})` over classes of c_k users (Chatterjee, Diaconis & Sly, 2011), at most 40.
 
     >>> prior = degree_prior([2, 2, 2, 2, 2])  # of five users, each pair is linked with probability 1/2
     >>> prior.count.tolist(), bool(abs(prior.beta[0]) < 1e-6)
@@ -124,8 +123,7 @@ def posterior_links(bits: Graph, prior: DegreePrior, epsilon: float, variant: Va
     """The posterior of all pairs given what both ends of each reported; post-processing, on the host.
 
     Args:
-      bits: the reported lists, as :func:`~ldp_jax.edges.privatize_graph` has them for
-        :class:`~ldp_jax.edges.RandomizedResponse` in ``full`` reporting: an edge into a user is in the user's list.
+      bits: the lists that :class:`~ldp_jax.edges.RandomizedResponse` reports in ``full``: an edge into a user each.
       prior: of the same users.
       epsilon: of the bits.
       variant: ``soft`` has every posterior; ``hard`` is 1 where it is above 1/2 and 0 elsewhere; ``hybrid`` has the
@@ -210,13 +208,9 @@ def private_links(
 ) -> NoisyLinks:
     """Blink: every user's noisy degree and noisy list, and the posterior links that the server makes of them.
 
-    Args:
-      key: a typed threefry key.
-      graph: undirected, private; this simulates all devices, as :func:`~ldp_jax.edges.privatize_graph` does.
-      epsilon: per bit of a list, in total, ``degree_share`` of it for the degree; an edge costs twice as much.
-      variant: see :func:`posterior_links`.
-      degree_share: in (0, 1).
-      memory: bytes of reported pairs to allow, 16 for each, without what the host makes of them.
+    This simulates all devices of an undirected ``graph``, as :func:`~ldp_jax.edges.privatize_graph` does. A bit of
+    a list costs ``epsilon``, an edge twice that; ``degree_share`` in (0, 1) of it is the degree's. For ``variant``
+    see :func:`posterior_links`; ``memory`` bytes of reported pairs are allowed, 16 for each.
 
     >>> star = graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
     >>> found = private_links(jax.random.key(0), star, 2.0)

@@ -25,8 +25,7 @@ class DPRR(SendsDegree):
     e^{\epsilon_2} / (e^{\epsilon_2} + 1)` and :math:`q = \min(1, d^* / (d^* (2p - 1) + (n - 1)(1 - p)))` (eq. 6) a
     neighbour is reported with probability :math:`pq`, any other node with :math:`(1 - p) q` (eq. 7), independently.
     The report is :math:`d^*` and the list. ``noise="geometric"`` draws whole noise, :math:`P(z) \propto
-    e^{-\epsilon_1 |z|}`. With a public ``prior`` over degrees, q is computed from the posterior mean of the degree
-    given :math:`d^*`.
+    e^{-\epsilon_1 |z|}`. A public ``prior`` over degrees computes q from the degree's posterior mean.
 
     Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list, attained where q = 1. Per edge
     (:meth:`relationship`) twice that in ``full``, the same in ``half``, and :math:`2 \epsilon_1 + \epsilon_2` in
@@ -36,11 +35,10 @@ class DPRR(SendsDegree):
     :math:`d^*` in sparse graphs. Clipping at 0 biases :math:`d^*` by :meth:`degree_bias`, about 3 for a true 6 at
     :math:`\epsilon_1 = 0.1`; a public prior mends it.
 
-    Numerics: (1 - p) q and 1 - p q have no cancellation and are drawn from 64 bits. Noise comes from a sign and 224
-    bits. Degrees are exact up to 2^24.
+    Numerics: (1 - p) q and 1 - p q do not cancel, and have 64 bits; noise has 225. Degrees are exact up to 2^24.
 
-    Reference: Hidano & Murakami, 2022, Algorithm 1, eq. 6-8; Proposition 2. The paper clips q alone; here
-    :math:`d^*` is clipped first, because eq. 6 has a pole at negative :math:`d^*`.
+    Reference: Hidano & Murakami, 2022, Algorithm 1, eq. 6-8; Proposition 2. Eq. 6 has a pole at negative
+    :math:`d^*`, which is therefore clipped; the paper clips q alone.
 
     ``epsilon_degree`` is :math:`\epsilon_1` in (0, 100], ``epsilon_edges`` :math:`\epsilon_2` in (0, 40]; numbers,
     or one a user for whole graphs. The ``prior`` weighs the degrees 0, 1, ...; None is the paper's q.
@@ -79,9 +77,9 @@ class DPRR(SendsDegree):
     def from_epsilon(cls, epsilon: float, n_max: int, alpha: float = 0.9, **options: Any) -> "DPRR":
         """The paper's allocation (eq. 8) made sound: what the degree does not get is the edges'.
 
-        epsilon_1 = max(sqrt(8 / (n_max - 1)), (1 - alpha) epsilon) and epsilon_2 = epsilon - epsilon_1. (With the
-        paper's epsilon_2 = alpha epsilon the two exceed epsilon where the first term wins: :meth:`as_published`.)
-        ``n_max`` is the most nodes that any graph has, public; ``alpha`` about the share of the edges, in (0, 1).
+        epsilon_1 = max(sqrt(8 / (n_max - 1)), (1 - alpha) epsilon) and epsilon_2 = epsilon - epsilon_1; the paper's
+        alpha epsilon (:meth:`as_published`) may exceed that. ``n_max`` is the public bound on the nodes of a graph;
+        ``alpha`` about the share of the edges, in (0, 1).
 
         >>> round(DPRR.from_epsilon(1.0, n_max=3782).epsilon_edges, 3)
         0.9
@@ -166,9 +164,8 @@ def _published_split(epsilon: float, n_max: int, alpha: float) -> tuple[float, f
 def _posterior_mean(noisy: Array, prior: Array, epsilon: Array) -> Array:
     r"""E[d | d*] for weights [degrees] and noise :math:`e^{-\epsilon |d^* - d|}`, clipped or not.
 
-    Sums over d <= k and over d > k follow from their neighbours, and are shifted by the fraction of d*. At the ends
-    the atoms of the clipped law are proportional to the same exponentials. One epsilon has one table of sums; of
-    several, each d* takes len(prior) passes.
+    Sums over d <= k and over d > k follow from their neighbours, and are shifted by the fraction of d*; atoms are
+    proportional to the same. One epsilon has one table of sums; of several, each d* has passes of its own.
     """
     degrees = jnp.arange(len(prior), dtype=prior.dtype)
     shrink = jnp.exp(-epsilon)

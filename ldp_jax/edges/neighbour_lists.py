@@ -40,9 +40,7 @@ class HasBitLaw(Protocol):
     """A mechanism whose report says of one bit of a list two numbers: a noisy one, and what is sent of the bit.
 
     Whatever else is in a report is independent of the bit given these two. So an edge's cost is enumerated from few
-    numbers (:func:`ldp_jax.verification.relationship_supremum`).
-
-    ``reporting``, a static field, is one of ``reportings``: who reports a pair.
+    numbers (:func:`ldp_jax.verification.relationship_supremum`). ``reporting``, static, is one of ``reportings``.
     """
 
     reporting: Reporting
@@ -102,8 +100,7 @@ class Record(NamedTuple):
 class OnLists(abc.ABC):
     """A mechanism on one user's neighbour list; abstract.
 
-    A subclass is a pytree with the static fields ``n`` and ``reporting``. Neither records nor reports hold the
-    user, whose place is ``own``.
+    A subclass is a pytree with the static fields ``n`` and ``reporting``. A user's place, ``own``, is no record.
     """
 
     reportings: ClassVar[tuple[Reporting, ...]] = REPORTINGS

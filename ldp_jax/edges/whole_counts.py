@@ -61,8 +61,7 @@ def count_neighbours(
 ) -> Int[np.ndarray, "n groups"]:
     """How many neighbours each user has in each group, exactly: private, on the host, in one pass over the edges.
 
-    Groups are in [-1, num_groups), and -1 counts nowhere. ``counted`` says of arrays of users and neighbours which
-    pairs count; all by default.
+    Groups are in [-1, num_groups), and -1 counts nowhere; ``counted`` says which pairs (user, neighbour) count.
 
     >>> from ldp_jax.graph import graphs
     >>> star = Population.of(graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4))
@@ -97,23 +96,19 @@ def privatize_counts(
 ) -> NoisyCounts:
     """Every user's noisy counts of neighbours by public group, in time O(edges).
 
-    As in :func:`~ldp_jax.edges.privatize_graph`, this simulates all devices; the guarantee is about the returned
-    value.
+    As :func:`~ldp_jax.edges.privatize_graph` it simulates all devices; the guarantee is about the returned value.
 
     Args:
       key: a typed threefry key; it may be traced, all else is concrete: ``jax.vmap(lambda key:
         privatize_counts(key, graph, mechanism, groups).counts)(keys)``.
-      graph: undirected, as :func:`ldp_jax.graph.graphs.from_edges` builds it, or a
-        :class:`~ldp_jax.graph.graphs.GraphSet`.
-      mechanism: its own ``n`` and ``groups`` are not looked at. Several that differ in epsilon alone are a public
-        menu of personal budgets.
+      graph: undirected, or a :class:`~ldp_jax.graph.graphs.GraphSet`.
+      mechanism: whose ``n`` and ``groups`` are ignored; or a public menu, of which epsilon alone differs.
       groups: int [n] in [-1, K), public or made of the reports of ``after``; -1 for a node that counts nowhere.
       levels: int [n], public: which mechanism of a menu each user takes, whatever the user's list is.
       reporters: bool [n], public: who reports; all by default.
-      owners: a public rule by which each pair is reported once, instead of the mechanism's ``reporting``: an edge
-        then costs epsilon.
-      after: the round of whose reports ``groups``, ``reporters`` or ``owners`` were made: the guarantee is then of
-        both, and of those before it. A list that is in one round alone costs what that round does.
+      owners: a public rule by which each pair is reported once, for epsilon, instead of ``reporting``.
+      after: the round of whose reports ``groups``, ``reporters`` or ``owners`` were made; the guarantee is of all
+        rounds. A list that is in one round alone costs what that round does.
 
     Raises:
       ValueError: for arguments that do not fit each other, or a menu that differs in more than epsilon.

@@ -65,12 +65,10 @@ def probabilities(
 ) -> Float[np.ndarray, " internal"]:
     """How likely each pair that is no public edge is released, by the internal node that joins it; float64 [n - 1].
 
-    Each region has one noisy count of its private edges, and all its pairs the same probability; counts are made
-    consistent (:func:`~ldp_jax.edges.curator.noisy_counts.consistent`).
-
-    ``state`` is a dendrogram with its public and private counts, ``region`` of :func:`regions`; epsilon is of all
-    counts together, since an edge is in one region. ``fresh`` noise is of every internal node's own, as
-    HeteroRR's Algorithm 3 prints it, clipped to [0, 1]: an edge costs epsilon for each node of its region.
+    Each region (:func:`regions`) has one noisy count of its private edges, made consistent
+    (:func:`~ldp_jax.edges.curator.noisy_counts.consistent`), and all its pairs the same probability. Epsilon is of
+    all counts together, since an edge is in one region. ``fresh`` noise is every internal node's own, as HeteroRR's
+    Algorithm 3 prints it, clipped to [0, 1]: an edge costs epsilon for each node of its region.
     """
     children, _, size = (np.asarray(leaf) for leaf in state.tree)
     internal = len(region)

@@ -24,8 +24,7 @@ class EdgeRand(CentralMechanism):
 
     Guarantee: epsilon per private edge, attained.
 
-    Utility: dense: of N pairs about :math:`N / (e^\epsilon + 1)` are false. Time and memory are those of the
-    release, never of the matrix.
+    Utility: dense: of N pairs about :math:`N / (e^\epsilon + 1)` are false. Time and memory are the release's.
 
     Numerics: the flip is drawn, not the keep, from 64 bits; budgets end at 40.
 

@@ -37,12 +37,11 @@ class EdgeRR(OfDendrogram):
     edge is released with the probability of its group.
 
     Guarantee: none of the chain's last state; :math:`\epsilon_1 + \epsilon_2` per private edge of its stationary
-    law (:meth:`stationary`). A draw of that law is the exponential mechanism: one edge changes :math:`L_{pri}` by
-    at most :math:`\Delta` (eq. 19), in either direction, so that 2 is needed; :math:`w L_{pub}` is a base measure,
-    which cancels. An edge is in one group, so noise on all counts costs :math:`\epsilon_2` once. No bound on the
-    sweeps that a chain needs is known. :func:`~ldp_jax.edges.curator.release` runs several chains on its own edges,
-    and claims the epsilon of the stationary law, *in the limit*, where they agree (:meth:`measured`); in `python -m
-    experiments heterorr` none of six settings agrees after 8 000 sweeps.
+    law (:meth:`stationary`), the exponential mechanism: one edge changes :math:`L_{pri}` by at most :math:`\Delta`
+    (eq. 19), in either direction, so that 2 is needed; the base measure :math:`w L_{pub}` cancels. An edge is in
+    one group, so noise on all counts costs :math:`\epsilon_2` once. No bound on the sweeps is known:
+    :func:`~ldp_jax.edges.curator.release` claims the epsilon, *in the limit*, where several chains agree on its
+    edges (:meth:`measured`); in `python -m experiments heterorr` none of six settings does after 8 000 sweeps.
 
     Utility: :math:`\epsilon_1 / (2 \Delta)` is small (0.035 at :math:`\epsilon_1 = 1` and 1 558 nodes), so that the
     dendrogram is that of the public edges, for which :class:`~ldp_jax.edges.curator.PublicHRG` spends nothing. A
@@ -54,14 +53,9 @@ class EdgeRR(OfDendrogram):
     hold: 2 in the scale; one chain in place of two that alternate; the set of private nodes is public; a group has
     one noisy count; public edges stay. The paper has no split of the budget.
 
-    Args:
-      epsilon_mcmc: :math:`\epsilon_1`, in (0, 100].
-      epsilon_edges: :math:`\epsilon_2`, in (0, 100].
-      public_weight: w, >= 0 and public; from 1 on there is a warning, since a chain need not reach its law then.
-      sweeps: of the chain, a static number that is fixed beforehand.
-      thresholds: :math:`\tau_1, \tau_2`, public.
-      noise: ``laplace`` or ``geometric``.
-      published: the law of :meth:`as_published`.
+    ``epsilon_mcmc`` and ``epsilon_edges`` are :math:`\epsilon_1, \epsilon_2`, in (0, 100]. Public are w >= 0
+    (``public_weight``; from 1 on with a warning: a chain need not reach its law), the number of sweeps and the
+    thresholds :math:`\tau_1, \tau_2`. ``noise`` may be ``geometric``; ``published`` is :meth:`as_published`.
 
     >>> m = EdgeRR.from_epsilon(1.0)
     >>> m.epsilon_mcmc, m.epsilon_edges, m.stationary().epsilon, m.stationary().status, m.guarantee().status
@@ -92,10 +86,9 @@ class EdgeRR(OfDendrogram):
         r"""The paper's law: sweeps that see public edges alone alternate with those that see private edges alone.
 
         The first have the scale 1, the second :math:`\epsilon_1 / \Delta`, and every internal node has fresh noise.
-        The alternating chain has neither law as its own, the scale lacks a 2, and every node of a group counts a
-        private edge: ``guarantee()`` is none. Not as printed: the threshold of groups has the 2, all private nodes
-        count in eq. 10, shares are of pairs that are not public and at least 0, and public edges between private
-        nodes stay.
+        ``guarantee()`` is none: neither law is the alternating chain's, the scale lacks a 2, and every node of a
+        group counts a private edge. Not as printed: the threshold of groups has the 2, all private nodes count in
+        eq. 10, shares are of pairs that are not public and at least 0, and public edges stay.
 
         >>> print(EdgeRR.as_published(0.5, 0.5).guarantee())  # doctest: +ELLIPSIS
         epsilon inf per edge-central (...; none: ...)
@@ -112,10 +105,8 @@ class EdgeRR(OfDendrogram):
 
         Each chain begins at a random dendrogram; every second one regrafts after each block of sweeps, since chains
         of sweeps alone may agree where none has reached the law. R-hat of the log-likelihoods in the second half of
-        the blocks must be at most 1.05, of public and of private edges. The answer is private: private edges decide
-        it, and no guarantee covers it.
-
-        There are at least 2 ``chains``; 0 measures nothing and claims nothing.
+        the blocks must be at most 1.05, of public and of private edges. No guarantee covers the answer, which
+        private edges decide. There are at least 2 ``chains``; 0 measures nothing and claims nothing.
         """
         if self.published or not chains:
             return self.guarantee()

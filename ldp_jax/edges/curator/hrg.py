@@ -6,14 +6,12 @@ sides: :math:`N_r = L_r R_r` pairs, of which :math:`e_r` are edges. With :math:`
 wrong). Public and private edges are two graphs over one dendrogram, and the chain's law has density proportional to
 :math:`\exp(w L_{pub}(D) + s L_{pri}(D))`, with :math:`s = \epsilon_1 / (2 \Delta)` for the exponential mechanism.
 
-A sweep is many moves at once. A move picks an internal node r below p, with sides x, y and sibling
-z, and exchanges z with x. Fair coins colour all internal nodes *parent* or *child*; each parent p picks a side, and
-moves with the node r there if r is internal and a child: about n / 8 moves that share no node. A move changes the
-terms of p and r alone, and the coins give the same pairs afterwards: given the coins a sweep is a product of
-reversible Metropolis kernels.
+A sweep is many moves at once. A move picks an internal node r below p, with sides x, y and sibling z, and exchanges
+z with x. Fair coins colour all internal nodes *parent* or *child*; each parent p picks a side, and moves with the
+node r there if r is internal and a child: about n / 8 moves that share no node. A move changes the terms of p and r
+alone, and keeps the pairs: given the coins a sweep is a product of reversible Metropolis kernels.
 
-Reference: Clauset, Moore and Newman, Nature 2008; Xiao, Chen and Tan, KDD 2014; HeteroRR (Tran et al., 2022),
-section III-B and eq. 10-19.
+Reference: Clauset, Moore & Newman, Nature 2008; Xiao, Chen & Tan, KDD 2014; HeteroRR (Tran et al., 2022), eq. 10-19.
 """
 
 import math

@@ -16,10 +16,7 @@ def _laplace(key: PRNGKey, epsilon: Array, shape: tuple[int, ...]) -> Array:
 
 
 def noisy_counts(key: PRNGKey, counts: np.ndarray, epsilon: float, noise: Noise = "laplace") -> np.ndarray:
-    """Counts with independent noise of scale 1 / epsilon each; float64 [k].
-
-    One edge is in one group, and changes one count by one: epsilon per edge.
-    """
+    """Counts with noise of scale 1 / epsilon each; float64 [k]. An edge, in one group, costs epsilon."""
     draw = random_words.geometric if noise == "geometric" else _laplace
     return counts + drawn(draw, key, len(counts), np.float32(epsilon)).astype(np.float64)
 
@@ -27,8 +24,8 @@ def noisy_counts(key: PRNGKey, counts: np.ndarray, epsilon: float, noise: Noise 
 def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:
     """The nearest counts within [0, most] that have the same sum as the noisy ones; float64, along the last axis.
 
-    Counts that are clipped one by one gain what noise took below 0. Here all are lowered, or raised, by one number
-    before they are clipped, so that the sum stays: the projection in the Euclidean norm, which is post-processing.
+    Counts clipped one by one gain what noise took below 0. Here one number is taken from all before they are
+    clipped, so that the sum stays: the projection in the Euclidean norm, which is post-processing.
 
     Reference: Wang et al., NDSS 2020, "Norm-Sub".
 

@@ -50,8 +50,7 @@ class EdgeSplit:
     nodes, and mechanisms of this package release pairs of private nodes that are no public edges. Two splits are
     adjacent if they differ in one private edge: the private nodes must be chosen without the private edges.
 
-    ``private_nodes`` bool [n] are all by default. ``ValueError`` for graphs or private nodes that do not fit each
-    other, in words that name no edge.
+    ``private_nodes`` bool [n] are all by default. ``ValueError``, which names no edge, for what does not fit.
 
     >>> both = EdgeSplit(graphs.from_edges([[0, 1]], 4), graphs.from_edges([[1, 2]], 4))
     >>> both
@@ -120,9 +119,7 @@ def _edges(name: str, graph: Graph) -> np.ndarray:
 
 
 def split_edges(key: PRNGKey, graph: Graph, rho: float) -> EdgeSplit:
-    """Make a share of the edges private, chosen at random: a setting for experiments.
-
-    ``rho`` in (0, 1) is the share that becomes private, rounded to whole edges.
+    """Make the share ``rho`` in (0, 1) of the edges private, chosen at random: a setting for experiments.
 
     Reference: HeteroRR, section V, where rho is 0.05, 0.1 and 0.2.
 
