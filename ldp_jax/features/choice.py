@@ -27,10 +27,10 @@ _SIZES = np.arange(512, 0, -1) / 512  # the error of three outputs is largest be
 
 
 class Choice(NamedTuple):
-    """A mechanism and its error.
+    """A mechanism; ``scale`` divides records and multiplies estimates.
 
-    ``scale`` divides records and multiplies estimates; ``error`` is the largest E |estimate - x|^2, ``errors`` are
-    those of every mechanism compared, the least first; ``refused`` says why others were not.
+    ``error`` is the largest E |estimate - x|^2, ``errors`` those of all compared, the least first; ``refused`` says
+    why others were not.
     """
 
     mechanism: HasMoments
@@ -43,11 +43,9 @@ class Choice(NamedTuple):
 def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -> Choice:
     """The unbiased mechanism of least worst error E |estimate - x|^2; draws nothing, looks at no record.
 
-    The worst is taken over records of the domain whose coordinates other than 0 are equal.
-
-    The domain is ``"cube"``, ``dim`` numbers in [-1, 1]; ``"ball"``, ``dim`` numbers; or ``"classes"``, one of
-    ``dim``. ``norm_bound`` is the largest Euclidean length of a record: None for classes, or where only the cube
-    bounds it. ``epsilon`` is in (0, 60].
+    The worst is over records whose coordinates other than 0 are equal. The domain is ``"cube"``, ``dim`` numbers in
+    [-1, 1]; ``"ball"``, ``dim`` numbers; or ``"classes"``, one of ``dim``. ``norm_bound`` is the largest length of
+    a record: None for classes, or where only the cube bounds it. ``epsilon`` is in (0, 60].
 
     >>> choose("cube", None, 1, 1.0).mechanism
     Hybrid(epsilon=1.0)

@@ -24,11 +24,7 @@ _TIED = 1e-12  # the probability that all candidates of a draw are ties
 
 
 class _Constants(NamedTuple):
-    """Constants of d, from exact integers on the host.
-
-    ``share`` is C_d / 2^d, the part of the cube in the open half-space of v; ``gain`` 2^d / binom(d - 1, floor(d /
-    2)); a draw takes so many ``candidates``, uniform sign vectors, that one of them is no tie.
-    """
+    """Of d, from exact integers: C_d / 2^d, 2^d / binom(d - 1, floor(d / 2)), and the draws of a half-space."""
 
     share: float
     gain: float
@@ -67,7 +63,6 @@ class DuchiVector:
 
     Utility: the estimate :math:`B s`, :math:`B = Z / ((e^\epsilon - 1) \binom{d-1}{\lfloor d/2 \rfloor})`, is
     unbiased; variance :math:`B^2 - x_j^2`; :math:`B \approx \sqrt{\pi d / 2} \coth(\epsilon/2)` for large d.
-    Coordinates of one report are correlated.
 
     Numerics: with probability :math:`2^d / Z`, by a 64-bit number, the report is uniform on the cube, else on the
     half-space. The loss is epsilon to 1e-6 of it up to epsilon 35, and less beyond; no report is impossible. The
@@ -191,11 +186,9 @@ def _convolved(towards: Array) -> Array:
 
 
 def _log_mixture(epsilon: Scalar, few: Array, most: Array) -> Array:
-    """log(few + e^eps most / _SCALE), where either may be 0, with a finite gradient.
-
-    The larger term is taken out as a constant: no logarithm of 0 is differentiated.
-    """
+    """log(few + e^eps most / _SCALE), where either may be 0, with a finite gradient."""
     epsilon = jnp.asarray(epsilon, few.dtype)
+    # The larger term is taken out as a constant: no logarithm of 0 is differentiated.
     level = jax.lax.stop_gradient(jnp.maximum(jnp.log(few), epsilon + (jnp.log(most) - _LOG_SCALE)))
     # Beyond e^44 the scale is taken from the exponent, where it cannot overflow; below, from the mass, exactly.
     rest, switch = epsilon - level, 44.0

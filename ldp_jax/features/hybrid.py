@@ -33,8 +33,7 @@ class Hybrid(Analytic):
 
     Guarantee: epsilon per record.
 
-    Utility: unbiased; variance :math:`\beta V_{PM}(x) + (1 - \beta) V_{Duchi}(x)`, for epsilon > 0.61 the same for
-    every x.
+    Utility: unbiased; variance :math:`\beta V_{PM}(x) + (1 - \beta) V_{Duchi}(x)`, constant for epsilon > 0.61.
 
     Numerics: those of the two mechanisms; the coin is a 64-bit number.
 

@@ -23,8 +23,7 @@ def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike | tuple) -> Discrete:
 
     Law: S holds the k likeliest classes of ``prior``, the likeliest first, k as in
     :func:`~ldp_jax.features.alphabets`; the report is a place in S. A class of S is reported truly with probability
-    e^epsilon / (e^epsilon + k - 1), as each other place with 1 / (e^epsilon + k - 1); a class outside S as each
-    place with 1/k.
+    e^epsilon / (e^epsilon + k - 1), as each other place with 1 / (e^epsilon + k - 1); others as each with 1/k.
 
     Guarantee: at most epsilon per record, exact in integers (:class:`Discrete`), for an alphabet from public facts.
 
@@ -54,14 +53,10 @@ def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike | tuple) -> Discrete:
 class PersonalAlphabets:
     """The personal alphabets of n users, and their reports, in one program; build one with :meth:`of`.
 
-    Users with alphabets of one size share a table.
-
     Guarantee: that of :func:`PersonalAlphabet`, the largest of the users'; exact in integers.
 
-    Attributes:
-      inner: the tables on places, one level a size; its level [n] has one for each user.
-      order: int32 [n, C], each user's classes, the likeliest first.
-      prior: float32 [n, C], the public probabilities.
+    ``inner`` has a table on places for each size, at each user's level [n]; ``order`` int32 [n, C] are the users'
+    classes, the likeliest first, ``prior`` float32 [n, C] their public probabilities.
 
     >>> m = PersonalAlphabets.of(1.0, [[0.8, 0.1, 0.1], [0.2, 0.4, 0.4]])
     >>> m.sizes.tolist(), m.mask.tolist()
@@ -107,8 +102,7 @@ class PersonalAlphabets:
     def privatize(self, key: PRNGKey, x: Record) -> Array:
         """One report a user: a place in the user's alphabet, int32 [n], for classes x [n].
 
-        User i's randomness comes from ``jax.random.split(key, n)[i]``, as in ``PersonalAlphabet(epsilon,
-        prior[i])``.
+        User i draws from ``jax.random.split(key, n)[i]``, as ``PersonalAlphabet(epsilon, prior[i])`` would.
         """
         validate.threefry(key)
         if validate.concrete(self.inner.thresholds):

@@ -33,11 +33,10 @@ _Number: TypeAlias = float | np.ndarray
 
 
 class _Cap(NamedTuple):
-    """A cap of the sphere or of the Gaussian, in float64; arrays for several caps.
+    """A cap of mass q under the base law, in float64; arrays for several caps.
 
-    With q the mass of the cap under the base law, ``anywhere`` is 1 / (1 + (e^epsilon - 1) q), the probability of a
-    draw from that, and ``log_whole`` minus its logarithm. The component along the record is at least ``cut``; its
-    mean is ``gain``, its second moment ``second``.
+    ``anywhere`` is 1 / (1 + (e^epsilon - 1) q), the chance of a draw from that law, ``log_whole`` minus its log.
+    The component along the record is at least ``cut``; its mean is ``gain``, its second moment ``second``.
     """
 
     cut: _Number

@@ -114,11 +114,9 @@ def _gradient(
 ) -> tuple[Array, Array]:
     """The loss of each pair, and the gradient of the weighted sum with respect to the rows u, v and s.
 
-    With r = sinh(d / 2), e^-d is (r + sqrt(1 + r^2))^-2, and d' = 2 / (r sqrt(1 + r^2)) times half the change of
-    r^2 = |u - s|^2 / (gap(u) gap(s)).
-
-    ``parts`` are u [b, dim], v [b, dim], and s [k, dim], nodes that all pairs share; ``gaps`` theirs, [b, 1] and
-    [k, 1]; ``apart`` [b, k] is 1 where s is in no pair with u.
+    With r^2 = sinh(d / 2)^2 = |u - s|^2 / (gap(u) gap(s)), e^-d is (r + sqrt(1 + r^2))^-2, and d' 2 / (r sqrt(1 +
+    r^2)) times half the change of r^2. ``parts`` are u [b, dim], v [b, dim], and s [k, dim], which all pairs share,
+    ``gaps`` theirs; ``apart`` [b, k] is 1 where s is in no pair with u.
     """
     (u, v, s), (inverse_u, inverse_v, inverse_s) = parts, (1.0 / gap for gap in gaps)
     ones = lambda rows: jnp.ones((len(rows), 1), u.dtype)  # sums as products, which are vectorised
@@ -215,8 +213,8 @@ def embed(
 ) -> PoincareEmbedding:
     """Train a Poincaré embedding of a relation by Riemannian descent, in one compiled program.
 
-    A batch of pairs shares its random nodes, drawn uniformly. Nodes in a pair with u, and by a hash at most a
-    sixteenth of the others, count for nothing in u's sum.
+    A batch of pairs shares its random nodes, drawn uniformly. Nodes in a pair with u, and by a hash at most 1/16 of
+    the others, count for nothing in u's sum.
 
     ``relation`` [m, 2] has ordered pairs (u, v), each once; both directions of a symmetric relation. The learning
     rate is a tenth in the ``burn_in`` epochs. A step sums the gradients of ``batch_size`` pairs, of which each node

@@ -42,7 +42,6 @@ class _Gaussian(Tangent):
         return _up(one(clip=self.clip))
 
     def _check(self) -> None:
-        """Refuse invalid parameters; and, once, calibrate the noise."""
         if not validate.concrete(self.epsilon):
             raise ValueError(
                 "epsilon must be concrete numbers: noise is calibrated on the host; give an array of budgets to "
@@ -108,13 +107,11 @@ class HyperbolicGaussian(_Gaussian):
     Guarantee: (epsilon, delta) per record, by the analytic calibration with L2 sensitivity 2 C. The record must be
     a function of the user's data and public parameters: no aggregation of neighbours before the noise.
 
-    Utility: unbiased, :math:`\sigma = 2 C / \mu(\epsilon, \delta)` in each coordinate (7.46 C at epsilon 1, delta
-    1e-5).
+    Utility: unbiased, :math:`\sigma = 2 C / \mu(\epsilon, \delta)` a coordinate (7.46 C at epsilon 1, delta 1e-5).
 
     Numerics: sigma is rounded up to a float32. Ideal arithmetic.
 
-    Reference: a sound form of PoinDP (Wei et al., AAAI 2024), whose Theorem 1 does not hold; Balle & Wang, ICML
-    2018, Theorem 8.
+    Reference: a sound form of PoinDP (Wei et al., AAAI 2024, Theorem 1); Balle & Wang, ICML 2018, Theorem 8.
 
     Epsilon is in (0, 100], concrete; an array [n] for public budgets. -c is the curvature.
 
@@ -148,8 +145,7 @@ class RadialAngularGaussian(_Gaussian):
 
     Law: with :math:`\rho = \min(|v|, C)` and :math:`u = v / |v|` (the first axis where v = 0), the report is
     :math:`\rho + N(0, \sigma_r^2)` and :math:`u + N(0, \sigma_a^2 I)`, :math:`\sigma_r = C / (\mu \sqrt s)`,
-    :math:`\sigma_a = 2 / (\mu \sqrt{1 - s})` with :math:`\mu` of (epsilon, delta). A share s of 0 leaves out the
-    radius, of 1 the direction.
+    :math:`\sigma_a = 2 / (\mu \sqrt{1 - s})`, :math:`\mu` of (epsilon, delta). Shares 0 and 1 send one part alone.
 
     Guarantee: (epsilon, delta) per record: the two Gaussians are one of :math:`\mu^2 = (C / \sigma_r)^2 + (2 /
     \sigma_a)^2`. The share must be public, and noise must not be stretched along a record.

@@ -223,8 +223,7 @@ def log_map(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
 def gyration(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     r"""The rotation :math:`\mathrm{gyr}[x, y] v = -(x \oplus y) \oplus (x \oplus (y \oplus v))`, of any vector v.
 
-    In the plane of x and y it turns by twice the argument of :math:`1 + c \langle x, y \rangle + i c |x \wedge y|`,
-    computed from s = x + y without cancellation.
+    In the plane of x and y it turns by twice the argument of :math:`1 + c \langle x, y \rangle + i c |x \wedge y|`.
 
     Reference: Ungar 2005; Ganea et al. 2018, section 2.3.
     """
@@ -234,7 +233,7 @@ def gyration(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "
 
 
 def _gyrate(x: Array, gap_x: Array, s: Array, gap_y: Array, v: Array, c: Scalar) -> Array:
-    """gyr[x, y] v with s = x + y, from the gaps of both."""
+    """gyr[x, y] v with s = x + y, from the gaps of both: without cancellation."""
     c = jnp.asarray(c, x.dtype)
     turn = lambda w: x * dot(s, w) - s * dot(x, w)  # the plane of x and y, turned by a right angle
     far = c * dot(s, s)

@@ -11,7 +11,8 @@ z with x. Fair coins colour all internal nodes *parent* or *child*; each parent 
 node r there if r is internal and a child: about n / 8 moves that share no node. A move changes the terms of p and r
 alone, and keeps the pairs: given the coins a sweep is a product of reversible Metropolis kernels.
 
-Reference: Clauset, Moore & Newman, Nature 2008; Xiao, Chen & Tan, KDD 2014; HeteroRR (Tran et al., 2022), eq. 10-19.
+Reference: Clauset et al., Nature 2008; Xiao et al., KDD 2014; HeteroRR (Tran et al., 2022), section III-B, eq.
+10-19.
 """
 
 import math
