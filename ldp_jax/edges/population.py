@@ -40,17 +40,11 @@ class Population(NamedTuple):
                 "graph and public must be concrete, because the number of edges is part of shapes: call this "
                 "outside jit, vmap and grad; inside, vmap the mechanism's privatize over users"
             )
-        if not isinstance(graph, graphs.GraphSet):
-            graph = graphs.as_graph(graph)
         if isinstance(graph, graphs.GraphSet):
             group = np.asarray(graph.node_graph, np.int64)
-        elif np.size(graph.n_node) == 1:
-            group = np.zeros(graphs.num_nodes(graph), np.int64)
         else:
-            raise ValueError(
-                f"graph must be one graph, got a GraphsTuple of {np.size(graph.n_node)}: give a set of graphs as a "
-                "graphs.GraphSet"
-            )
+            graph = one_graph(graph)
+            group = np.zeros(graphs.num_nodes(graph), np.int64)
         shown = mask_of(len(group), public=np.zeros(len(group), bool) if public is None else public)
         return cls(*edges_of(graph, group), group, ~shown)
 
@@ -89,6 +83,17 @@ class HasGraphSampler(Protocol):
 
         ``ValueError`` for more bytes than ``memory``, in public numbers, or budgets that do not fit the users.
         """
+
+
+def one_graph(graph: Graph, name: str = "graph") -> Graph:
+    """What is given, if it is one graph."""
+    graph = graphs.as_graph(graph, name)
+    if np.size(graph.n_node) != 1:
+        raise ValueError(
+            f"{name} must be one graph, got a GraphsTuple of {np.size(graph.n_node)}: give a set of graphs as a "
+            "graphs.GraphSet"
+        )
+    return graph
 
 
 def edges_of(graph: Graph, group: np.ndarray, name: str = "graph") -> tuple[np.ndarray, np.ndarray]:

@@ -100,9 +100,8 @@ class DuchiVector:
         candidates = random_words.words(sign_key, v.shape, _constants(self.dim).candidates)
         differ = self._count(candidates ^ v)
         first = jnp.argmax(2 * differ != self.dim)  # 0 where all are ties
-        near = jnp.where(
-            2 * differ[first] == self.dim, candidates[first].at[0].set(candidates[first][0] ^ 1), candidates[first]
-        )
+        near = candidates[first]
+        near = jnp.where(2 * differ[first] == self.dim, near.at[0].set(near[0] ^ 1), near)
         near = jnp.where(2 * self._count(near ^ v) > self.dim, ~near, near)
         chosen = jnp.where(anywhere, candidates[0], near)
         place = jnp.arange(self.dim)

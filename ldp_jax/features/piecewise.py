@@ -77,15 +77,9 @@ class GeneralPiecewise(Numeric):
         left, right = tail * (1 + x) / 2, tail * (1 - x) / 2
         per_tail_mass, per_mass = 2 * g * t / tail, 2 * g * (1 + tau)
         bound = g * (t + 1)
-        return jnp.where(
-            u < left,
-            -bound + u * per_tail_mass,
-            jnp.where(
-                u < 1 - right,
-                g * (x * t - 1) + (u - left) * per_mass,
-                bound - (1 - u) * per_tail_mass,
-            ),
-        )
+        below, above = -bound + u * per_tail_mass, bound - (1 - u) * per_tail_mass
+        near = g * (x * t - 1) + (u - left) * per_mass
+        return jnp.where(u < left, below, jnp.where(u < 1 - right, near, above))
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log p(y | x)."""

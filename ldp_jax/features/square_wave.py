@@ -67,15 +67,9 @@ class SquareWave(Numeric):
         be, b = self._be, self.b
         per_tail_mass = 2 * (be + 1)
         left, right = (1 + x) / per_tail_mass, (1 - x) / per_tail_mass
-        return jnp.where(
-            u < left,
-            -1 - b + u * per_tail_mass,
-            jnp.where(
-                u < 1 - right,
-                x - b + (u - left) * per_tail_mass * jnp.exp(-jnp.asarray(self.epsilon)),
-                1 + b - (1 - u) * per_tail_mass,
-            ),
-        )
+        below, above = -1 - b + u * per_tail_mass, 1 + b - (1 - u) * per_tail_mass
+        near = x - b + (u - left) * per_tail_mass * jnp.exp(-jnp.asarray(self.epsilon))
+        return jnp.where(u < left, below, jnp.where(u < 1 - right, near, above))
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log p(y | x)."""

@@ -24,12 +24,7 @@ def one(**kwargs: Scalar) -> float:
     if not validate.concrete(value):
         raise ValueError(f"{name} must be concrete here; ask outside jit, vmap and grad")
     array = np.asarray(value)
-    if (
-        not np.issubdtype(array.dtype, np.number)
-        or np.iscomplexobj(array)
-        or array.size == 0
-        or (array != array.flat[0]).any()
-    ):
+    if array.dtype.kind not in "iuf" or not array.size or (array != array.flat[0]).any():
         raise ValueError(f"{name} must be one number, got {value!r}")
     return float(array.flat[0])
 

@@ -222,10 +222,8 @@ def embed(
     """
     validate.threefry(key)
     num_nodes, dim = validate.whole(2, 2**31 - 1, num_nodes=num_nodes), validate.whole(1, dim=dim)
-    for name, value in (("epochs", epochs), ("burn_in", burn_in)):
-        validate.whole(0, **{name: value})
-    validate.whole(1, batch_size=batch_size)
-    validate.whole(1, negatives=negatives)
+    validate.integer_in(0, epochs=epochs, burn_in=burn_in)
+    validate.integer_in(1, batch_size=batch_size, negatives=negatives)
     validate.number(0.0, open_lower=True, learning_rate=learning_rate)
     pairs = _relation(relation, num_nodes)
     init_key, train_key = random.split(key)

@@ -63,6 +63,7 @@ class _Gaussian(Tangent):
             scales = np.array([_up(sensitivity / _mu(level, self.delta)) for level in levels.tolist()])
             scale = scales[place].reshape(np.shape(self.epsilon))
             object.__setattr__(self, name, jnp.asarray(scale, jnp.float32) if scale.ndim else float(scale))
+        validate.positive(**{name: getattr(self, name)})
 
     @abc.abstractmethod
     def _scales(self) -> Array:
@@ -126,7 +127,6 @@ class HyperbolicGaussian(_Gaussian):
 
     def _calibrate(self) -> None:
         self._set_scale("sigma", 2 * self._most)
-        validate.positive(sigma=self.sigma)
 
     def _scales(self) -> Array:
         return jnp.full(self.dim, jnp.asarray(self.sigma, jnp.result_type(float)))
@@ -173,10 +173,8 @@ class RadialAngularGaussian(_Gaussian):
         share = validate.number(0.0, 1.0, radial_share=self.radial_share)
         if share > 0:
             self._set_scale("sigma_radius", self._most / np.sqrt(share))
-            validate.positive(sigma_radius=self.sigma_radius)
         if share < 1:
             self._set_scale("sigma_angle", 2.0 / np.sqrt(1 - share))
-            validate.positive(sigma_angle=self.sigma_angle)
 
     @property
     def _parts(self) -> tuple[bool, bool]:

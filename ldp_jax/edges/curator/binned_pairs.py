@@ -12,7 +12,7 @@ from ldp_jax.core.mechanism import check_epsilon, check_single, largest
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.types import Graph, PRNGKey, Scalar, Values
 from ldp_jax.edges._degree_noise import NOISES, Noise
-from ldp_jax.edges._draws import contains, ordinal, uniforms
+from ldp_jax.edges._draws import ordinal, uniforms
 from ldp_jax.edges._pair_sets import other_pairs
 from ldp_jax.edges.curator.noisy_counts import consistent, noisy_counts, whole
 from ldp_jax.edges.curator.release import MEMORY, CentralMechanism, check_memory, per_private_edge
@@ -115,10 +115,8 @@ class BinnedPairs(CentralMechanism):
 
 def _true_counts(pairs: Pairs, codes: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """The private edges of each bin."""
-    place = np.argsort(codes)
-    at = np.searchsorted(codes[place], pairs.private)
-    found = contains(codes[place], pairs.private)
-    rank = np.where(found, place[np.minimum(at, max(len(codes) - 1, 0))] if len(codes) else 0, len(codes))
+    named = np.flatnonzero(np.isin(codes, pairs.private))
+    rank = np.append(named, np.full(len(pairs.private) - len(named), len(codes)))
     return np.bincount(np.searchsorted(np.cumsum(sizes), rank, "right"), minlength=len(sizes))
 
 

@@ -9,7 +9,7 @@ from jaxtyping import Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Graph, PRNGKey, Values
-from ldp_jax.edges.population import edges_of, mask_of
+from ldp_jax.edges.population import edges_of, mask_of, one_graph
 from ldp_jax.graph import graphs
 
 
@@ -111,9 +111,7 @@ class EdgeSplit:
 
 def _edges(name: str, graph: Graph) -> np.ndarray:
     """Each edge once; a graph that is invalid is refused without naming an edge."""
-    graph = graphs.as_graph(graph, name)
-    if np.size(graph.n_node) != 1:
-        raise ValueError(f"{name} must be one graph, got several")
+    graph = one_graph(graph, name)
     edges_of(graph, np.zeros(graphs.num_nodes(graph), np.int64), name)
     return graphs.to_edges(graph)
 
