@@ -44,10 +44,7 @@ _FAR = 40.0
 
 
 class DegreePrior(NamedTuple):
-    """The beta model of noisy degrees.
-
-    User i is in the degree class ``group[i]``; class k has ``count[k]`` users of degree ``degree[k]``, and beta.
-    """
+    """The beta model of noisy degrees: of each user's class, and of each class degree, count of users, and beta."""
 
     group: Int[np.ndarray, " n"]
     degree: Int[np.ndarray, " K"]
@@ -87,10 +84,10 @@ def degree_prior(degree: Values) -> DegreePrior:
 
 @pytree
 class PosteriorLinks:
-    """A symmetric matrix of link weights without a diagonal: constants by class, and corrections by pair; padded.
+    """A symmetric matrix of link weights without a diagonal, padded.
 
-    ``group`` [n] is the degree class of each user, ``constant`` [K, K] the weight of a pair that nobody reports;
-    ``neighbours``, in both directions, weigh ``correction`` [m] more.
+    By the degree classes ``group`` [n] of its ends a pair weighs ``constant`` [K, K], and ``correction`` [m] more
+    where somebody reports it, in both directions.
     """
 
     group: AnyArray
@@ -187,10 +184,7 @@ def _kept(posterior: np.ndarray, count: np.ndarray, variant: Variant) -> np.ndar
 
 
 class NoisyLinks(NamedTuple):
-    """The server's knowledge of links.
-
-    ``links`` take the place of the adjacency; ``degree`` are the noisy ones; the guarantee is per bit and per edge.
-    """
+    """Links in the place of the adjacency, the noisy degrees, and the guarantee per bit and per edge."""
 
     links: PosteriorLinks
     degree: Float[np.ndarray, " n"]

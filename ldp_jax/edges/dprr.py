@@ -32,8 +32,7 @@ class DPRR(SendsDegree):
     ``half list``: the pair is in one list and in both degrees. Ideal arithmetic: Laplace noise in float32 leaks.
 
     Utility: given :math:`d^*` the reported degree has mean :math:`(d (2p - 1) + (n - 1)(1 - p)) q`, close to
-    :math:`d^*` in sparse graphs. Clipping at 0 biases :math:`d^*` by :meth:`degree_bias`, about 3 for a true 6 at
-    :math:`\epsilon_1 = 0.1`; a public prior mends it.
+    :math:`d^*` in sparse graphs. Clipping at 0 biases :math:`d^*` (:meth:`degree_bias`); a public prior mends it.
 
     Numerics: (1 - p) q and 1 - p q do not cancel, and have 64 bits; noise has 225. Degrees are exact up to 2^24.
 

@@ -17,11 +17,9 @@ _BLOCK = 2**23
 class Population(NamedTuple):
     """The users of a graph or of a set of graphs, numbered through, with their true edges: checked, on the host.
 
-    Attributes:
-      senders: int32 [m]; each edge in both directions, sorted by receiver, then by sender.
-      receivers: int32 [m].
-      group: int [n], the graph of each user, non-decreasing from 0; a pair of users is within one graph.
-      private: bool [n], whose lists are private; the others' are released as they are.
+    ``senders`` and ``receivers`` int32 [m] have each edge in both directions, by receiver, then by sender;
+    ``group`` int [n] is each user's graph, non-decreasing from 0; lists are ``private``, bool [n], or released as
+    they are.
     """
 
     senders: Int[np.ndarray, " m"]
@@ -31,10 +29,7 @@ class Population(NamedTuple):
 
     @classmethod
     def of(cls, graph: Graph | graphs.GraphSet, public: Values | None = None) -> "Population":
-        """Check a graph or a :class:`~ldp_jax.graph.graphs.GraphSet`, and who is public.
-
-        ``ValueError`` for anything else; no message names an edge.
-        """
+        """Check a graph or a set of graphs, and who is public; ``ValueError``, which names no edge, for others."""
         if not all(map(validate.concrete, jax.tree.leaves((graph, public)))):
             raise ValueError(
                 "graph and public must be concrete, because the number of edges is part of shapes: call this "
@@ -58,12 +53,9 @@ class Population(NamedTuple):
 
 
 class ReportedPairs(NamedTuple):
-    """Pairs that private users report, or a curator releases; in any order.
+    """Pairs that private users report, or a curator releases, int32; twice where both ends report; in any order.
 
-    Attributes:
-      reporter: int32 [pairs].
-      reported: int32 [pairs]. A pair is there in both directions where both ends report it, else once.
-      degree: float32 [n], the noisy degrees; NaN where none is sent. Those of public users are ignored.
+    ``degree`` float32 [n] are the noisy ones; NaN where none is sent. Those of public users are ignored.
     """
 
     reporter: Int[np.ndarray, " pairs"]
@@ -76,7 +68,7 @@ class HasGraphSampler(Protocol):
     """A mechanism that draws the reports of all users at once, by its own law and in less time than one by one."""
 
     def guarantee(self) -> Guarantee:
-        """The promise of the reports; ``trust`` says whether users perturb their lists, or a curator the graph."""
+        """The promise of the reports; ``trust`` says by whom."""
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
         """The reports of all private users, by the law of one user at a time.

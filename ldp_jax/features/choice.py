@@ -29,8 +29,7 @@ _SIZES = np.arange(512, 0, -1) / 512  # the error of three outputs is largest be
 class Choice(NamedTuple):
     """A mechanism; ``scale`` divides records and multiplies estimates.
 
-    ``error`` is the largest E |estimate - x|^2, ``errors`` those of all compared, the least first; ``refused`` says
-    why others were not.
+    ``error`` is the largest E |estimate - x|^2, ``errors`` all compared, the least first; ``refused`` are others.
     """
 
     mechanism: HasMoments

@@ -27,8 +27,7 @@ class ProjUnit:
     Guarantee: epsilon per record: the projection is public and the same for all users.
 
     Utility: the estimate is :math:`P^\top \hat z`, with :math:`\hat z` the estimate of :math:`P x`; its mean is
-    :math:`P^\top P x` where P x is not shortened, and x on average over :func:`random_projection`. Its error is
-    that of k dimensions and of the part that P leaves out.
+    :math:`P^\top P x` where P x is not shortened, and x on average over :func:`random_projection`.
 
     Numerics: as :class:`PrivUnitG`; P x in float32.
 

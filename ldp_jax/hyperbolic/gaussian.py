@@ -103,7 +103,7 @@ class HyperbolicGaussian(_Gaussian):
     r"""Report a hyperbolic vector as its tangent vector at the origin, with Gaussian noise.
 
     Law: the record is :math:`v = \log_0(x)`, shortened to :math:`|v| \le C`; the report is :math:`v + N(0, \sigma^2
-    I)`. :meth:`estimate` maps it to the ball; as :math:`d(0, \exp_0 v) = 2 |v|`, C is a Poincaré radius of 2 C.
+    I)`, which :meth:`estimate` maps to the ball. As :math:`d(0, \exp_0 v) = 2 |v|`, C is a Poincaré radius of 2 C.
 
     Guarantee: (epsilon, delta) per record, by the analytic calibration with L2 sensitivity 2 C. The record must be
     a function of the user's data and public parameters: no aggregation of neighbours before the noise.

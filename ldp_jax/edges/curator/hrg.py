@@ -11,8 +11,7 @@ z with x. Fair coins colour all internal nodes *parent* or *child*; each parent 
 node r there if r is internal and a child: about n / 8 moves that share no node. A move changes the terms of p and r
 alone, and keeps the pairs: given the coins a sweep is a product of reversible Metropolis kernels.
 
-Reference: Clauset et al., Nature 2008; Xiao et al., KDD 2014; HeteroRR (Tran et al., 2022), section III-B, eq.
-10-19.
+Reference: Clauset et al., Nature 2008; Xiao et al., KDD 2014; HeteroRR (Tran et al., 2022), III-B, eq. 10-19.
 """
 
 import math
@@ -33,14 +32,10 @@ MIXED = 1.05
 
 
 class Dendrogram(NamedTuple):
-    """A rooted binary tree over n >= 2 leaves.
+    """A rooted binary tree over n >= 2 leaves: internal nodes 0 (the root) to n - 2; node u's leaf is n - 1 + u.
 
-    Its ids: internal nodes are 0 to n - 2, of which 0 is the root; the leaf of node u is n - 1 + u.
-
-    Attributes:
-      children: int32 [2 (n - 1)], which node is in each slot; internal node r has the slots 2 r and 2 r + 1.
-      slot: int32 [2 n - 1], in which slot each node is: its parent is slot // 2. Of the root, which has none, 0.
-      size: int32 [2 n - 1], how many leaves are below each node.
+    Internal node r has the slots 2 r and 2 r + 1 of ``children`` int32 [2 (n - 1)]; ``slot`` int32 [2 n - 1] is
+    that of each node, whose parent is slot // 2 (of the root 0); ``size`` int32 [2 n - 1] counts the leaves below.
     """
 
     children: Int[Array | np.ndarray, "*chains slots"]
@@ -49,12 +44,7 @@ class Dendrogram(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """Edges of two kinds over the same nodes, padded.
-
-    Attributes:
-      ends: int32 [2, m], the nodes of each edge.
-      kind: int32 [m], 0 for a public one, 1 for a private one, 2 for padding.
-    """
+    """Edges over the same nodes, int32 [2, m], of the kinds int32 [m]: 0 public, 1 private, 2 padding."""
 
     ends: Int[Array | np.ndarray, "2 m"]
     kind: Int[Array | np.ndarray, " m"]
@@ -76,10 +66,8 @@ class Edges(NamedTuple):
 class State(NamedTuple):
     """Where a chain is.
 
-    Attributes:
-      tree: the dendrogram.
-      lca: int32 [m], the lowest common ancestor of each edge.
-      count: int32 [2, n - 1], the public and the private edges of each internal node.
+    ``lca`` int32 [m] is the lowest common ancestor of each edge, ``count`` int32 [2, n - 1] the public and the
+    private edges of each internal node.
     """
 
     tree: Dendrogram
