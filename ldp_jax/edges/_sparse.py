@@ -196,9 +196,8 @@ def sample(key: PRNGKey, m: BitMechanism, people: Population, memory: float) -> 
     Block b draws from ``fold_in(key, b)``. Budgets may be arrays [n]. ``memory`` bounds the bytes of false pairs
     that a graph without edges lets expect.
 
-    Raises:
-      ValueError: for budgets of another number of users, or more pairs than ``memory`` allows.
-      RuntimeError: where a pair would belong to the larger of its two budgets; before anything is drawn.
+    ``ValueError`` for budgets of another number of users, or more pairs than that; ``RuntimeError``, before
+    anything is drawn, where a pair would belong to the larger of its two budgets.
     """
     n, half = len(people.group), m.reporting != "full"
     m.of_users(lambda leaf: _one_or_each(leaf, n))

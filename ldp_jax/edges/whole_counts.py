@@ -35,8 +35,8 @@ class NoisyCounts(NamedTuple):
     """What users report of their lists.
 
     ``counts`` [n, K] are int32 or, of Laplace noise, float32; 0 where not ``reported``, bool [n]; traced where the
-    key is. The guarantee, per bit of a list and per edge, is of the rounds before too, the one ``after`` which this
-    was made first. ``owners`` is the rule by which a pair was reported: an order of users, or a reporting.
+    key is. ``owners`` is the rule by which a pair was reported: an order of users, or a reporting. ``after`` is the
+    round of whose reports this one was made; the guarantee, per bit of a list and per edge, is of both.
     """
 
     counts: np.ndarray

@@ -62,8 +62,7 @@ def GridPiecewise(epsilon: Scalar, inputs: int = INPUTS, *, t: float | None = No
 
     Guarantee: at most epsilon, in (0, 20], exact in integers (:class:`Discrete`).
 
-    Utility: unbiased up to 1e-6; variance at most :class:`GeneralPiecewise`'s at t = 2 / ((2r + 1) h), plus h^2 /
-    4.
+    Utility: unbiased to 1e-6; variance at most h^2 / 4 above :class:`GeneralPiecewise`'s at t = 2 / ((2r + 1) h).
 
     Reference: Wang et al., ICDE 2019; Zhao et al., IoT-J 2021.
 

@@ -252,11 +252,9 @@ def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
 def reconstruction(
     points: Record, relation: ArrayLike | tuple, c: Scalar = 1.0, *, chunk: int = 256
 ) -> ReconstructionQuality:
-    """The quality of the reconstruction of ordered pairs [m, 2] by distances; ties count for the pair.
+    """The quality of the reconstruction of ordered pairs [m, 2] by distances (Nickel & Kiela 2017, section 4.1).
 
-    ``chunk`` pairs are compared at once, with memory of ``chunk`` times the nodes.
-
-    Reference: Nickel & Kiela 2017, section 4.1.
+    Ties count for the pair; ``chunk`` pairs are compared at once, with memory of ``chunk`` times the nodes.
     """
     validate.whole(1, chunk=chunk)
     (x,) = poincare._points(c, points=points)

@@ -142,10 +142,7 @@ def from_ball(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
 
 
 def to_ball(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
-    r"""The ball's point :math:`(X_1, ..., X_n) / (1 + \sqrt c X_0)`.
-
-    It is within :func:`project <ldp_jax.hyperbolic.poincare.project>`.
-    """
+    r"""The ball's point :math:`(X_1, ..., X_n) / (1 + \sqrt c X_0)`, within ``poincare.project``."""
     (x,) = _points(c, x=x)
     return _project(_shrink(x, c)[0], c)
 
@@ -171,10 +168,7 @@ def _half_chord(x: Array, y: Array, c: Scalar) -> Array:
 
 
 def exp_0(v: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
-    """Exponential map at the origin of vectors [..., n], at distance |v| (the ball's exp_0 has 2 |v|).
-
-    Vectors longer than 80 / sqrt(c) are cut to it.
-    """
+    """Exponential map at the origin of vectors [..., n], cut to 80 / sqrt(c); at distance |v| (ball: 2 |v|)."""
     v = as_points("v", v)
     check_curvature(c)
     return _exp_0(v, c)
@@ -198,9 +192,7 @@ def log_0(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
 def exp_map(x: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
     r"""Exponential map at X: :math:`\cosh(\sqrt c |V|) X + \sinh(\sqrt c |V|) V / (\sqrt c |V|)`, at distance |V|.
 
-    Tangent vectors [..., n + 1] longer than 80 / sqrt(c) are cut to it.
-
-    Reference: Nickel & Kiela 2018, eq. 9.
+    Tangent vectors [..., n + 1] longer than 80 / sqrt(c) are cut to it (Nickel & Kiela 2018, eq. 9).
     """
     (x,) = _points(c, x=x)
     v, x = _tangents("v", v, x)
@@ -218,10 +210,7 @@ def _exp_map(x: Array, v: Array, c: Scalar) -> Array:
 
 
 def log_map(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
-    """Logarithmic map at X: the tangent vector whose geodesic reaches Y at time 1; inverse of exp_map.
-
-    Reference: Nickel & Kiela 2018, eq. 10; Nagano et al. 2019, eq. 4.
-    """
+    """Logarithmic map at X: the tangent vector whose geodesic reaches Y at time 1 (Nagano et al. 2019, eq. 4)."""
     x, y = _points(c, x=x, y=y)
     return _from_origin(x, _log_at_origin(x, y, c), c)
 
@@ -239,9 +228,7 @@ def _log_at_origin(x: Array, y: Array, c: Scalar) -> Array:
 def parallel_transport(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
     r"""The tangent vector V at X, carried to Y along the geodesic.
 
-    :math:`V + c \langle Y, V \rangle (X + Y) / (1 - c \langle X, Y \rangle)`, computed by way of the origin.
-
-    Reference: Nagano et al. 2019, eq. 3.
+    :math:`V + c \langle Y, V \rangle (X + Y) / (1 - c \langle X, Y \rangle)` (Nagano et al. 2019, eq. 3).
     """
     x, y = _points(c, x=x, y=y)
     v, x = _tangents("v", v, x)

@@ -28,7 +28,7 @@ def apply_updates(points: PyTree, updates: PyTree, c: Scalar = 1.0) -> PyTree:
 
 
 def riemannian_sgd(learning_rate: LearningRate, c: Scalar = 1.0) -> optax.GradientTransformation:
-    r"""Steps of :math:`-\eta \, \mathrm{grad}` along geodesics; grad is :math:`\lambda_x^{-2}` times the gradient.
+    r"""Steps of :math:`-\eta \lambda_x^{-2}` times the gradient along geodesics.
 
     Reference: Bonnabel, IEEE TAC 2013; Nickel & Kiela 2017, eq. 4 and 5 (along straight lines).
     """

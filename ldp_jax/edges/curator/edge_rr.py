@@ -167,9 +167,7 @@ class EdgeRR(OfDendrogram):
 def PrivHRG(epsilon: float, share: float = 0.5, **options: Any) -> EdgeRR:  # noqa: N802 - a mechanism's name
     """The private hierarchical random graph: :class:`EdgeRR` that looks at no public edge.
 
-    Of a graph all of whose edges are private, ``EdgeSplit.of(graph)``, it is the mechanism of Xiao et al.
-
-    Reference: Xiao, Chen and Tan, KDD 2014.
+    Of private edges alone, ``EdgeSplit.of(graph)``, it is the mechanism of Xiao, Chen and Tan, KDD 2014.
 
     >>> PrivHRG(1.0).public_weight, PrivHRG(1.0).stationary().epsilon
     (0.0, 1.0)

@@ -136,10 +136,7 @@ def positions(tree: Dendrogram) -> Int[Array, " nodes"]:
 
 
 def lowest_common_ancestors(tree: Dendrogram, ends: Int[Array | np.ndarray, "2 m"]) -> Int[Array, " m"]:
-    """The internal node that joins each pair of nodes, by binary lifting in O(log n) a pair; int32 [m].
-
-    For a node and itself it is the parent.
-    """
+    """The internal node that joins each pair of nodes, in O(log n) each; int32 [m]. Of one node its parent."""
     n = _leaves(tree)
     start = positions(tree)
     place = start[n - 1 + jnp.asarray(ends[1])]
@@ -331,9 +328,9 @@ def _regraft(key: PRNGKey, tree: Dendrogram, count: Array, edges: Edges, scales:
 def regraft(key: PRNGKey, state: State, edges: Edges, scales: Values, moves: int) -> State:
     """The state after a number of regrafts, in which one subtree moves to any place of the tree.
 
-    A uniform node v that is no child of the root is cut off and joined to a node of the remaining tree, chosen by
-    the density of the tree that results: a Gibbs step with the law of :func:`run`. It leaves the two sides of the
-    root as they are, so it is for use beside sweeps. It costs O(m + n log n), about as much as one sweep.
+    A uniform node v that is no child of the root is cut off and joined to a node of the remaining tree by the
+    density of the tree that results: a Gibbs step with the law of :func:`run`, in O(m + n log n), about one sweep.
+    The two sides of the root stay, so it is for use beside sweeps.
     """
     scales = jnp.asarray(scales, jnp.float32)
     advance = lambda found, key: (_regraft(key, found[0], found[1], edges, scales), None)
@@ -364,7 +361,6 @@ def r_hat(values: Values) -> float:
     """Gelman and Rubin's potential scale reduction of several chains, each split in two halves.
 
     Above :data:`MIXED` the chains still show where they began. ``values`` are float [chains, at least 4 draws].
-
     Reference: Gelman et al., Bayesian Data Analysis, 3rd edition, section 11.4.
 
     >>> round(r_hat([[1.0, 2.0, 1.0, 2.0], [1.0, 2.0, 1.0, 2.0]]), 3)

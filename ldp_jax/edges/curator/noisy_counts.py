@@ -25,9 +25,7 @@ def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:
     """The nearest counts within [0, most] that have the same sum as the noisy ones; float64, along the last axis.
 
     Counts clipped one by one gain what noise took below 0. Here one number is taken from all before they are
-    clipped, so that the sum stays: the projection in the Euclidean norm, which is post-processing.
-
-    Reference: Wang et al., NDSS 2020, "Norm-Sub".
+    clipped, so that the sum stays: the Euclidean projection ("Norm-Sub": Wang et al., NDSS 2020), post-processing.
 
     >>> consistent(np.array([5.0, -1.0, 1.0]), np.array([9.0, 9.0, 9.0])).round(9).tolist()
     [4.5, 0.0, 0.5]
