@@ -16,6 +16,14 @@ Noise = Literal["laplace", "geometric"]
 NOISES: tuple[Noise, ...] = ("laplace", "geometric")
 
 
+def laplace(key: PRNGKey, epsilon: Scalar, shape: tuple[int, ...]) -> Array:
+    """Laplace noise of scale 1 / epsilon, as ``random_words.geometric`` is whole noise."""
+    return random_words.laplace(key, shape) / epsilon
+
+
+DRAWS = {"laplace": laplace, "geometric": random_words.geometric}
+
+
 class SendsDegree(ListMechanism):
     """Sends the degree with noise, clipped to [0, pairs]; abstract. A subclass has a static field ``noise``."""
 
@@ -35,11 +43,7 @@ class SendsDegree(ListMechanism):
 
     def noisy_degree(self, key: PRNGKey, degree: Array, owned: Scalar) -> Array:
         """d*; elementwise, from one key."""
-        epsilon = jnp.asarray(self.degree_epsilon)
-        if self.noise == "laplace":
-            drawn = random_words.laplace(key, degree.shape) / epsilon
-        else:
-            drawn = random_words.geometric(key, epsilon, degree.shape)
+        drawn = DRAWS[self.noise](key, jnp.asarray(self.degree_epsilon), degree.shape)
         return jnp.clip(degree + drawn, 0.0, jnp.asarray(owned, jnp.float32))
 
     def degree_log_density(self, noisy: Scalar, degree: Scalar, owned: Scalar) -> Array:

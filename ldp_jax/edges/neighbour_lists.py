@@ -4,7 +4,7 @@ import abc
 import dataclasses
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -88,15 +88,6 @@ def flip_rate(epsilon: Scalar) -> Array:
     return jax.nn.sigmoid(-jnp.asarray(epsilon, jnp.result_type(float)))
 
 
-class Record(NamedTuple):
-    """A list as one user holds it: true bits [n], reported pairs [n], the degree, and how many pairs it counts."""
-
-    bits: Array
-    owned: Array
-    degree: Array
-    pairs: Array
-
-
 class OnLists(abc.ABC):
     """A mechanism on one user's neighbour list; abstract.
 
@@ -173,13 +164,14 @@ class OnLists(abc.ABC):
         """Lists of user 0, of nodes below n; other ids, repeats and 0 are dropped."""
         return Lists(self._size())
 
-    def _record(self, neighbours: NeighbourList, own: Scalar) -> Record:
+    def _record(self, neighbours: NeighbourList, own: Scalar) -> tuple[Array, Array, Array, Array]:
+        """What one user holds: true bits [n], reported pairs [n], the degree, and how many pairs it counts."""
         n = self._size()
         _check_own(own, n)
         owned, pairs = pairs_of(own, n, self.reporting)
         bits = to_bits(NeighbourList(*neighbours), n) & (jnp.arange(n) != own)
         degree = (bits & owned if self.reporting == "half" else bits).sum()
-        return Record(bits, owned, degree, jnp.int32(pairs))
+        return bits, owned, degree, jnp.int32(pairs)
 
 
 def _check_own(own: Scalar, n: int) -> None:

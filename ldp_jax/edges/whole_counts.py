@@ -153,11 +153,11 @@ def privatize_counts(
     noisy = _noisy(first, keys[0], counts)
     for number in range(1, len(menu)):
         noisy = xp.where((level == number)[:, None], _noisy(menu[number], keys[number], counts), noisy)
-    once = owners is not None or first.reporting == "half"
     unprotected = ("number of nodes", "groups of nodes")
     unprotected += () if reported.all() else ("who reports",)
     unprotected += ("personal budgets",) if len(menu) > 1 else ()
-    rule, spent = owners or first.reporting, _spent(menu, level, once)
+    rule = owners or first.reporting
+    spent = _spent(menu, level, rule != "full")
     if after is not None:
         spent = _with_before(spent, reported, rule, after)
         unprotected = tuple(dict.fromkeys((*after.guarantee.unprotected, *unprotected)))
@@ -203,7 +203,7 @@ def _with_before(
     where one rule names the same end in every round.
     """
     (bit, edge), known, earlier = spent, np.zeros_like(reported), after
-    once = not isinstance(rule, str) or rule != "full"
+    once = rule != "full"
     while earlier is not None:
         known, once = known | earlier.reported, once and _one_rule(rule, earlier.owners)
         earlier = earlier.after
@@ -215,9 +215,8 @@ def _with_before(
 
 def _one_rule(first: Ownership | Reporting, second: Ownership | Reporting) -> bool:
     """Whether each pair has the same owner by both."""
-    if isinstance(first, str) or isinstance(second, str):
-        return isinstance(first, str) and isinstance(second, str) and first == second
-    return all(map(np.array_equal, first, second))
+    orders = isinstance(first, Ownership) and isinstance(second, Ownership)
+    return all(map(np.array_equal, first, second)) if orders else first == second
 
 
 def _noisy(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> Array | np.ndarray:

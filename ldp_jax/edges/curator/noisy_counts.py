@@ -2,23 +2,17 @@
 
 import numpy as np
 
-from ldp_jax.core import random_words
-from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.edges._degree_noise import Noise
+from ldp_jax.core.types import PRNGKey
+from ldp_jax.edges._degree_noise import DRAWS, Noise
 from ldp_jax.edges._draws import drawn
 
 _HALVINGS = 110
 """Halvings of an interval of 2^57 counts: the rest is below float64's spacing at 1."""
 
 
-def _laplace(key: PRNGKey, epsilon: Array, shape: tuple[int, ...]) -> Array:
-    return random_words.laplace(key, shape) / epsilon
-
-
 def noisy_counts(key: PRNGKey, counts: np.ndarray, epsilon: float, noise: Noise = "laplace") -> np.ndarray:
     """Counts with noise of scale 1 / epsilon each; float64 [k]. An edge, in one group, costs epsilon."""
-    draw = random_words.geometric if noise == "geometric" else _laplace
-    return counts + drawn(draw, key, len(counts), np.float32(epsilon)).astype(np.float64)
+    return counts + drawn(DRAWS[noise], key, len(counts), np.float32(epsilon)).astype(np.float64)
 
 
 def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:
