@@ -49,12 +49,10 @@ def _true_scores(u: np.ndarray, epsilon: float) -> np.ndarray:
 
 
 def _next_smallest(key: PRNGKey, count: np.ndarray, k: np.ndarray) -> np.ndarray:
-    """The (k + 1)-th smallest of ``count`` uniforms, 1 where there are k: below it, k are independent uniforms.
-
-    The spacings of their hazards -log(1 - s) are independent: the j-th is exponential, of rate count - j, j from 0.
-    """
+    """The (k + 1)-th smallest of ``count`` uniforms, 1 where there are k: below it, k are independent uniforms."""
     steps = np.where(k < count, k + 1, 0)
     which = np.repeat(np.arange(len(count)), steps)
+    # Spacings of the hazards -log(1 - s) are independent: the j-th is exponential, of rate count - j, j from 0.
     spacing = -np.log(uniforms(key, len(which))) / (count[which] - ordinal(which))
     hazard = np.bincount(which, weights=spacing, minlength=len(count))
     return np.where(k < count, -np.expm1(-hazard), 1.0)

@@ -227,10 +227,7 @@ def _one_or_each(leaf: Scalar, n: int) -> Scalar:
 
 
 def _refuse_dense(m: BitMechanism, users: Users, half: bool, memory: float) -> None:
-    """Refuse a dense output before it is computed, from public numbers alone: users and budgets.
-
-    It is what a graph without edges lets expect: a refusal that depended on true edges would tell them.
-    """
+    """Refuse a dense output by what a graph without edges lets expect: a refusal must not tell true edges."""
     count = len(users.place)
     owned = np.pad(universe(users, half).astype(np.int32), (0, capacity(count) - count))
     false = _false_if_none(_part(m, 0, count), owned)

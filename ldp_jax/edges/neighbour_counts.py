@@ -143,10 +143,7 @@ class NeighbourCounts(OnLists):
         return self._noise.near, self._noise.reach
 
     def word_runs(self) -> WordRuns:
-        """Numbers below 2^96 from one threshold to the next, with both signs; counts that differ by one.
-
-        :class:`NotApplicable` for Laplace noise.
-        """
+        """Numbers below 2^96 from one threshold to the next, with both signs; counts that differ by one."""
         if self.noise != "geometric":
             raise NotApplicable(f"{self.noise} noise is a continuum: ask float_audit")
         size, width = whole_noise.WORDS, 32 * whole_noise.WORDS
@@ -232,10 +229,7 @@ _words = jax.jit(random_words.words, static_argnames=("shape", "count"))
 def with_noise(
     thresholds: Array, word: Array, counts: AnyArray, sizes: tuple[Scalar, Scalar], span: tuple[Scalar, Scalar]
 ) -> Array:
-    """Counts with whole noise under words uint32 [4, ...], by a table of cumulative masses; all may be traced.
-
-    ``sizes`` are the noise's ``near`` and ``reach``.
-    """
+    """Counts with whole noise under words uint32 [4, ...]; ``sizes`` are ``noise_sizes()``; all may be traced."""
     high, bits = thresholds[0], thresholds.shape[1].bit_length()
     last = np.uint32(2**32 - 1)
 
@@ -259,10 +253,7 @@ def with_noise(
 def checked_groups(
     groups: Values, n: int, num_groups: int, least: int = -1, name: str = "groups"
 ) -> Int[np.ndarray, " n"]:
-    """Public numbers of users in [least, num_groups), as int32 [n].
-
-    ``ValueError`` for another shape or kind, or a number out of range.
-    """
+    """Public numbers of users in [least, num_groups), as int32 [n]; ``ValueError`` for anything else."""
     groups = np.asarray(groups)
     if groups.shape != (n,) or groups.dtype.kind not in "iu":
         raise ValueError(f"{name} must be int [{n}], one for every node, got {groups.dtype} {groups.shape}")

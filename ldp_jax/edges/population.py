@@ -71,10 +71,7 @@ class HasGraphSampler(Protocol):
         """The promise of the reports; ``trust`` says by whom."""
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
-        """The reports of all private users, by the law of one user at a time.
-
-        ``ValueError`` for more bytes than ``memory``, in public numbers, or budgets that do not fit the users.
-        """
+        """By the law of one user at a time; ``ValueError``, by public numbers, above ``memory`` bytes."""
 
 
 def one_graph(graph: Graph, name: str = "graph") -> Graph:

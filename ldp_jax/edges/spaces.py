@@ -189,10 +189,7 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
         return lists & (degree >= 0) & (degree <= self._most)
 
     def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], ListReport]) -> list[ListReport]:
-        """Reports where the loss between two lists may be largest: every critical degree, with the bit and without.
-
-        ``draw`` gives a report of ``x``, where more is needed.
-        """
+        """Reports where the loss between two lists may be largest: critical degrees, with the bit or without."""
         return [
             ListReport(np.float64(t), y) for t, y in itertools.product(critical_degrees(self.degree), (x, other))
         ]

@@ -197,11 +197,7 @@ def _spent(menu: list[NeighbourCounts], level: np.ndarray, once: bool) -> list[G
 def _with_before(
     spent: list[Guarantee], reported: np.ndarray, rule: Ownership | Reporting, after: NoisyCounts
 ) -> list[Guarantee]:
-    """What this round and those before it lose together, per bit of a list and per edge.
-
-    A list that was in none of them pays for this round alone. An edge costs at most twice what a list does; as much
-    where one rule names the same end in every round.
-    """
+    """What this round and those before it lose together, per bit of a list and per edge."""
     (bit, edge), known, earlier = spent, np.zeros_like(reported), after
     once = rule != "full"
     while earlier is not None:
@@ -210,6 +206,7 @@ def _with_before(
     compose = sequential if (known & reported).any() else parallel
     bit = compose(after.guarantee[NEIGHBOUR_LIST], bit)
     edge = sequential(after.guarantee[RELATIONSHIP], edge)
+    # An edge costs at most twice what a list does; as much where one rule names the same end in every round.
     return [bit, dataclasses.replace(edge, epsilon=min(edge.epsilon, (1 if once else 2) * bit.epsilon))]
 
 

@@ -55,7 +55,7 @@ def privatize_graph(
     Args:
       key: a typed threefry key.
       graph: undirected, or a :class:`~ldp_jax.graph.graphs.GraphSet`, in which pairs are within one graph.
-      mechanism: of this package, or your own. Those with personal budgets take public arrays [n].
+      mechanism: of this package, or your own. Budgets may be public arrays [n], but for LocalLap's.
       reporting: in place of the mechanism's own. ``full``: every user reports the whole list (2 epsilon per edge).
         ``half``: each pair has one reporter, the user of the smaller budget (the sum that ``guarantee()`` states);
         of equal ones, i < j goes to i where i + j is even, else to j. List, noisy degree and n - 1 of eq. 6 are of

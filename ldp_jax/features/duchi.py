@@ -66,13 +66,11 @@ class Duchi(Worded):
 
 
 def against_threshold(size: Array, epsilon: Scalar) -> Array:
-    """The mass (1 - size tanh(epsilon/2)) / 2 of the sign against a record, over 2^64, rounded up; uint32 [2, ...].
-
-    Near 1/2 its distance from it is rounded, else the mass, a mixture of sigmoid(-epsilon) and sigmoid(epsilon).
-    """
+    """The mass (1 - size tanh(epsilon/2)) / 2 of the sign against a record, in words of 64 bits, rounded up."""
     size, epsilon = jnp.asarray(size, jnp.float32), jnp.asarray(epsilon, jnp.float32)
     lead = size * (-jnp.expm1(-epsilon) / (1 + jnp.exp(-epsilon)))
     mass = 0.5 * ((1 - size) * jax.nn.sigmoid(epsilon) + (1 + size) * jax.nn.sigmoid(-epsilon))
+    # Near 1/2 its distance from it is rounded, else the mass.
     high, low = random_words.threshold(lead / 2)
     even = jnp.stack([jnp.uint32(2**31) - high - (low > 0), -low])
     rare = random_words.threshold(jnp.maximum(mass, jnp.finfo(jnp.float32).tiny))

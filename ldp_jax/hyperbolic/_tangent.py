@@ -15,11 +15,7 @@ from ldp_jax.hyperbolic import poincare
 
 
 def one(**kwargs: Scalar) -> float:
-    """The one concrete number that a parameter is, also in the shape of a stack.
-
-    >>> one(clip=2.0), one(clip=np.full(3, 2.0))
-    (2.0, 2.0)
-    """
+    """The one concrete number that a parameter is, also in the shape of a stack."""
     ((name, value),) = kwargs.items()
     if not validate.concrete(value):
         raise ValueError(f"{name} must be concrete here; ask outside jit, vmap and grad")

@@ -235,10 +235,7 @@ def embed(
 
 @jax.jit
 def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
-    """For each pair (u, v) of a chunk: the number of nodes nearer to u than v, and how near v is.
-
-    At one u distances are as |x - u|^2 / gap(x): ``scaled`` is 1 / gap.
-    """
+    """For each pair (u, v): how many nodes are nearer to u than v, and |v - u|^2 times ``scaled``, 1 / gap."""
     u, v = pairs.T
     at = points[u]
     far = _squared(at, points) * scaled

@@ -211,10 +211,7 @@ class RadialAngularGaussian(_Gaussian):
         return Vectors(sum(self._sent(1, self.dim)))
 
     def estimate(self, y: Report) -> Float[Array, "*batch dim"]:
-        """The point of the ball in the reported direction, at the reported radius brought into [0, C].
-
-        A radius that is not sent is C / 2, a direction that is not sent the first axis.
-        """
+        """The ball's point at the reported radius in [0, C] (else C / 2) and direction (else the first axis)."""
         y = jnp.asarray(y)
         clip = jnp.asarray(self.clip, y.dtype)
         radius = jnp.clip(y[..., :1], 0.0, clip) if self._parts[0] else clip / 2

@@ -37,10 +37,7 @@ class CentralMechanism(abc.ABC):
 
     @abc.abstractmethod
     def sample_pairs(self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY) -> Int[np.ndarray, "k 2"]:
-        """The released pairs of private nodes, each once; none is a public edge.
-
-        ``ValueError`` for more pairs than ``memory`` bytes allow.
-        """
+        """The released pairs of private nodes, each once, none public; ``ValueError`` above ``memory`` bytes."""
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
         """The released pairs where every edge of two private users is private, and no other."""
