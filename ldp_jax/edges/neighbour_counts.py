@@ -33,14 +33,13 @@ class NeighbourCounts(OnLists):
     Guarantee: epsilon per bit of a list, whatever K is, since a bit moves one count by one. Per edge 2 epsilon, and
     epsilon in ``half`` (:meth:`relationship`). Groups are public.
 
-    Utility: unbiased, variance :math:`2a/(1-a)^2`, :math:`a = e^{-\epsilon}` (:math:`2/\epsilon^2` of Laplace
-    noise).
+    Utility: unbiased, variance :math:`2a/(1-a)^2`, :math:`a = e^{-\epsilon}`; of Laplace noise
+    :math:`2/\epsilon^2`.
 
     Numerics: whole noise is a sign and a number below 2^96, compared with cumulative whole numbers: its loss is a
     ratio of integers, exact. Reports are clipped to ``span()``, beyond which noise has a mass of about 2^-90.
 
-    Reference: Ghosh et al., STOC 2009; counts by group: Qin et al., CCS 2017 (LDPGen), and Kolluri et al., CCS
-    2022.
+    Reference: Ghosh et al., STOC 2009; counts by group: Qin et al., CCS 2017; Kolluri et al., CCS 2022 (LPGNet).
 
     Epsilon is one concrete number in [0.001, 40], ``num_groups`` K >= 1. One user's view needs the number of nodes
     ``n`` and their public ``groups``, int [n] in [-1, K), here or with each call. ``most`` <= 2^20 is public.

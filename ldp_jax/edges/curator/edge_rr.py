@@ -30,10 +30,11 @@ class EdgeRR(OfDendrogram):
     r"""Draw a dendrogram that fits public and private edges, and a graph from its noisy connection probabilities.
 
     Law: over the private nodes, one Metropolis chain whose stationary law has density :math:`\propto
-    \exp(\frac{\epsilon_1}{2 \Delta} L_{pri}(D) + w L_{pub}(D))` on dendrograms D
-    (:mod:`ldp_jax.edges.curator.hrg`) makes a fixed number of sweeps. The internal nodes of its last state are
-    grouped (:func:`~ldp_jax.edges.curator.connections.regions`), the private edges of each group are counted with
-    :math:`\mathrm{Lap}(1/\epsilon_2)`, and each pair that is no public edge has the probability of its group.
+    \exp(\frac{\epsilon_1}{2 \Delta} L_{pri}(D) + w L_{pub}(D))` on dendrograms D (:mod:`ldp_jax.edges.curator.hrg`)
+    makes a fixed number of sweeps. The internal nodes of its last state are grouped
+    (:func:`~ldp_jax.edges.curator.connections.regions`), the private edges of each group are counted with
+    :math:`\mathrm{Lap}(1/\epsilon_2)` and made consistent; a pair that is no public edge has its group's
+    probability.
 
     Guarantee: none of the chain's last state; :math:`\epsilon_1 + \epsilon_2` per private edge of its stationary
     law (:meth:`stationary`), the exponential mechanism: one edge changes :math:`L_{pri}` by at most :math:`\Delta`
