@@ -112,7 +112,7 @@ class HyperbolicGaussian(_Gaussian):
 
     Numerics: sigma is rounded up to a float32. Ideal arithmetic.
 
-    Reference: a sound form of PoinDP (Wei et al., AAAI 2024, Theorem 1); Balle & Wang, ICML 2018, Theorem 8.
+    Reference: PoinDP (Wei et al., AAAI 2024), whose Theorem 1 does not hold; Balle & Wang, ICML 2018, Theorem 8.
 
     Epsilon is in (0, 100], concrete; an array [n] for public budgets. -c is the curvature.
 
@@ -145,7 +145,8 @@ class RadialAngularGaussian(_Gaussian):
 
     Law: with :math:`\rho = \min(|v|, C)` and :math:`u = v / |v|` (the first axis where v = 0), the report is
     :math:`\rho + N(0, \sigma_r^2)` and :math:`u + N(0, \sigma_a^2 I)`, :math:`\sigma_r = C / (\mu \sqrt s)`,
-    :math:`\sigma_a = 2 / (\mu \sqrt{1 - s})`, :math:`\mu` of (epsilon, delta). Shares 0 and 1 send one part alone.
+    :math:`\sigma_a = 2 / (\mu \sqrt{1 - s})`, :math:`\mu` of (epsilon, delta). Share 0 has no radius, 1 no
+    direction.
 
     Guarantee: (epsilon, delta) per record: the two Gaussians are one of :math:`\mu^2 = (C / \sigma_r)^2 + (2 /
     \sigma_a)^2`. The share must be public, and noise must not be stretched along a record.
