@@ -40,10 +40,7 @@ class BitMechanism(Protocol):
 
 
 class Users(NamedTuple):
-    """Users by place, where their level (of a whole list, the graph) begins and ends, and the size of the graph.
-
-    Numbers, or arrays [users] of NumPy or JAX.
-    """
+    """Users by place, where their level (of a whole list, the graph) begins and ends, and the size of the graph."""
 
     place: Any
     start: Any

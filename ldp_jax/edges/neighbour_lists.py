@@ -89,10 +89,7 @@ def flip_rate(epsilon: Scalar) -> Array:
 
 
 class OnLists(abc.ABC):
-    """A mechanism on one user's neighbour list; abstract.
-
-    A subclass is a pytree with the static fields ``n`` and ``reporting``. A user's place, ``own``, is no record.
-    """
+    """A mechanism on one user's neighbour list, a pytree with static ``n`` and ``reporting``; abstract."""
 
     reportings: ClassVar[tuple[Reporting, ...]] = REPORTINGS
     """The possible reportings, the usual one first."""

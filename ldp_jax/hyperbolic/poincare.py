@@ -232,8 +232,7 @@ def _gyrate(x: Array, gap_x: Array, s: Array, gap_y: Array, v: Array, c: Scalar)
 def parallel_transport(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     r"""The tangent vector v at x, carried to y along the geodesic.
 
-    :math:`(\lambda_x / \lambda_y) \, \mathrm{gyr}[y, -x] v` (eq. 13; Ungar 2005) keeps :math:`\lambda |v|` and
-    angles.
+    :math:`(\lambda_x / \lambda_y) \mathrm{gyr}[y, -x] v` keeps :math:`\lambda |v|` and angles (eq. 13; Ungar).
     """
     x, y = _points(c, x=x, y=y)
     x, y, v = _one_type(x, y, as_points("v", v))

@@ -64,11 +64,7 @@ class Edges(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where a chain is.
-
-    ``lca`` int32 [m] is the lowest common ancestor of each edge, ``count`` int32 [2, n - 1] the public and the
-    private edges of each internal node.
-    """
+    """Where a chain is: edges' lowest common ancestors, int32 [m]; counts by kind and node, int32 [2, n - 1]."""
 
     tree: Dendrogram
     lca: Int[Array | np.ndarray, "*chains m"]
