@@ -314,6 +314,8 @@ GRAPH, M, KEY = graphs.from_edges(EDGES, N), DPRR(0.5, 0.5), jax.random.key(0)
 TWO = graphs.from_edges([[0, 1]], 4)._replace(n_node=np.array([2, 2]), n_edge=np.array([2, 0]))
 LISTED = NeighbourList(jnp.array([1]), jnp.int32(0))
 STACK, LAP = LocalLap(np.array([0.5, 1.0]), 0.5, n=2), LocalLap(0.5, 0.5)
+BEYOND = jax.tree.map(lambda leaf: 2 * leaf, RandomizedResponse(30.0))
+NO_NODES = (-1, N, 10**12, 0.0, True, None, np.arange(2))
 REFUSED = [
     (lambda: privatize_graph(jax.random.key(0, impl="rbg"), GRAPH, M), "threefry"),
     (lambda: privatize_graph(KEY, TWO, M), "a GraphsTuple of 2: give a set of graphs as a graphs.GraphSet"),
@@ -339,6 +341,14 @@ REFUSED = [
     (lambda: jax.jit(lambda e: NoisyDegree(e).guarantee().epsilon)(1.0), "concrete epsilon"),
     (lambda: NoisyDegree(1.0, reporting="half list"), "reporting must be one of full, half; got 'half list'"),
     (lambda: NoisyDegree(101.0), "epsilon must be"),
+    (lambda: RandomizedResponse(40.1), r"epsilon must be in \(0.0, 40.0\], got 40.1"),
+    (lambda: DPRR(1.0, 40.1), r"epsilon_edges must be in \(0.0, 40.0\], got 40.1"),
+    (lambda: LocalLap(1.0, 40.1), r"epsilon_edges must be in \(0.0, 40.0\], got 40.1"),
+    (lambda: DPRR(100.1, 1.0), r"epsilon_degree must be in \(0.0, 100.0\], got 100.1"),
+    (lambda: LocalLap(100.1, 1.0), r"epsilon_degree must be in \(0.0, 100.0\], got 100.1"),
+    (BEYOND.guarantee, "epsilon must be in"),
+    (BEYOND.relationship, "epsilon must be in"),
+    *((lambda own=own: DPRR(0.5, 0.5, n=N).privatize(KEY, LISTED, own), r"own must be a node") for own in NO_NODES),
     (lambda: NoisyDegree(0.25, noise="geometric").add_noise([1.0], [1], [5]), "noise must be laplace"),
 ]
 
