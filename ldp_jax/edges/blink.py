@@ -202,9 +202,13 @@ def private_links(
 ) -> NoisyLinks:
     """Blink: every user's noisy degree and noisy list, and the posterior links that the server makes of them.
 
-    This simulates all devices of an undirected ``graph``, as :func:`~ldp_jax.edges.privatize_graph` does. A bit of
-    a list costs ``epsilon``, an edge twice that; ``degree_share`` in (0, 1) of it is the degree's. For ``variant``
-    see :func:`posterior_links`; ``memory`` bytes of reported pairs are allowed, 16 for each.
+    Args:
+      key: a typed threefry key.
+      graph: undirected, private; this simulates all devices, as :func:`~ldp_jax.edges.privatize_graph` does.
+      epsilon: per bit of a list, in total, ``degree_share`` of it for the degree; an edge costs twice as much.
+      variant: see :func:`posterior_links`.
+      degree_share: in (0, 1).
+      memory: bytes of reported pairs to allow, 16 for each, without what the host makes of them.
 
     >>> star = graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
     >>> found = private_links(jax.random.key(0), star, 2.0)

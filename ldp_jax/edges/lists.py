@@ -15,8 +15,12 @@ from ldp_jax.core.types import AnyArray, Array, Scalar
 class NeighbourList(NamedTuple):
     """The neighbours of one user.
 
-    ``ids`` int32 [capacity] are sorted and distinct, n where there is none; ``count`` of them are there. The
-    capacity is public: it is the shape of programs. What a host holds becomes a list through :meth:`of`.
+    The capacity is public: it is the shape of compiled programs. Mechanisms take a list on the host, of any length
+    and kind, through :meth:`of`.
+
+    Attributes:
+      ids: int32 [capacity], sorted and distinct; n where there is none.
+      count: int32, how many there are.
     """
 
     ids: AnyArray

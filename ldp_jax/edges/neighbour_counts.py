@@ -28,21 +28,30 @@ class NeighbourCounts(OnLists):
 
     Law: :math:`y_k = c_k + z_k` with :math:`c_k = |\{v \in N : g(v) = k\}|`, at most ``most``, and independent
     whole noise, :math:`P(z) \propto e^{-\epsilon |z|}`; real noise :math:`\mathrm{Lap}(1/\epsilon)` with
-    ``noise="laplace"``. A node of group -1 counts nowhere. In ``half`` reporting c counts owned pairs.
+    ``noise="laplace"``. A node whose group is negative counts nowhere. In ``half`` reporting c counts owned pairs.
 
     Guarantee: epsilon per bit of a list, whatever K is, since a bit moves one count by one. Per edge 2 epsilon, and
     epsilon in ``half`` (:meth:`relationship`). Groups are public.
 
-    Utility: unbiased, variance :math:`2a/(1-a)^2`, :math:`a = e^{-\epsilon}`; of Laplace noise
-    :math:`2/\epsilon^2`.
+    Utility: unbiased, variance :math:`2a/(1-a)^2` with :math:`a = e^{-\epsilon}` (:math:`2/\epsilon^2` of Laplace
+    noise) for each count, whatever the size of its group.
 
     Numerics: whole noise is a sign and a number below 2^96, compared with cumulative whole numbers: its loss is a
-    ratio of integers, exact. Reports are clipped to ``span()``, beyond which noise has a mass of about 2^-90.
+    ratio of integers and ``arithmetic`` is ``exact``. A report is clipped to ``span()``, beyond which noise has a
+    mass of about 2^-90. Laplace noise holds in ideal arithmetic.
 
-    Reference: Ghosh et al., STOC 2009; counts by group: Qin et al., CCS 2017; Kolluri et al., CCS 2022 (LPGNet).
+    Reference: Ghosh et al., STOC 2009; counts by group as a message: Qin et al., CCS 2017 (LDPGen), and under a
+    trusted curator Kolluri et al., CCS 2022 (LPGNet).
 
-    Epsilon is one concrete number in [0.001, 40], ``num_groups`` K >= 1. One user's view needs the number of nodes
-    ``n`` and their public ``groups``, int [n] in [-1, K), here or with each call. ``most`` <= 2^20 is public.
+    Args:
+      epsilon: in [0.001, 40]; one concrete number, of which the host makes a table.
+      num_groups: K, at least 1.
+      n: nodes of the graph, for one user's view.
+      groups: int [n] in [-1, K), public, for one user's view; -1 for a node that counts nowhere. They may be given
+        with each call instead.
+      most: the largest count; a larger one is taken for it. Public, at most 2^20.
+      noise: ``geometric`` or ``laplace``.
+      reporting: ``full`` or ``half``.
 
     >>> import jax
     >>> m = NeighbourCounts(1.0, num_groups=2, n=5)

@@ -34,9 +34,12 @@ _DRAWN = 2**19
 class NoisyCounts(NamedTuple):
     """What users report of their lists.
 
-    ``counts`` [n, K] are int32 or, of Laplace noise, float32; 0 where not ``reported``, bool [n]; traced where the
-    key is. ``owners`` is the rule by which a pair was reported: an order of users, or a reporting. ``after`` is the
-    round of whose reports this one was made; the guarantee, per bit of a list and per edge, is of both.
+    Attributes:
+      counts: [n, K], int32 or, of Laplace noise, float32; 0 for those who report nothing. Traced where the key is.
+      reported: bool [n], who reports.
+      guarantee: per bit of a list and per edge, of the rounds before too.
+      owners: the rule by which a pair was reported: an order of users, or a reporting.
+      after: the round before, where this one was made of its reports.
     """
 
     counts: np.ndarray

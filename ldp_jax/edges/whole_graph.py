@@ -20,11 +20,13 @@ _MEMORY = 8e9
 
 
 class NoisyGraph(NamedTuple):
-    """The reports of all users as a graph, or as a set of graphs where one was given.
+    """The reports of all users as a graph, or as a set of graphs.
 
-    Edges lead from each reported neighbour to the user who reports it, sorted; they are symmetric where each pair
-    has one owner. ``degree`` float32 [n] is noisy; true of public users; NaN where none is sent. The guarantee is
-    per bit of a list and per edge.
+    Attributes:
+      graph: directed edges from each reported neighbour (sender) to the user who reports it (receiver), sorted;
+        symmetric where each pair has one owner. A :class:`~ldp_jax.graph.graphs.GraphSet` where a set was given.
+      degree: float32 [n], the noisy degrees; the true ones of public users; NaN where none is sent.
+      guarantee: per bit of a list and per edge, what is protected and what is not.
     """
 
     graph: Graph

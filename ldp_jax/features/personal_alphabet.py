@@ -53,10 +53,14 @@ def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike | tuple) -> Discrete:
 class PersonalAlphabets:
     """The personal alphabets of n users, and their reports, in one program; build one with :meth:`of`.
 
+    Users with alphabets of one size share a table.
+
     Guarantee: that of :func:`PersonalAlphabet`, the largest of the users'; exact in integers.
 
-    ``inner`` has a table on places for each size, at each user's level [n]; ``order`` int32 [n, C] are the users'
-    classes, the likeliest first, ``prior`` float32 [n, C] their public probabilities.
+    Attributes:
+      inner: the tables on places, one level a size; its level [n] has one for each user.
+      order: int32 [n, C], each user's classes, the likeliest first.
+      prior: float32 [n, C], the public probabilities.
 
     >>> m = PersonalAlphabets.of(1.0, [[0.8, 0.1, 0.1], [0.2, 0.4, 0.4]])
     >>> m.sizes.tolist(), m.mask.tolist()

@@ -29,19 +29,20 @@ _DRAWS = 200  # of the log-likelihood, in the second half of a chain: chance mov
 class EdgeRR(OfDendrogram):
     r"""Draw a dendrogram that fits public and private edges, and a graph from its noisy connection probabilities.
 
-    Law: over the private nodes, one Metropolis chain whose stationary law has density :math:`\propto
-    \exp(\frac{\epsilon_1}{2 \Delta} L_{pri}(D) + w L_{pub}(D))` on dendrograms D (:mod:`ldp_jax.edges.curator.hrg`)
-    makes a fixed number of sweeps. The internal nodes of its last state are grouped
-    (:func:`~ldp_jax.edges.curator.connections.regions`), the private edges of each group are counted with
-    :math:`\mathrm{Lap}(1/\epsilon_2)` and made consistent; a pair that is no public edge has its group's
-    probability.
+    Law: over the private nodes, n of them, one Metropolis chain whose stationary law has density
+    :math:`\propto \exp(\frac{\epsilon_1}{2 \Delta} L_{pri}(D) + w L_{pub}(D))` on dendrograms D
+    (:mod:`ldp_jax.edges.curator.hrg`); the state after a fixed number of sweeps is used, whatever it is like. Its
+    internal nodes are grouped (:func:`~ldp_jax.edges.curator.connections.regions`), the private edges of each group
+    are counted with :math:`\mathrm{Lap}(1/\epsilon_2)`, counts are made consistent, and each pair that is no public
+    edge is released with the probability of its group.
 
     Guarantee: none of the chain's last state; :math:`\epsilon_1 + \epsilon_2` per private edge of its stationary
-    law (:meth:`stationary`), the exponential mechanism: one edge changes :math:`L_{pri}` by at most :math:`\Delta`
-    (eq. 19), in either direction, so that 2 is needed; the base measure :math:`w L_{pub}` cancels. An edge is in
-    one group, so noise on all counts costs :math:`\epsilon_2` once. No bound on the sweeps is known:
-    :func:`~ldp_jax.edges.curator.release` claims the epsilon, *in the limit*, where several chains agree on its
-    edges (:meth:`measured`); in `python -m experiments heterorr` none of six settings does after 8 000 sweeps.
+    law (:meth:`stationary`). A draw of that law is the exponential mechanism: one edge changes :math:`L_{pri}` by
+    at most :math:`\Delta` (eq. 19), in either direction, so that 2 is needed; :math:`w L_{pub}` is a base measure,
+    which cancels. An edge is in one group, so noise on all counts costs :math:`\epsilon_2` once. No bound on the
+    sweeps that a chain needs is known. :func:`~ldp_jax.edges.curator.release` runs several chains on its own edges,
+    and claims the epsilon of the stationary law, *in the limit*, where they agree (:meth:`measured`); in `python -m
+    experiments heterorr` none of six settings agrees after 8 000 sweeps.
 
     Utility: :math:`\epsilon_1 / (2 \Delta)` is small (0.035 at :math:`\epsilon_1 = 1` and 1 558 nodes), so that the
     dendrogram is that of the public edges, for which :class:`~ldp_jax.edges.curator.PublicHRG` spends nothing. A
@@ -53,9 +54,14 @@ class EdgeRR(OfDendrogram):
     hold: 2 in the scale; one chain in place of two that alternate; the set of private nodes is public; a group has
     one noisy count; public edges stay. The paper has no split of the budget.
 
-    ``epsilon_mcmc`` and ``epsilon_edges`` are :math:`\epsilon_1, \epsilon_2`, in (0, 100]. Public are w >= 0
-    (``public_weight``; from 1 on with a warning: a chain need not reach its law), the number of sweeps and the
-    thresholds :math:`\tau_1, \tau_2`. ``noise`` may be ``geometric``; ``published`` is :meth:`as_published`.
+    Args:
+      epsilon_mcmc: :math:`\epsilon_1`, in (0, 100].
+      epsilon_edges: :math:`\epsilon_2`, in (0, 100].
+      public_weight: w, >= 0 and public; from 1 on there is a warning, since a chain need not reach its law then.
+      sweeps: of the chain, a static number that is fixed beforehand.
+      thresholds: :math:`\tau_1, \tau_2`, public.
+      noise: ``laplace`` or ``geometric``.
+      published: the law of :meth:`as_published`.
 
     >>> m = EdgeRR.from_epsilon(1.0)
     >>> m.epsilon_mcmc, m.epsilon_edges, m.stationary().epsilon, m.stationary().status, m.guarantee().status
