@@ -16,6 +16,14 @@ Noise = Literal["laplace", "geometric"]
 NOISES: tuple[Noise, ...] = ("laplace", "geometric")
 
 
+def laplace(key: PRNGKey, epsilon: Scalar, shape: tuple[int, ...]) -> Array:
+    """Laplace noise of scale 1 / epsilon, as ``random_words.geometric`` is whole noise."""
+    return random_words.laplace(key, shape) / epsilon
+
+
+DRAWS = {"laplace": laplace, "geometric": random_words.geometric}
+
+
 class SendsDegree(ListMechanism):
     """Sends the degree with noise, clipped to [0, pairs]; abstract. A subclass has a static field ``noise``."""
 
@@ -35,11 +43,7 @@ class SendsDegree(ListMechanism):
 
     def noisy_degree(self, key: PRNGKey, degree: Array, owned: Scalar) -> Array:
         """d*; elementwise, from one key."""
-        epsilon = jnp.asarray(self.degree_epsilon)
-        if self.noise == "laplace":
-            drawn = random_words.laplace(key, degree.shape) / epsilon
-        else:
-            drawn = random_words.geometric(key, epsilon, degree.shape)
+        drawn = DRAWS[self.noise](key, jnp.asarray(self.degree_epsilon), degree.shape)
         return jnp.clip(degree + drawn, 0.0, jnp.asarray(owned, jnp.float32))
 
     def degree_log_density(self, noisy: Scalar, degree: Scalar, owned: Scalar) -> Array:
@@ -78,12 +82,9 @@ class SendsDegree(ListMechanism):
         return self.degree_bias(0, owned)
 
     def degrees(self, owned: int) -> Finite | Mixture:
-        """Atoms at 0 and ``owned`` and a density between; whole numbers for geometric noise.
-
-        The density bends at the degree, DPRR's sampling rate at ``owned`` / 2, and its estimate under a prior at
-        whole numbers.
-        """
+        """Atoms at 0 and ``owned`` and a density between; whole numbers for geometric noise."""
         if self.noise == "geometric" or owned == 0:
             return Finite(tuple(map(float, range(owned + 1))))
+        # The density bends at the degree, DPRR's rate at owned / 2, its estimate under a prior at whole numbers.
         breaks = lambda degree: jnp.arange(2 * owned + 1) / 2
         return Mixture((Finite((0.0, float(owned))), Interval(0.0, float(owned), breaks)))

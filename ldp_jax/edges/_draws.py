@@ -61,6 +61,11 @@ def below(key: PRNGKey, bound: Array | np.ndarray) -> Array:
     return (high + (low + carry_in < low)).astype(jnp.int32)
 
 
+def each_below(key: PRNGKey, bound: np.ndarray) -> np.ndarray:
+    """:func:`below` on the host, of any number of bounds; int32 [k]."""
+    return np.asarray(below(key, padded(bound.astype(np.int32, copy=False), 1)))[: len(bound)]
+
+
 # Gathers are the host's: beside them a CPU's compiler makes no vector instructions of threefry's rounds.
 _poisson, _bernoulli = jax.jit(random_words.poisson), jax.jit(random_words.bernoulli)
 

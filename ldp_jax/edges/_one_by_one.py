@@ -15,6 +15,7 @@ from ldp_jax.edges._draws import ordinal
 from ldp_jax.edges.lists import ListReport, NeighbourList
 from ldp_jax.edges.neighbour_lists import Reporting
 from ldp_jax.edges.population import Population, ReportedPairs
+from ldp_jax.edges.spaces import Lists
 
 _CELLS = 2**24
 """Bits of the lists that are in memory at once."""
@@ -24,8 +25,7 @@ _CELLS = 2**24
 class OneUsersView(Protocol):
     """A local mechanism on neighbour lists, as one user runs it; a frozen dataclass that is a pytree.
 
-    Its static fields are ``n``, None until a graph is known, and ``reporting``; ``reportings`` are the possible
-    ones.
+    Static fields are ``n``, None until a graph is known, and ``reporting``, one of ``reportings``.
     """
 
     n: int | None
@@ -36,7 +36,7 @@ class OneUsersView(Protocol):
         """The report of the user ``own``: a :class:`ListReport`, or what ``select`` takes, with a ``degree``."""
 
     def guarantee(self) -> Guarantee:
-        """Per bit of one user's list."""
+        """Per bit of one list."""
 
     def relationship(self, reporting: Reporting | None = None) -> Guarantee:
         """Per edge, seen through the reports of all users."""
@@ -52,7 +52,7 @@ class HasServer(Protocol):
 
 @jax.jit
 def _reports(m: OneUsersView, keys: PRNGKeys, lists: NeighbourList, own: Array) -> Report:
-    return jax.vmap(lambda key, mine, place: m.privatize(key, mine, place))(keys, lists, own)
+    return jax.vmap(m.privatize)(keys, lists, own)
 
 
 @jax.jit
@@ -119,9 +119,7 @@ def _bits(m: Any, reports: Report, own: np.ndarray, both_ends: bool) -> np.ndarr
             f"{type(m).__name__} must report a ListReport, or have select(reports), which makes a graph of what it "
             f"reports; got {type(reports).__name__}"
         )
-    bits = np.zeros((len(own), n + 1), bool)
-    np.put_along_axis(bits, np.asarray(reports.neighbours.ids), True, 1)
-    return bits[:, :n]
+    return Lists(n).bits(reports.neighbours)
 
 
 def _lists(node: np.ndarray, begin: np.ndarray, end: np.ndarray, size: int) -> NeighbourList:

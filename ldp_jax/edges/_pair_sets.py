@@ -26,8 +26,7 @@ def largest(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The pairs of the largest noisy bits: which true pairs are among them, and how many false ones [graphs].
 
-    ``true`` is the graph of each true pair; in each graph so many ``edges`` are chosen, and so many pairs are
-    ``false``.
+    ``true`` is the graph of each true pair; of each graph ``edges`` are chosen, and ``false`` are false pairs.
     """
     true_key, least_key, among_key = keys
     least = np.minimum(edges, false)
@@ -50,13 +49,10 @@ def _true_scores(u: np.ndarray, epsilon: float) -> np.ndarray:
 
 
 def _next_smallest(key: PRNGKey, count: np.ndarray, k: np.ndarray) -> np.ndarray:
-    """The (k + 1)-th smallest of ``count`` uniforms, 1 where there are k: below it, k are independent uniforms.
-
-    Their hazards -log(1 - s) are those of exponentials, whose spacings are independent: the j-th is an exponential
-    of rate count - j, j from 0.
-    """
+    """The (k + 1)-th smallest of ``count`` uniforms, 1 where there are k: below it, k are independent uniforms."""
     steps = np.where(k < count, k + 1, 0)
     which = np.repeat(np.arange(len(count)), steps)
+    # Spacings of the hazards -log(1 - s) are independent: the j-th is exponential, of rate count - j, j from 0.
     spacing = -np.log(uniforms(key, len(which))) / (count[which] - ordinal(which))
     hazard = np.bincount(which, weights=spacing, minlength=len(count))
     return np.where(k < count, -np.expm1(-hazard), 1.0)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ldp_jax.core import random, random_words
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
-from ldp_jax.edges._draws import below, capacity, happens, padded, poisson_counts
+from ldp_jax.edges._draws import capacity, each_below, happens, poisson_counts
 from ldp_jax.edges.population import Population, ReportedPairs, tally
 
 _BLOCK = 2**22
@@ -40,10 +40,7 @@ class BitMechanism(Protocol):
 
 
 class Users(NamedTuple):
-    """Users by place, where their level (of a whole list, the graph) begins and ends, and the size of the graph.
-
-    Numbers, or arrays [users] of NumPy or JAX.
-    """
+    """Users by place, where their level (of a whole list, the graph) begins and ends, and the size of the graph."""
 
     place: Any
     start: Any
@@ -102,9 +99,8 @@ def owns(users: Users, other: int | AnyArray, half: bool) -> Any:
 class Plan(NamedTuple):
     """Reporters, by place, and the true pairs that each owns.
 
-    ``who`` are their ids, ``users`` arrays [users], ``degree`` the true pairs that each owns; ``node`` are the
-    other ends' places, user by user, sorted within each. ``member`` is the id of each place, graph by graph, in
-    which each one's graph begins at ``begin``.
+    ``who`` are their ids, ``degree`` counts the true pairs that each owns, of which ``node`` are the other ends'
+    places, user by user, sorted. ``member`` is the id of each place; a reporter's graph begins at ``begin``.
     """
 
     who: np.ndarray
@@ -194,12 +190,11 @@ def _means(owned: Array, degree: Array, add: Array) -> Array:
 def sample(key: PRNGKey, m: BitMechanism, people: Population, memory: float) -> ReportedPairs:
     """The reports of all private users: exact in law, in time and memory O(input pairs + output pairs).
 
-    Block b draws from ``fold_in(key, b)``. ``m`` is a :class:`~ldp_jax.edges.neighbour_lists.ListMechanism`, whose
-    budgets may be arrays [n]. ``memory`` bounds the bytes of false pairs that a graph without edges lets expect.
+    Block b draws from ``fold_in(key, b)``. Budgets may be arrays [n]. ``memory`` bounds the bytes of false pairs
+    that a graph without edges lets expect.
 
-    Raises:
-      ValueError: for budgets of another number of users, or more pairs than ``memory`` allows.
-      RuntimeError: where a pair would belong to the larger of its two budgets; before anything is drawn.
+    ``ValueError`` for budgets of another number of users, or more pairs than that; ``RuntimeError``, before
+    anything is drawn, where a pair would belong to the larger of its two budgets.
     """
     n, half = len(people.group), m.reporting != "full"
     m.of_users(lambda leaf: _one_or_each(leaf, n))
@@ -209,20 +204,16 @@ def sample(key: PRNGKey, m: BitMechanism, people: Population, memory: float) -> 
         made = plan(m, people, half)
         m = m.of_users(lambda leaf: leaf if np.ndim(leaf) == 0 else np.asarray(leaf)[made.who])
         _refuse_dense(m, made.users, half, memory)
+        counted = None
+        if m.reporting == "half list":  # edges with public users are no part of a private list
+            counted = tally(people.receivers[people.private[people.senders]], n)[made.who]
         for number, (start, stop) in enumerate(_blocks(made.degree)):
-            counted = _private_friends(people)[made.who] if m.reporting == "half list" else None
             degree, user, place = _block(random.fold_in(key, number), m, made, counted, start, stop)
             reporter.append(made.who[user])
             reported.append(made.member[made.begin[user] + place])
             if degree is not None:
                 noisy[made.who[start:stop]] = degree
     return ReportedPairs(np.concatenate(reporter), np.concatenate(reported), noisy)
-
-
-def _private_friends(people: Population) -> np.ndarray:
-    """How many private neighbours each user has: edges with public users are no part of a private list."""
-    friends = people.receivers[people.private[people.senders]]
-    return np.bincount(friends, minlength=len(people.group)).astype(np.int32)
 
 
 def _one_or_each(leaf: Scalar, n: int) -> Scalar:
@@ -233,10 +224,7 @@ def _one_or_each(leaf: Scalar, n: int) -> Scalar:
 
 
 def _refuse_dense(m: BitMechanism, users: Users, half: bool, memory: float) -> None:
-    """Refuse a dense output before it is computed, from public numbers alone: users and budgets.
-
-    It is what a graph without edges lets expect: a refusal that depended on true edges would tell them.
-    """
+    """Refuse a dense output by what a graph without edges lets expect: a refusal must not tell true edges."""
     count = len(users.place)
     owned = np.pad(universe(users, half).astype(np.int32), (0, capacity(count) - count))
     false = _false_if_none(_part(m, 0, count), owned)
@@ -286,8 +274,7 @@ def _block(
     kept = happens(keys[2], np.asarray(keep)[whose], np.asarray(drop)[whose])
     ranks = rank_of(Users(*(leaf[whose] for leaf in mine)), true, half)
     user, width = np.repeat(np.arange(len(count)), count), int(made.users.size.max())
-    others = padded(np.maximum(owned - degree, 1)[user], 1)
-    drawn = np.asarray(below(keys[3], others))[: len(user)]
+    drawn = each_below(keys[3], np.maximum(owned - degree, 1)[user])
     ordinal = np.arange(len(whose)) - np.repeat(np.cumsum(degree) - degree, degree)
     liar, rank = _among_others(user * width + drawn, whose * width + ranks - ordinal, degree, width)
     wrong = liar * width + node_of(Users(*(leaf[liar] for leaf in mine)), rank, half)

@@ -44,10 +44,7 @@ _FAR = 40.0
 
 
 class DegreePrior(NamedTuple):
-    """The beta model of noisy degrees.
-
-    User i is in the degree class ``group[i]``; class k has ``count[k]`` users of degree ``degree[k]``, and beta.
-    """
+    """The beta model of noisy degrees: of each user's class, and of each class degree, count of users, and beta."""
 
     group: Int[np.ndarray, " n"]
     degree: Int[np.ndarray, " K"]
@@ -58,10 +55,9 @@ class DegreePrior(NamedTuple):
 def degree_prior(degree: Values) -> DegreePrior:
     r"""Fit the beta model to noisy degrees by maximum likelihood; post-processing.
 
-    Degrees are rounded and clipped to [1, n - 2], as the authors do: others have no finite estimate. The fixed
-    point :math:`\beta_k = \log d_k - \log \sum_l (c_l - [k = l]) / (e^{-\beta_l} + e^{\beta_k})` is iterated in
-    float64, by half steps, over classes of c_k users (Chatterjee, Diaconis & Sly, 2011). The largest beta is 40,
-    for noisy degrees that no graph has. ``degree`` is finite, [n], of at least 3 users.
+    ``degree`` [n] is finite, of at least 3 users; rounded and clipped to [1, n - 2], as others have no estimate.
+    Half steps in float64 reach the fixed point :math:`\beta_k = \log d_k - \log \sum_l (c_l - [k = l]) /
+    (e^{-\beta_l} + e^{\beta_k})` over classes of c_k users (Chatterjee, Diaconis & Sly, 2011), at most 40.
 
     >>> prior = degree_prior([2, 2, 2, 2, 2])  # of five users, each pair is linked with probability 1/2
     >>> prior.count.tolist(), bool(abs(prior.beta[0]) < 1e-6)
@@ -88,10 +84,10 @@ def degree_prior(degree: Values) -> DegreePrior:
 
 @pytree
 class PosteriorLinks:
-    """A symmetric matrix of link weights without a diagonal: constants by class, and corrections by pair; padded.
+    """A symmetric matrix of link weights without a diagonal, padded.
 
-    ``group`` [n] is the degree class of each user, ``constant`` [K, K] the weight of a pair that nobody reports;
-    ``neighbours``, in both directions, weigh ``correction`` [m] more.
+    By the degree classes ``group`` [n] of its ends a pair weighs ``constant`` [K, K], and ``correction`` [m] more
+    where somebody reports it, in both directions.
     """
 
     group: AnyArray
@@ -124,8 +120,7 @@ def posterior_links(bits: Graph, prior: DegreePrior, epsilon: float, variant: Va
     """The posterior of all pairs given what both ends of each reported; post-processing, on the host.
 
     Args:
-      bits: the reported lists, as :func:`~ldp_jax.edges.privatize_graph` has them for
-        :class:`~ldp_jax.edges.RandomizedResponse` in ``full`` reporting: an edge into a user is in the user's list.
+      bits: the lists that :class:`~ldp_jax.edges.RandomizedResponse` reports in ``full``: an edge into a user each.
       prior: of the same users.
       epsilon: of the bits.
       variant: ``soft`` has every posterior; ``hard`` is 1 where it is above 1/2 and 0 elsewhere; ``hybrid`` has the
@@ -189,10 +184,7 @@ def _kept(posterior: np.ndarray, count: np.ndarray, variant: Variant) -> np.ndar
 
 
 class NoisyLinks(NamedTuple):
-    """The server's knowledge of links.
-
-    ``links`` take the place of the adjacency; ``degree`` are the noisy ones; the guarantee is per bit and per edge.
-    """
+    """Links in the place of the adjacency, the noisy degrees, and the guarantee per bit and per edge."""
 
     links: PosteriorLinks
     degree: Float[np.ndarray, " n"]

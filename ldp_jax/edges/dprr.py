@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
 from ldp_jax.core.integer_tables import sum_up
 from ldp_jax.core.mechanism import MAX_EPSILON
@@ -15,7 +14,7 @@ from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.edges._degree_noise import Noise, SendsDegree
 from ldp_jax.edges.lists import ListReport
-from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, Reporting, flip_rate, per_edge, rest_of
+from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, Reporting, flip_rate, rest_of
 
 
 @mechanism
@@ -26,21 +25,19 @@ class DPRR(SendsDegree):
     e^{\epsilon_2} / (e^{\epsilon_2} + 1)` and :math:`q = \min(1, d^* / (d^* (2p - 1) + (n - 1)(1 - p)))` (eq. 6) a
     neighbour is reported with probability :math:`pq`, any other node with :math:`(1 - p) q` (eq. 7), independently.
     The report is :math:`d^*` and the list. ``noise="geometric"`` draws whole noise, :math:`P(z) \propto
-    e^{-\epsilon_1 |z|}`. With a public ``prior`` over degrees, q is computed from the posterior mean of the degree
-    given :math:`d^*`.
+    e^{-\epsilon_1 |z|}`. A public ``prior`` over degrees computes q from the degree's posterior mean.
 
-    Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list, attained where q = 1; per edge seen through both
-    ends twice that (:meth:`relationship`). It is that of ideal arithmetic: Laplace noise in float32 leaks.
+    Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list, attained where q = 1. Per edge
+    (:meth:`relationship`) twice that in ``full``, the same in ``half``, and :math:`2 \epsilon_1 + \epsilon_2` in
+    ``half list``: the pair is in one list and in both degrees. Ideal arithmetic: Laplace noise in float32 leaks.
 
     Utility: given :math:`d^*` the reported degree has mean :math:`(d (2p - 1) + (n - 1)(1 - p)) q`, close to
-    :math:`d^*` in sparse graphs. Clipping at 0 biases :math:`d^*` by :meth:`degree_bias`, about 3 for a true 6 at
-    :math:`\epsilon_1 = 0.1`; a public prior mends it.
+    :math:`d^*` in sparse graphs. Clipping at 0 biases :math:`d^*` (:meth:`degree_bias`); a public prior mends it.
 
-    Numerics: (1 - p) q and 1 - p q have no cancellation and are drawn from 64 bits. Noise comes from a sign and 224
-    bits. Degrees are exact up to 2^24.
+    Numerics: (1 - p) q and 1 - p q do not cancel, and have 64 bits; noise has 225. Degrees are exact up to 2^24.
 
-    Reference: Hidano & Murakami, 2022, Algorithm 1, eq. 6-8; Proposition 2. The paper clips q alone; here
-    :math:`d^*` is clipped first, because eq. 6 has a pole at negative :math:`d^*`.
+    Reference: Hidano & Murakami, 2022, Algorithm 1, eq. 6-8; Proposition 2. Eq. 6 has a pole at negative
+    :math:`d^*`, which is therefore clipped; the paper clips q alone.
 
     ``epsilon_degree`` is :math:`\epsilon_1` in (0, 100], ``epsilon_edges`` :math:`\epsilon_2` in (0, 40]; numbers,
     or one a user for whole graphs. The ``prior`` weighs the degrees 0, 1, ...; None is the paper's q.
@@ -79,9 +76,9 @@ class DPRR(SendsDegree):
     def from_epsilon(cls, epsilon: float, n_max: int, alpha: float = 0.9, **options: Any) -> "DPRR":
         """The paper's allocation (eq. 8) made sound: what the degree does not get is the edges'.
 
-        epsilon_1 = max(sqrt(8 / (n_max - 1)), (1 - alpha) epsilon) and epsilon_2 = epsilon - epsilon_1. (With the
-        paper's epsilon_2 = alpha epsilon the two exceed epsilon where the first term wins: :meth:`as_published`.)
-        ``n_max`` is the most nodes that any graph has, public; ``alpha`` about the share of the edges, in (0, 1).
+        epsilon_1 = max(sqrt(8 / (n_max - 1)), (1 - alpha) epsilon) and epsilon_2 = epsilon - epsilon_1; the paper's
+        alpha epsilon (:meth:`as_published`) may exceed that. ``n_max`` is the public bound on the nodes of a graph;
+        ``alpha`` about the share of the edges, in (0, 1).
 
         >>> round(DPRR.from_epsilon(1.0, n_max=3782).epsilon_edges, 3)
         0.9
@@ -142,22 +139,10 @@ class DPRR(SendsDegree):
         """Composition of the degree's noise and of one bit's flip."""
         return f"{self.noise.capitalize()} noise on the degree, then randomised response on each bit, compose"
 
-    def relationship(self, reporting: Reporting | None = None) -> Guarantee:
-        r"""Per edge, from one list or two, and one degree or two.
-
-        ``full``: :math:`2 (\epsilon_1 + \epsilon_2)`; ``half``: :math:`\epsilon_1 + \epsilon_2`; ``half list``:
-        :math:`2 \epsilon_1 + \epsilon_2`, since the pair is in one list and in both degrees.
-
-        With personal budgets it is the largest over all pairs of users. In ``half list`` it is the owner's sum and
-        the other's :math:`\epsilon_1` (of two equal sums, the larger one).
-        """
-        reporting = self.reporting if reporting is None else reporting
-        if reporting == "half list":
-            return per_edge(self._owner_and_other(), reporting)
-        return super().relationship(reporting)
-
-    def _owner_and_other(self) -> tuple[float, float]:
-        """The largest, over pairs, of one user's sum and epsilon_1 of another of an equal or larger sum."""
+    def _ends(self, reporting: Reporting) -> tuple[float, ...]:
+        """In ``half list`` the largest, over pairs, of a sum and the epsilon_1 of another's equal or larger sum."""
+        if reporting != "half list":
+            return super()._ends(reporting)
         first, sums = np.ravel(self.spent()[0]), np.ravel(self.sums())
         if len(sums) == 1:
             return float(sums[0]), float(first[0])
@@ -178,9 +163,8 @@ def _published_split(epsilon: float, n_max: int, alpha: float) -> tuple[float, f
 def _posterior_mean(noisy: Array, prior: Array, epsilon: Array) -> Array:
     r"""E[d | d*] for weights [degrees] and noise :math:`e^{-\epsilon |d^* - d|}`, clipped or not.
 
-    Sums over d <= k and over d > k follow from their neighbours, and are shifted by the fraction of d*. At the ends
-    the atoms of the clipped law are proportional to the same exponentials. One epsilon has one table of sums; of
-    several, each d* takes len(prior) passes.
+    Sums over d <= k and over d > k follow from their neighbours, and are shifted by the fraction of d*; atoms are
+    proportional to the same. One epsilon has one table of sums; of several, each d* has passes of its own.
     """
     degrees = jnp.arange(len(prior), dtype=prior.dtype)
     shrink = jnp.exp(-epsilon)
@@ -202,30 +186,24 @@ def _posterior_mean(noisy: Array, prior: Array, epsilon: Array) -> Array:
 def _tables(weights: Array, shrink: Array, place: Array) -> tuple[Array, Array]:
     """The sums at or below ``place``, and above it, from one table for all."""
 
-    def forward(total: Array, weight: Array) -> tuple[Array, Array]:
-        total = total * shrink + weight
-        return total, total
-
-    def backward(total: Array, weight: Array) -> tuple[Array, Array]:
-        return total * shrink + weight, total
+    def add(total: Array, weight: Array) -> tuple[Array, tuple[Array, Array]]:
+        after = total * shrink + weight
+        return after, (after, total)
 
     zero = jnp.zeros_like(shrink * weights[0])
-    return (
-        jax.lax.scan(forward, zero, weights)[1][place],
-        jax.lax.scan(backward, zero, weights, reverse=True)[1][place],
-    )
+    (_, (below, _)), (_, (_, above)) = (jax.lax.scan(add, zero, weights, reverse=back) for back in (False, True))
+    return below[place], above[place]
 
 
 @jax.jit
 def _passes(weights: Array, shrink: Array, place: Array, noisy: Array) -> tuple[Array, Array]:
     """The same of sums of their own."""
 
-    def forward(total: Array, at: tuple[Array, Array]) -> tuple[Array, None]:
-        return jnp.where(at[0] <= place, total * shrink + at[1], total), None
+    def total(above: bool) -> Array:
+        def add(total: Array, at: tuple[Array, Array]) -> tuple[Array, None]:
+            return jnp.where((at[0] > place) == above, total * shrink + at[1], total), None
 
-    def backward(total: Array, at: tuple[Array, Array]) -> tuple[Array, None]:
-        return jnp.where(at[0] > place, total * shrink + at[1], total), None
+        zero = jnp.zeros_like(shrink * weights[0] * noisy)
+        return jax.lax.scan(add, zero, (jnp.arange(len(weights)), weights), reverse=above)[0]
 
-    steps = jnp.arange(len(weights)), weights
-    zero = jnp.zeros_like(shrink * weights[0] * noisy)
-    return jax.lax.scan(forward, zero, steps)[0], jax.lax.scan(backward, zero, steps, reverse=True)[0]
+    return total(False), total(True)

@@ -94,13 +94,6 @@ def to_bits(neighbours: NeighbourList, n: int) -> Array:
     return jnp.zeros(n, bool).at[ids_of(jnp, ids, n)].set(True, mode="drop")
 
 
-def listed(nodes: Sequence[int] | np.ndarray, n: int) -> NeighbourList:
-    """Some nodes as a list of capacity n, on the host."""
-    ids = np.full(n, n, np.int32)
-    ids[: len(nodes)] = np.sort(np.asarray(nodes, np.int32))
-    return NeighbourList(ids, np.int32(len(nodes)))
-
-
 def nodes_of(neighbours: NeighbourList) -> tuple[int, ...]:
     """A list on the host as a tuple."""
     return tuple(np.asarray(neighbours.ids)[: int(neighbours.count)].tolist())

@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.mechanism import MAX_EPSILON, check_single
 from ldp_jax.core.pytree import mechanism, static
@@ -13,7 +12,7 @@ from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.edges import _pair_sets, _sparse
 from ldp_jax.edges._draws import drawn
 from ldp_jax.edges.lists import LapReport, NeighbourList
-from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, OnLists, Reporting, pairs_of, per_edge, two_budgets
+from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, OnLists, Reporting, pairs_of, two_budgets
 from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.edges.spaces import LapReports, critical_numbers
 
@@ -24,20 +23,18 @@ class LocalLap(OnLists):
 
     Law: every pair of users has one owner (:func:`ldp_jax.edges._sparse.owns`). A user sends :math:`d^* = d +
     \mathrm{Lap}(1/\epsilon_1)`, and :math:`A_{ij} + \mathrm{Lap}(1/\epsilon_2)` of each owned pair. The server
-    computes :math:`T = \sum_i d^*_i / 2`, rounds it (a half to the even number), clips it to [0, number of pairs],
-    and makes an undirected graph of the T pairs of largest value. In ``half`` reporting the degree counts owned
-    pairs alone and :math:`T = \sum_i d^*_i`.
+    rounds :math:`T = \sum_i d^*_i / 2` (a half to the even number), clips it to [0, number of pairs], and links the
+    T pairs of largest value. In ``half`` reporting d counts owned pairs alone and :math:`T = \sum_i d^*_i`.
 
-    Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list, attained. Per edge :math:`2 \epsilon_1 +
-    \epsilon_2`, and :math:`\epsilon_1 + \epsilon_2` with ``half`` (:meth:`relationship`); attained too. It is that
-    of ideal arithmetic: Laplace noise in float32 leaks.
+    Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list; per edge :math:`2 \epsilon_1 + \epsilon_2`, or
+    :math:`\epsilon_1 + \epsilon_2` with ``half`` (:meth:`relationship`); attained. Ideal arithmetic: float32 leaks.
 
     Utility: T has mean :math:`|E|` and variance :math:`n / (2 \epsilon_1^2)` (``half``: :math:`2 n / \epsilon_1^2`)
     before it is clipped. Of N pairs a true edge stays with a chance of about :math:`e^{\epsilon_2} T / N` where
     that is below 1/2: little in sparse graphs with a small budget.
 
-    Numerics: noise of one user is float32, from a sign and 224 bits. Whole graphs are drawn and compared in
-    float64, from 64 bits. The lower ids win among equal values; in whole graphs a true pair does.
+    Numerics: one user's noise is float32, from 225 bits; whole graphs are compared in float64, from 64 bits. Of
+    equal values the lower ids win, in whole graphs a true pair.
 
     Reference: Hidano & Murakami, 2022, section V-A; LAPGRAPH: Wu et al., IEEE S&P 2022.
 
@@ -123,7 +120,6 @@ class LocalLap(OnLists):
 
         Exact in law, in O(users + edges in + edges out) but for sorts. Values are about pairs of two private users;
         T is estimated from the degrees less the edges that public users show.
-
         """
         if np.ndim(self.epsilon_degree) or np.ndim(self.epsilon_edges):
             raise ValueError("LocalLap has no personal budgets: values of unequal noise cannot be ranked together")
@@ -167,12 +163,9 @@ class LocalLap(OnLists):
         """Composition of the noise of one degree and of one bit."""
         return "Laplace noise on the degree and on each owned bit, each of sensitivity 1, compose"
 
-    def relationship(self, reporting: Reporting | None = None) -> Guarantee:
-        r"""Per edge: one end's value and both ends' degrees (``half list``), or the owner's degree (``half``)."""
-        reporting = self.reporting if reporting is None else reporting
-        validate.one_of(self.reportings, reporting=reporting)
+    def _ends(self, reporting: Reporting) -> tuple[float, ...]:
         owner, other = float(self.sums().max()), float(self.spent()[0].max())
-        return per_edge((owner, other) if reporting == "half list" else (owner,), reporting)
+        return (owner, other) if reporting == "half list" else (owner,)
 
 
 def _log_laplace(epsilon: Scalar, off: AnyArray) -> Array:

@@ -18,7 +18,7 @@ from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar, Values
 from ldp_jax.edges._degree_noise import NOISES, Noise
 from ldp_jax.edges.lists import NeighbourList
-from ldp_jax.edges.neighbour_lists import OnLists, Reporting, per_bit, per_edge
+from ldp_jax.edges.neighbour_lists import OnLists, Reporting
 from ldp_jax.edges.spaces import CountReports, critical_numbers
 
 
@@ -151,10 +151,7 @@ class NeighbourCounts(OnLists):
         return self._noise.near, self._noise.reach
 
     def word_runs(self) -> WordRuns:
-        """Numbers below 2^96 from one threshold to the next, with both signs; counts that differ by one.
-
-        :class:`NotApplicable` for Laplace noise.
-        """
+        """Numbers below 2^96 from one threshold to the next, with both signs; counts that differ by one."""
         if self.noise != "geometric":
             raise NotApplicable(f"{self.noise} noise is a continuum: ask float_audit")
         size, width = whole_noise.WORDS, 32 * whole_noise.WORDS
@@ -223,19 +220,13 @@ class NeighbourCounts(OnLists):
         noise = "Laplace noise of scale 1 / epsilon" if self.noise == "laplace" else "whole noise of its own"
         return f"a bit moves one count by one; each has {noise}"
 
-    def guarantee(self) -> Guarantee:
-        """epsilon per bit of a list; exact of whole noise, whose loss is computed from its integers."""
-        if self.noise == "laplace":
-            return per_bit(self.epsilon, self.proof())
-        return dataclasses.replace(per_bit(self._noise.loss, self.proof()), arithmetic="exact")
+    def sums(self) -> np.ndarray:
+        """The budget; of whole noise its loss, computed from its integers."""
+        return super().sums() if self.noise == "laplace" else np.array(self._noise.loss)
 
-    def relationship(self, reporting: Reporting | None = None) -> Guarantee:
-        """2 epsilon per edge, which both ends count; epsilon in ``half``."""
-        reporting = self.reporting if reporting is None else reporting
-        validate.one_of(self.reportings, reporting=reporting)
-        one = self.guarantee()
-        made = per_edge((one.epsilon,) * (2 if reporting == "full" else 1), reporting)
-        return dataclasses.replace(made, arithmetic=one.arithmetic)
+    def guarantee(self) -> Guarantee:
+        """epsilon per bit of a list; exact of whole noise."""
+        return dataclasses.replace(super().guarantee(), arithmetic="ideal" if self.noise == "laplace" else "exact")
 
 
 _words = jax.jit(random_words.words, static_argnames=("shape", "count"))
@@ -246,10 +237,7 @@ _words = jax.jit(random_words.words, static_argnames=("shape", "count"))
 def with_noise(
     thresholds: Array, word: Array, counts: AnyArray, sizes: tuple[Scalar, Scalar], span: tuple[Scalar, Scalar]
 ) -> Array:
-    """Counts with whole noise under words uint32 [4, ...], by a table of cumulative masses; all may be traced.
-
-    ``sizes`` are the noise's ``near`` and ``reach``.
-    """
+    """Counts with whole noise under words uint32 [4, ...]; ``sizes`` are ``noise_sizes()``; all may be traced."""
     high, bits = thresholds[0], thresholds.shape[1].bit_length()
     last = np.uint32(2**32 - 1)
 
@@ -273,10 +261,7 @@ def with_noise(
 def checked_groups(
     groups: Values, n: int, num_groups: int, least: int = -1, name: str = "groups"
 ) -> Int[np.ndarray, " n"]:
-    """Public numbers of users in [least, num_groups), as int32 [n].
-
-    ``ValueError`` for another shape or kind, or a number out of range.
-    """
+    """Public numbers of users in [least, num_groups), as int32 [n]; ``ValueError`` for anything else."""
     groups = np.asarray(groups)
     if groups.shape != (n,) or groups.dtype.kind not in "iu":
         raise ValueError(f"{name} must be int [{n}], one for every node, got {groups.dtype} {groups.shape}")

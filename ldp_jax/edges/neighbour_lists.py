@@ -4,7 +4,7 @@ import abc
 import dataclasses
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -40,9 +40,7 @@ class HasBitLaw(Protocol):
     """A mechanism whose report says of one bit of a list two numbers: a noisy one, and what is sent of the bit.
 
     Whatever else is in a report is independent of the bit given these two. So an edge's cost is enumerated from few
-    numbers (:func:`ldp_jax.verification.relationship_supremum`).
-
-    ``reporting``, a static field, is one of ``reportings``: who reports a pair.
+    numbers (:func:`ldp_jax.verification.relationship_supremum`). ``reporting``, static, is one of ``reportings``.
     """
 
     reporting: Reporting
@@ -90,21 +88,8 @@ def flip_rate(epsilon: Scalar) -> Array:
     return jax.nn.sigmoid(-jnp.asarray(epsilon, jnp.result_type(float)))
 
 
-class Record(NamedTuple):
-    """A list as one user holds it: true bits [n], reported pairs [n], the degree, and how many pairs it counts."""
-
-    bits: Array
-    owned: Array
-    degree: Array
-    pairs: Array
-
-
 class OnLists(abc.ABC):
-    """A mechanism on one user's neighbour list; abstract.
-
-    A subclass is a pytree with the static fields ``n`` and ``reporting``. Neither records nor reports hold the
-    user, whose place is ``own``.
-    """
+    """A mechanism on one user's neighbour list, a pytree with static ``n`` and ``reporting``; abstract."""
 
     reportings: ClassVar[tuple[Reporting, ...]] = REPORTINGS
     """The possible reportings, the usual one first."""
@@ -159,8 +144,13 @@ class OnLists(abc.ABC):
         """Per edge, seen through the reports of all users: of both ends (``full``), or of the smaller budget's."""
         reporting = self.reporting if reporting is None else reporting
         validate.one_of(self.reportings, reporting=reporting)
+        made = per_edge(self._ends(reporting), reporting)
+        return dataclasses.replace(made, arithmetic=self.guarantee().arithmetic)
+
+    def _ends(self, reporting: Reporting) -> tuple[float, ...]:
+        """The losses about an edge of the owner's reports, and of the other end's if they hold the pair."""
         low, high = two_largest(self.sums())
-        return per_edge((low, high) if reporting == "full" else (low,), reporting)
+        return (low, high) if reporting == "full" else (low,)
 
     def _size(self) -> int:
         if self.n is None:
@@ -171,13 +161,14 @@ class OnLists(abc.ABC):
         """Lists of user 0, of nodes below n; other ids, repeats and 0 are dropped."""
         return Lists(self._size())
 
-    def _record(self, neighbours: NeighbourList, own: Scalar) -> Record:
+    def _record(self, neighbours: NeighbourList, own: Scalar) -> tuple[Array, Array, Array, Array]:
+        """What one user holds: true bits [n], reported pairs [n], the degree, and how many pairs it counts."""
         n = self._size()
         _check_own(own, n)
         owned, pairs = pairs_of(own, n, self.reporting)
         bits = to_bits(NeighbourList(*neighbours), n) & (jnp.arange(n) != own)
         degree = (bits & owned if self.reporting == "half" else bits).sum()
-        return Record(bits, owned, degree, jnp.int32(pairs))
+        return bits, owned, degree, jnp.int32(pairs)
 
 
 def _check_own(own: Scalar, n: int) -> None:

@@ -25,15 +25,14 @@ class NoisyDegree(SendsDegree):
     d counts the owned pairs, and n - 1 is their number.
 
     Guarantee: epsilon per bit of a list, attained; per edge 2 epsilon, and epsilon in ``half``
-    (:meth:`relationship`). It is that of ideal arithmetic: Laplace noise in float32 leaks.
+    (:meth:`relationship`). Ideal arithmetic: Laplace noise in float32 leaks.
 
     Utility: before it is clipped the noise has variance :math:`2/\epsilon^2`, or :math:`2a/(1-a)^2` with
     :math:`a = e^{-\epsilon}`; clipping adds :meth:`degree_bias`.
 
     Numerics: noise comes from a sign and 224 bits, and reaches 155 scales. Degrees are exact up to 2^24.
 
-    Reference: Dwork et al., TCC 2006; Hidano & Murakami, 2022, Algorithm 1, its first half; for whole noise Ghosh
-    et al., STOC 2009.
+    Reference: Dwork et al., TCC 2006; Hidano & Murakami, 2022, Algorithm 1; whole noise: Ghosh et al., STOC 2009.
 
     Epsilon is in (0, 100]; a number, or one a user for whole graphs.
 

@@ -17,11 +17,9 @@ _BLOCK = 2**23
 class Population(NamedTuple):
     """The users of a graph or of a set of graphs, numbered through, with their true edges: checked, on the host.
 
-    Attributes:
-      senders: int32 [m]; each edge in both directions, sorted by receiver, then by sender.
-      receivers: int32 [m].
-      group: int [n], the graph of each user, non-decreasing from 0; a pair of users is within one graph.
-      private: bool [n], whose lists are private; the others' are released as they are.
+    ``senders`` and ``receivers`` int32 [m] have each edge in both directions, by receiver, then by sender;
+    ``group`` int [n] is each user's graph, non-decreasing from 0; lists are ``private``, bool [n], or released as
+    they are.
     """
 
     senders: Int[np.ndarray, " m"]
@@ -31,26 +29,17 @@ class Population(NamedTuple):
 
     @classmethod
     def of(cls, graph: Graph | graphs.GraphSet, public: Values | None = None) -> "Population":
-        """Check a graph or a :class:`~ldp_jax.graph.graphs.GraphSet`, and who is public.
-
-        ``ValueError`` for anything else; no message names an edge.
-        """
+        """Check a graph or a set of graphs, and who is public; ``ValueError``, which names no edge, for others."""
         if not all(map(validate.concrete, jax.tree.leaves((graph, public)))):
             raise ValueError(
                 "graph and public must be concrete, because the number of edges is part of shapes: call this "
                 "outside jit, vmap and grad; inside, vmap the mechanism's privatize over users"
             )
-        if not isinstance(graph, graphs.GraphSet):
-            graph = graphs.as_graph(graph)
         if isinstance(graph, graphs.GraphSet):
             group = np.asarray(graph.node_graph, np.int64)
-        elif np.size(graph.n_node) == 1:
-            group = np.zeros(graphs.num_nodes(graph), np.int64)
         else:
-            raise ValueError(
-                f"graph must be one graph, got a GraphsTuple of {np.size(graph.n_node)}: give a set of graphs as a "
-                "graphs.GraphSet"
-            )
+            graph = one_graph(graph)
+            group = np.zeros(graphs.num_nodes(graph), np.int64)
         shown = mask_of(len(group), public=np.zeros(len(group), bool) if public is None else public)
         return cls(*edges_of(graph, group), group, ~shown)
 
@@ -64,12 +53,9 @@ class Population(NamedTuple):
 
 
 class ReportedPairs(NamedTuple):
-    """Pairs that private users report, or a curator releases; in any order.
+    """Pairs that private users report, or a curator releases, int32; twice where both ends report; in any order.
 
-    Attributes:
-      reporter: int32 [pairs].
-      reported: int32 [pairs]. A pair is there in both directions where both ends report it, else once.
-      degree: float32 [n], the noisy degrees; NaN where none is sent. Those of public users are ignored.
+    ``degree`` float32 [n] are the noisy ones; NaN where none is sent. Those of public users are ignored.
     """
 
     reporter: Int[np.ndarray, " pairs"]
@@ -82,13 +68,21 @@ class HasGraphSampler(Protocol):
     """A mechanism that draws the reports of all users at once, by its own law and in less time than one by one."""
 
     def guarantee(self) -> Guarantee:
-        """The promise of the reports; ``trust`` says whether users perturb their lists, or a curator the graph."""
+        """The promise of the reports; ``trust`` says by whom."""
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
-        """The reports of all private users, by the law of one user at a time.
+        """By the law of one user at a time; ``ValueError``, by public numbers, above ``memory`` bytes."""
 
-        ``ValueError`` for more bytes than ``memory``, in public numbers, or budgets that do not fit the users.
-        """
+
+def one_graph(graph: Graph, name: str = "graph") -> Graph:
+    """What is given, if it is one graph."""
+    graph = graphs.as_graph(graph, name)
+    if np.size(graph.n_node) != 1:
+        raise ValueError(
+            f"{name} must be one graph, got a GraphsTuple of {np.size(graph.n_node)}: give a set of graphs as a "
+            "graphs.GraphSet"
+        )
+    return graph
 
 
 def edges_of(graph: Graph, group: np.ndarray, name: str = "graph") -> tuple[np.ndarray, np.ndarray]:

@@ -16,13 +16,11 @@ class RandomizedResponse(ListMechanism):
 
     Law: independent bits; no degree is sent.
 
-    Guarantee: epsilon per bit of a list, attained; 2 epsilon per edge seen through both ends, epsilon where one end
-    owns the pair (:meth:`relationship`).
+    Guarantee: epsilon per bit of a list, attained; 2 epsilon per edge, epsilon where one end owns the pair.
 
     Utility: a true edge stays with probability p, but (n - 1)(1 - p) others join it: the reported graph is dense.
 
-    Numerics: the flip is drawn, not the keep, from 64 bits: its probability is float32's, rounded up to a whole
-    number of 2^-64.
+    Numerics: the flip is drawn, not the keep: its float32 probability is rounded up to a whole number of 2^-64.
 
     Reference: Warner, JASA 1965; Qin et al., CCS 2017.
 

@@ -15,7 +15,7 @@ from ldp_jax.core.spaces import Finite, Interval, Mixture, NotApplicable, Record
 from ldp_jax.core.spaces.line import spacings
 from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume
 from ldp_jax.core.types import Array, Values, Y
-from ldp_jax.edges.lists import LapReport, ListReport, NeighbourList, listed, nodes_of, stacked, to_bits, to_list
+from ldp_jax.edges.lists import LapReport, ListReport, NeighbourList, nodes_of, stacked, to_bits, to_list
 
 _MOST_CELLS = 4096  # of a joint law
 _ORDER = 16  # Gauss-Legendre points of a piece of the noisy degree
@@ -50,7 +50,7 @@ class Lists(Records[NeighbourList]):
     def seen_by(self, own: int, x: NeighbourList) -> NeighbourList:
         """A list with the places of two users exchanged, so that it is ``own``'s."""
         swap = {self.own: own, own: self.own}
-        return listed([swap.get(node, node) for node in nodes_of(x)], self.n)
+        return NeighbourList.of([swap.get(node, node) for node in nodes_of(x)], self.n)
 
     def given(self, x: NeighbourList) -> NeighbourList:
         """Whole numbers."""
@@ -79,7 +79,7 @@ class Lists(Records[NeighbourList]):
         others = self.others
         flipped = others[:2][-1:]
         same = [node for node in others if node not in flipped][: (self.n - 1) // 2]
-        return listed(same, self.n), listed([*same, *flipped], self.n)
+        return NeighbourList.of(same, self.n), NeighbourList.of([*same, *flipped], self.n)
 
     def typical(self) -> NeighbourList:
         """The longer one of the extremes."""
@@ -105,11 +105,11 @@ class Lists(Records[NeighbourList]):
     def grid(self, count: int) -> NeighbourList:
         """Lists of equally spaced degrees, of the first other nodes."""
         degrees = np.unique(np.linspace(0, self.n - 1, count).astype(int))
-        return stacked([listed(self.others[:degree], self.n) for degree in degrees])
+        return stacked([NeighbourList.of(self.others[:degree], self.n) for degree in degrees])
 
     def critical_pairs(self) -> list[tuple[NeighbourList, NeighbourList]]:
         """A list of every degree, and the same with one node more."""
-        lists = [listed(self.others[:degree], self.n) for degree in range(self.n)]
+        lists = [NeighbourList.of(self.others[:degree], self.n) for degree in range(self.n)]
         return list(itertools.pairwise(lists))
 
     def adjacent(self, x: NeighbourList, other: NeighbourList) -> np.ndarray:
@@ -118,8 +118,9 @@ class Lists(Records[NeighbourList]):
 
     def every(self) -> NeighbourList:
         """All lists, stacked, in the order of their codes: a bit for each of the others."""
-        others, codes = np.array(self.others, int), np.arange(1 << len(self.others))
-        return stacked([listed(others[code >> np.arange(len(others)) & 1 == 1], self.n) for code in codes])
+        bits = np.zeros((1 << (self.n - 1), self.n), bool)
+        bits[:, self.others] = np.arange(len(bits))[:, None] >> np.arange(self.n - 1) & 1
+        return self._lists(bits)
 
     def bits(self, lists: NeighbourList) -> np.ndarray:
         """Stacked lists as bits [m, n]."""
@@ -188,10 +189,7 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
         return lists & (degree >= 0) & (degree <= self._most)
 
     def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], ListReport]) -> list[ListReport]:
-        """Reports where the loss between two lists may be largest: every critical degree, with the bit and without.
-
-        ``draw`` gives a report of ``x``, where more is needed.
-        """
+        """Reports where the loss between two lists may be largest: critical degrees, with the bit or without."""
         return [
             ListReport(np.float64(t), y) for t, y in itertools.product(critical_degrees(self.degree), (x, other))
         ]
@@ -252,7 +250,7 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
         """The noisy degree, the bit that differs, and each among the reports with the other."""
         node, degree = _differing(x, x_other), _degrees_of(reports)
         bit = [(np.asarray(y.neighbours.ids) == node).any(1) for y in reports]
-        low, high = (float(end([d.min() for d in degree] + [d.max() for d in degree])) for end in (min, max))
+        low, high = (float(end(np.concatenate(degree))) for end in (np.min, np.max))
         both = list(zip(degree, bit, strict=True))
         return {
             "degree": degree,
@@ -329,8 +327,8 @@ class LapReports(NumberReports[LapReport]):
         sent = np.asarray(draw().values, np.float64)
         degree, node = len(nodes_of(x)), _differing(x, other)
         degrees = [-_FAR, degree, degree + 0.5, degree + 1, _FAR]
-        values = [np.where(np.arange(self.n) == node, v, sent) for v in critical_numbers(1)]
-        values = [np.where(np.isnan(sent), np.nan, value) for value in values]
+        bit = (np.arange(self.n) == node) & ~np.isnan(sent)
+        values = [np.where(bit, value, sent) for value in critical_numbers(1)]
         return [LapReport(np.float64(t), value) for t, value in itertools.product(degrees, values)]
 
     def plain(self, y: LapReport) -> tuple[float, tuple[float, ...]]:
@@ -371,10 +369,7 @@ class CountReports(NumberReports[Values]):
         sent = np.asarray(draw(), np.float64)
         most = max(len(nodes_of(x)), len(nodes_of(other)))
         if self.span is None:
-            near, ends = (
-                np.arange(-1, most + 1.5, 0.5),
-                [end + step for end in (-_FAR, _FAR) for step in (-1, 0, 1)],
-            )
+            near, ends = np.arange(-1, most + 1.5, 0.5), np.add.outer([-_FAR, _FAR], [-1, 0, 1]).ravel()
         else:
             low, high = self.span
             near, ends = np.arange(max(low, -2), min(high, most + 2) + 1), [low, low + 1, high - 1, high]

@@ -61,8 +61,7 @@ def count_neighbours(
 ) -> Int[np.ndarray, "n groups"]:
     """How many neighbours each user has in each group, exactly: private, on the host, in one pass over the edges.
 
-    Groups are in [-1, num_groups), and -1 counts nowhere. ``counted`` says of arrays of users and neighbours which
-    pairs count; all by default.
+    Groups are in [-1, num_groups), and -1 counts nowhere; ``counted`` says which pairs (user, neighbour) count.
 
     >>> from ldp_jax.graph import graphs
     >>> star = Population.of(graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4))
@@ -97,23 +96,19 @@ def privatize_counts(
 ) -> NoisyCounts:
     """Every user's noisy counts of neighbours by public group, in time O(edges).
 
-    As in :func:`~ldp_jax.edges.privatize_graph`, this simulates all devices; the guarantee is about the returned
-    value.
+    As :func:`~ldp_jax.edges.privatize_graph` it simulates all devices; the guarantee is about the returned value.
 
     Args:
       key: a typed threefry key; it may be traced, all else is concrete: ``jax.vmap(lambda key:
         privatize_counts(key, graph, mechanism, groups).counts)(keys)``.
-      graph: undirected, as :func:`ldp_jax.graph.graphs.from_edges` builds it, or a
-        :class:`~ldp_jax.graph.graphs.GraphSet`.
-      mechanism: its own ``n`` and ``groups`` are not looked at. Several that differ in epsilon alone are a public
-        menu of personal budgets.
+      graph: undirected, or a :class:`~ldp_jax.graph.graphs.GraphSet`.
+      mechanism: whose ``n`` and ``groups`` are ignored; or a public menu, of which epsilon alone differs.
       groups: int [n] in [-1, K), public or made of the reports of ``after``; -1 for a node that counts nowhere.
       levels: int [n], public: which mechanism of a menu each user takes, whatever the user's list is.
       reporters: bool [n], public: who reports; all by default.
-      owners: a public rule by which each pair is reported once, instead of the mechanism's ``reporting``: an edge
-        then costs epsilon.
-      after: the round of whose reports ``groups``, ``reporters`` or ``owners`` were made: the guarantee is then of
-        both, and of those before it. A list that is in one round alone costs what that round does.
+      owners: a public rule by which each pair is reported once, for epsilon, instead of ``reporting``.
+      after: the round of whose reports ``groups``, ``reporters`` or ``owners`` were made; the guarantee is of all
+        rounds. A list that is in one round alone costs what that round does.
 
     Raises:
       ValueError: for arguments that do not fit each other, or a menu that differs in more than epsilon.
@@ -161,11 +156,11 @@ def privatize_counts(
     noisy = _noisy(first, keys[0], counts)
     for number in range(1, len(menu)):
         noisy = xp.where((level == number)[:, None], _noisy(menu[number], keys[number], counts), noisy)
-    once = owners is not None or first.reporting == "half"
     unprotected = ("number of nodes", "groups of nodes")
     unprotected += () if reported.all() else ("who reports",)
     unprotected += ("personal budgets",) if len(menu) > 1 else ()
-    rule, spent = owners or first.reporting, _spent(menu, level, once)
+    rule = owners or first.reporting
+    spent = _spent(menu, level, rule != "full")
     if after is not None:
         spent = _with_before(spent, reported, rule, after)
         unprotected = tuple(dict.fromkeys((*after.guarantee.unprotected, *unprotected)))
@@ -205,27 +200,23 @@ def _spent(menu: list[NeighbourCounts], level: np.ndarray, once: bool) -> list[G
 def _with_before(
     spent: list[Guarantee], reported: np.ndarray, rule: Ownership | Reporting, after: NoisyCounts
 ) -> list[Guarantee]:
-    """What this round and those before it lose together, per bit of a list and per edge.
-
-    A list that was in none of them pays for this round alone. An edge costs at most twice what a list does; as much
-    where one rule names the same end in every round.
-    """
+    """What this round and those before it lose together, per bit of a list and per edge."""
     (bit, edge), known, earlier = spent, np.zeros_like(reported), after
-    once = not isinstance(rule, str) or rule != "full"
+    once = rule != "full"
     while earlier is not None:
         known, once = known | earlier.reported, once and _one_rule(rule, earlier.owners)
         earlier = earlier.after
     compose = sequential if (known & reported).any() else parallel
     bit = compose(after.guarantee[NEIGHBOUR_LIST], bit)
     edge = sequential(after.guarantee[RELATIONSHIP], edge)
+    # An edge costs at most twice what a list does; as much where one rule names the same end in every round.
     return [bit, dataclasses.replace(edge, epsilon=min(edge.epsilon, (1 if once else 2) * bit.epsilon))]
 
 
 def _one_rule(first: Ownership | Reporting, second: Ownership | Reporting) -> bool:
     """Whether each pair has the same owner by both."""
-    if isinstance(first, str) or isinstance(second, str):
-        return isinstance(first, str) and isinstance(second, str) and first == second
-    return all(map(np.array_equal, first, second))
+    orders = isinstance(first, Ownership) and isinstance(second, Ownership)
+    return all(map(np.array_equal, first, second)) if orders else first == second
 
 
 def _noisy(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> Array | np.ndarray:

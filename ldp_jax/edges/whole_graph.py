@@ -49,27 +49,22 @@ def privatize_graph(
 ) -> NoisyGraph:
     """Every user's noisy neighbour list, as a graph.
 
-    A mechanism of this library draws whole graphs in time and memory O(input edges + output edges); one that has
-    only its one-user view is drawn user by user in O(n^2).
+    The library's mechanisms take time and memory O(input edges + output edges), a one-user view O(n^2).
 
     This simulates all devices on the host; the guarantee is about the returned value and exceptions. Running time,
     memory and shapes of compiled programs follow private degrees and draws: protect them as you protect the graph.
 
     Args:
       key: a typed threefry key.
-      graph: undirected, as :func:`ldp_jax.graph.graphs.from_edges` builds it, or a
-        :class:`~ldp_jax.graph.graphs.GraphSet`, in which pairs are within one graph.
-      mechanism: of this package, or your own. Budgets of DPRR, RandomizedResponse and NoisyDegree may be arrays
-        [n], one a user, all public.
+      graph: undirected, or a :class:`~ldp_jax.graph.graphs.GraphSet`, in which pairs are within one graph.
+      mechanism: of this package, or your own. Budgets may be public arrays [n], but for LocalLap's.
       reporting: in place of the mechanism's own. ``full``: every user reports the whole list (2 epsilon per edge).
-        ``half``: a public rule gives each pair to one user, who alone reports it. Of one budget (the sum that
-        ``guarantee()`` states), i < j goes to i where i + j is even, else to j; of two budgets, to the smaller.
-        List, noisy degree and n - 1 of eq. 6 are of the owned pairs. ``half list``: the same, but the noisy degree
-        is the whole list's. LocalLap has no ``full``, NoisyDegree no ``half list``.
+        ``half``: each pair has one reporter, the user of the smaller budget (the sum that ``guarantee()`` states);
+        of equal ones, i < j goes to i where i + j is even, else to j. List, noisy degree and n - 1 of eq. 6 are of
+        the owned pairs. ``half list``: the same, but the noisy degree is the whole list's.
       public: bool [n], users whose lists are released as they are (the customised setting). Degrees count public
         neighbours in ``full``, and in LocalLap's ``half list``; else private ones alone.
-      memory: bytes of reported pairs to allow beyond those of the true edges: 16 for each false pair that n and the
-        budgets let expect in a graph without edges.
+      memory: bytes to allow, 16 for each false pair that n and the budgets let expect in a graph without edges.
 
     Returns:
       The reported graph or set, the reported degrees and the guarantee: per edge, about pairs of private users.

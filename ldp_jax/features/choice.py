@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Literal, NamedTuple, get_args
 
 import jax
@@ -26,10 +27,9 @@ _SIZES = np.arange(512, 0, -1) / 512  # the error of three outputs is largest be
 
 
 class Choice(NamedTuple):
-    """A mechanism and its error.
+    """A mechanism; ``scale`` divides records and multiplies estimates.
 
-    ``scale`` divides records and multiplies estimates; ``error`` is the largest E |estimate - x|^2, ``errors`` are
-    those of every mechanism compared, the least first; ``refused`` says why others were not.
+    ``error`` is the largest E |estimate - x|^2, ``errors`` all compared, the least first; ``refused`` are others.
     """
 
     mechanism: HasMoments
@@ -42,11 +42,9 @@ class Choice(NamedTuple):
 def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -> Choice:
     """The unbiased mechanism of least worst error E |estimate - x|^2; draws nothing, looks at no record.
 
-    The worst is taken over records of the domain whose coordinates other than 0 are equal.
-
-    The domain is ``"cube"``, ``dim`` numbers in [-1, 1]; ``"ball"``, ``dim`` numbers; or ``"classes"``, one of
-    ``dim``. ``norm_bound`` is the largest Euclidean length of a record: None for classes, or where only the cube
-    bounds it. ``epsilon`` is in (0, 60].
+    The worst is over records whose coordinates other than 0 are equal. The domain is ``"cube"``, ``dim`` numbers in
+    [-1, 1]; ``"ball"``, ``dim`` numbers; or ``"classes"``, one of ``dim``. ``norm_bound`` is the largest length of
+    a record: None for classes, or where only the cube bounds it. ``epsilon`` is in (0, 60].
 
     >>> choose("cube", None, 1, 1.0).mechanism
     Hybrid(epsilon=1.0)
@@ -58,26 +56,26 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
     dim = validate.whole(1, 2**31 - 1, dim=dim)
     if (norm_bound is None and domain == "ball") or (norm_bound is not None and domain == "classes"):
         raise ValueError(f"norm_bound must be given for a ball, and not for classes, got {norm_bound} for {domain}")
-    side, made = 1.0, dict[str, Callable[[], tuple[HasMoments, float]]]()
     if domain == "classes":
         validate.integer_in(2, dim=dim)
         length = 1.0
-        made["GeneralizedRR"] = lambda: (GeneralizedRR(epsilon, dim), 1.0)
+        made: dict[str, tuple[Callable[[], HasMoments], float]] = {
+            "GeneralizedRR": (partial(GeneralizedRR, epsilon, dim), 1.0)
+        }
     else:
         given = math.sqrt(dim) if norm_bound is None else norm_bound
         length = validate.number(0.0, 1e9, open_lower=True, norm_bound=given)
         side = length if domain == "ball" else 1.0
         length = min(length, side * math.sqrt(dim))
-        for name, make in _on_cubes(epsilon, dim).items():
-            made[name] = lambda make=make: (make(), side)
+        made = {name: (make, side) for name, make in _on_cubes(epsilon, dim).items()}
     if dim > 1:
-        for name, kind in (("PrivUnit", PrivUnit), ("PrivUnitG", PrivUnitG)):
-            made[name] = lambda kind=kind: (kind(epsilon, dim, length), 1.0)
+        made["PrivUnit"] = partial(PrivUnit, epsilon, dim, length), 1.0
+        made["PrivUnitG"] = partial(PrivUnitG, epsilon, dim, length), 1.0
 
     found, refused = dict[str, tuple[HasMoments, float, float]](), dict[str, str]()
-    for name, one in made.items():
+    for name, (make, scale) in made.items():
         try:
-            mechanism, scale = one()
+            mechanism = make()
         except ValueError as why:  # it does not take such a budget or so many classes
             refused[name] = str(why)
             continue
@@ -91,22 +89,17 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
 def _on_cubes(epsilon: float, dim: int) -> dict[str, Callable[[], HasMoments]]:
     """Unbiased mechanisms on [-1, 1]^dim."""
     if dim == 1:
-        return {
-            "Laplace": lambda: Laplace(epsilon),
-            "Duchi": lambda: Duchi(epsilon),
-            "Piecewise": lambda: Piecewise(epsilon),
-            "OptimalPiecewise": lambda: OptimalPiecewise(epsilon),
-            "Hybrid": lambda: Hybrid(epsilon),
-            "ThreeOutputs": lambda: ThreeOutputs(epsilon),
-            "SquareWave": lambda: SquareWave(epsilon, debias=True),
-        }
+        kinds = (Laplace, Duchi, Piecewise, OptimalPiecewise, Hybrid, ThreeOutputs)
+        made: dict[str, Callable[[], HasMoments]] = {kind.__name__: partial(kind, epsilon) for kind in kinds}
+        made["SquareWave"] = partial(SquareWave, epsilon, debias=True)
+        return made
     k = max(1, min(dim, int(epsilon / 2.5)))
     return {
-        "LaplaceVector": lambda: LaplaceVector(epsilon, dim),
-        "MultiBit": lambda: MultiBit(epsilon, dim),
-        "MultiPiecewise": lambda: MultiPiecewise(epsilon, dim, k),
-        "HDS": lambda: HDS(epsilon, dim, k, debias=True),
-        "DuchiVector": lambda: DuchiVector(epsilon, dim),
+        "LaplaceVector": partial(LaplaceVector, epsilon, dim),
+        "MultiBit": partial(MultiBit, epsilon, dim),
+        "MultiPiecewise": partial(MultiPiecewise, epsilon, dim, k),
+        "HDS": partial(HDS, epsilon, dim, k, debias=True),
+        "DuchiVector": partial(DuchiVector, epsilon, dim),
     }
 
 

@@ -42,9 +42,8 @@ _EVALUATIONS = 1_000_000  # values of a density in memory at once
 class Transition(NamedTuple):
     """The law of binned reports of binned records; float64.
 
-    The ``matrix`` is [outputs, inputs]: a column, for a record uniform in its bin, sums to 1. ``edges`` [outputs +
-    1] of the reports' bins are half-way between sorted values of a finite codomain; ``centres`` [inputs] are of
-    records.
+    The ``matrix`` is [outputs, inputs]: a column, for a record uniform in its bin, sums to 1. ``edges`` of reports'
+    bins are half-way between the values of a finite codomain; ``centres`` are of records' bins.
     """
 
     matrix: np.ndarray
@@ -55,8 +54,8 @@ class Transition(NamedTuple):
 class Estimate(NamedTuple):
     """The result of :func:`em`; the last axis is there if the counts have it.
 
-    The ``distribution`` [inputs] or [inputs, columns] sums to 1; ``iterations`` are ``max_iterations`` where it did
-    not converge; ``log_likelihood`` is the sum of count * log(probability) over output bins.
+    The ``distribution`` [inputs] or [inputs, columns] sums to 1; ``iterations`` reach ``max_iterations`` without
+    convergence; ``log_likelihood`` is the sum of count * log(probability) over output bins.
     """
 
     distribution: np.ndarray
@@ -67,12 +66,9 @@ class Estimate(NamedTuple):
 def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) -> Transition:
     r"""The matrix :math:`M_{oi} = P(\text{report in output bin } o \mid \text{record uniform in input bin } i)`.
 
-    The density is integrated on the host in float64 by three-point rules between edges and breaks, and of records
-    also between the rows of a table: exact for the square wave, the piecewise mechanisms and tables, else with an
-    error of O(width^6).
-
-    The mechanism has one number, a ``log_density`` and a concrete epsilon; its codomain is a finite interval, or
-    finite. ``inputs`` and ``outputs`` are equal bins; of a finite codomain there is an output for each value.
+    The mechanism has one number, a ``log_density``, a concrete epsilon, and a finite codomain or a finite interval.
+    ``inputs`` and ``outputs`` are equal bins; of a finite codomain there is an output for each value. Three-point
+    rules between edges, breaks and rows of a table are exact for piecewise constant laws, else O(width^6) off.
 
     >>> from ldp_jax.features import Duchi
     >>> print(transition(Duchi(2.0), 2).matrix.round(2))
@@ -173,7 +169,7 @@ def _crossings(breaks: Callable[[np.ndarray], Array], edges: np.ndarray, records
 
 
 def histogram(reports: ArrayLike | tuple, edges: ArrayLike | tuple) -> np.ndarray:
-    """Counts of reports by output bin, for reports [n] or [n, columns]: int64 [outputs] or [outputs, columns].
+    """Counts of reports [n] or [n, columns] by output bin: int64 [outputs] or [outputs, columns].
 
     A bin holds its left edge; reports beyond the ends go to the end bins. NaN is a report not sent.
 
@@ -203,18 +199,15 @@ def em(
     r"""The distribution of records of maximum likelihood, by expectation maximisation; with ``smooth`` that of EMS.
 
     Law: from the uniform distribution, :math:`\theta_i \leftarrow \theta_i \sum_o M_{oi} n_o / (M\theta)_o`,
-    normalised, until the log-likelihood changes by less than ``tolerance``. With ``smooth`` each step is followed
-    by a mean over neighbours with weights (1, 2, 1)/4, at the ends (2, 1)/3.
+    normalised, until the log-likelihood changes by less than ``tolerance`` nats (Li et al.: 1e-3, of EM times
+    e^epsilon). With ``smooth`` a mean over neighbours follows, with weights (1, 2, 1)/4, at the ends (2, 1)/3.
 
     Utility: the maximum fits the noise of the counts too; for smooth distributions take ``smooth`` and 256 bins or
     more. For two bumps of widths 0.2 and 0.25, 10^5 reports and epsilon 1, the L1 distance to the truth is then
     0.11 to 0.16 (EM: 0.35 to 0.67), and 0.3 at 64 bins.
 
-    Numerics: float64, on the host. Invalid counts and those of unreachable bins are 0; a column without counts
-    gives the uniform law.
-
-    ``counts`` are [outputs] or [outputs, columns], ``matrix`` is of :func:`transition`; ``tolerance`` is in nats
-    (Li et al.: ``1e-3 * exp(epsilon)`` for EM, 1e-3 for EMS).
+    Numerics: float64, on the host. ``counts`` [outputs] or [outputs, columns] that are invalid or unreachable by
+    ``matrix``, of :func:`transition`, are 0; a column without counts gives the uniform law.
 
     Reference: Li et al., SIGMOD 2020, section 5.3, Algorithm 1.
 

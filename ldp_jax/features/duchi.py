@@ -15,8 +15,7 @@ from ldp_jax.core.types import Array, Record, Scalar
 class Duchi(Worded):
     r"""Report one sign whose mean is proportional to the record.
 
-    Law: :math:`P(y = 1 \mid x) = \frac{1}{2} + \frac{x}{2} \tanh\frac{\epsilon}{2}`, y in {-1, 1}. (LDP-GE eq. 6
-    misprints the factor.)
+    Law: :math:`P(y = 1 \mid x) = \frac{1}{2} + \frac{x}{2} \tanh\frac{\epsilon}{2}`, y in {-1, 1}.
 
     Guarantee: epsilon per record, attained between -1 and 1.
 
@@ -25,19 +24,13 @@ class Duchi(Worded):
     Numerics: a 64-bit number is compared with the mass of the sign against the record, rounded up. The loss is
     epsilon to 1e-6 of it up to epsilon 35, and less beyond; no sign is impossible up to epsilon 100.
 
-    Reference: Duchi, Jordan & Wainwright, JASA 2018; LDP-GE eq. 6-8 with k = d = 1.
+    Reference: Duchi, Jordan & Wainwright, JASA 2018; LDP-GE eq. 6-8 with k = d = 1 (eq. 6 misprints the factor).
 
     >>> round(Duchi(1.0).variance(0.0).item(), 2)
     4.68
     """
 
     epsilon: Scalar
-
-    def _probability(self, sign: Array, x: Record) -> Array:
-        agreement = sign * clip(x)
-        return 0.5 * (1 + agreement) * jax.nn.sigmoid(self.epsilon) + 0.5 * (1 - agreement) * jax.nn.sigmoid(
-            -jnp.asarray(self.epsilon)
-        )
 
     def from_word64(self, word: Array | np.ndarray, x: Record) -> Array:
         """-1 for the words below its mass, 1 for the others."""
@@ -50,8 +43,10 @@ class Duchi(Worded):
     def log_density(self, y: Record, x: Record) -> Array:
         """log P(y | x)."""
         y = jnp.asarray(y)
-        possible = jnp.abs(y) == 1.0
-        return jnp.where(possible, jnp.log(self._probability(jnp.where(possible, y, 1.0), x)), -jnp.inf)
+        possible, epsilon = jnp.abs(y) == 1.0, jnp.asarray(self.epsilon)
+        agreement = jnp.where(possible, y, 1.0) * clip(x)
+        mass = 0.5 * (1 + agreement) * jax.nn.sigmoid(epsilon) + 0.5 * (1 - agreement) * jax.nn.sigmoid(-epsilon)
+        return jnp.where(possible, jnp.log(mass), -jnp.inf)
 
     def codomain(self) -> Finite:
         """-1 and 1."""
@@ -71,13 +66,11 @@ class Duchi(Worded):
 
 
 def against_threshold(size: Array, epsilon: Scalar) -> Array:
-    """The mass (1 - size tanh(epsilon/2)) / 2 of the sign against a record, over 2^64, rounded up; uint32 [2, ...].
-
-    Near 1/2 its distance from it is rounded, else the mass, a mixture of sigmoid(-epsilon) and sigmoid(epsilon).
-    """
+    """The mass (1 - size tanh(epsilon/2)) / 2 of the sign against a record, in words of 64 bits, rounded up."""
     size, epsilon = jnp.asarray(size, jnp.float32), jnp.asarray(epsilon, jnp.float32)
     lead = size * (-jnp.expm1(-epsilon) / (1 + jnp.exp(-epsilon)))
     mass = 0.5 * ((1 - size) * jax.nn.sigmoid(epsilon) + (1 + size) * jax.nn.sigmoid(-epsilon))
+    # Near 1/2 its distance from it is rounded, else the mass.
     high, low = random_words.threshold(lead / 2)
     even = jnp.stack([jnp.uint32(2**31) - high - (low > 0), -low])
     rare = random_words.threshold(jnp.maximum(mass, jnp.finfo(jnp.float32).tiny))

@@ -24,11 +24,7 @@ _TIED = 1e-12  # the probability that all candidates of a draw are ties
 
 
 class _Constants(NamedTuple):
-    """Constants of d, from exact integers on the host.
-
-    ``share`` is C_d / 2^d, the part of the cube in the open half-space of v; ``gain`` 2^d / binom(d - 1, floor(d /
-    2)); a draw takes so many ``candidates``, uniform sign vectors, that one of them is no tie.
-    """
+    """Of d, from exact integers: C_d / 2^d, 2^d / binom(d - 1, floor(d / 2)), and the draws of a half-space."""
 
     share: float
     gain: float
@@ -67,7 +63,7 @@ class DuchiVector:
 
     Utility: the estimate :math:`B s`, :math:`B = Z / ((e^\epsilon - 1) \binom{d-1}{\lfloor d/2 \rfloor})`, is
     unbiased; variance :math:`B^2 - x_j^2`; :math:`B \approx \sqrt{\pi d / 2} \coth(\epsilon/2)` for large d.
-    Coordinates of one report are correlated.
+    Coordinates correlate.
 
     Numerics: with probability :math:`2^d / Z`, by a 64-bit number, the report is uniform on the cube, else on the
     half-space. The loss is epsilon to 1e-6 of it up to epsilon 35, and less beyond; no report is impossible. The
@@ -105,9 +101,8 @@ class DuchiVector:
         candidates = random_words.words(sign_key, v.shape, _constants(self.dim).candidates)
         differ = self._count(candidates ^ v)
         first = jnp.argmax(2 * differ != self.dim)  # 0 where all are ties
-        near = jnp.where(
-            2 * differ[first] == self.dim, candidates[first].at[0].set(candidates[first][0] ^ 1), candidates[first]
-        )
+        near = candidates[first]
+        near = jnp.where(2 * differ[first] == self.dim, near.at[0].set(near[0] ^ 1), near)
         near = jnp.where(2 * self._count(near ^ v) > self.dim, ~near, near)
         chosen = jnp.where(anywhere, candidates[0], near)
         place = jnp.arange(self.dim)
@@ -132,7 +127,8 @@ class DuchiVector:
         x, y = clip(one_record(x, self.dim)), one_record(y, self.dim, "y")
         possible = (jnp.abs(y) == 1.0).all()
         towards = jnp.where(possible, y, 1.0).astype(x.dtype) * x
-        few, most = _agreements(towards)
+        mass, half = _convolved(towards), self.dim // 2 + 1
+        few, most = mass[:half].sum() / _SCALE, mass[half:].sum()
         share = _constants(self.dim).share
         log_z = _log_mixture(self.epsilon, jnp.asarray(1 - share, x.dtype), jnp.asarray(share * _SCALE, x.dtype))
         log_mass = _log_mixture(self.epsilon, few, most) - log_z - self.dim * math.log(2.0)
@@ -177,15 +173,9 @@ class DuchiVector:
         return self._gain**2 - clip(x) ** 2
 
 
-def _agreements(towards: Array) -> tuple[Array, Array]:
-    """P(A <= d/2), and P(A > d/2) times _SCALE, for A a sum of independent signs with means ``towards`` [d]."""
-    dim, mass = len(towards), _convolved(towards)
-    return mass[: dim // 2 + 1].sum() / _SCALE, mass[dim // 2 + 1 :].sum()
-
-
 @jax.jit  # an eager loop is compiled at each call
 def _convolved(towards: Array) -> Array:
-    """The law of the number of agreements times _SCALE, [d + 1]."""
+    """The law times _SCALE, [d + 1], of how many independent signs with means ``towards`` [d] are 1."""
 
     def add(mass: Array, mean: Array) -> tuple[Array, None]:
         shifted = jnp.concatenate([jnp.zeros(1, mass.dtype), mass[:-1]])
@@ -196,11 +186,9 @@ def _convolved(towards: Array) -> Array:
 
 
 def _log_mixture(epsilon: Scalar, few: Array, most: Array) -> Array:
-    """log(few + e^eps most / _SCALE), where either may be 0, with a finite gradient.
-
-    The larger term is taken out as a constant: no logarithm of 0 is differentiated.
-    """
+    """log(few + e^eps most / _SCALE), where either may be 0, with a finite gradient."""
     epsilon = jnp.asarray(epsilon, few.dtype)
+    # The larger term is taken out as a constant: no logarithm of 0 is differentiated.
     level = jax.lax.stop_gradient(jnp.maximum(jnp.log(few), epsilon + (jnp.log(most) - _LOG_SCALE)))
     # Beyond e^44 the scale is taken from the exponent, where it cannot overflow; below, from the mass, exactly.
     rest, switch = epsilon - level, 44.0

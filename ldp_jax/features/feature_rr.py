@@ -30,9 +30,7 @@ class RandomizedFeatures:
 
     Reference: HeteroRR eq. 7-9, 16-17 and Algorithm 1.
 
-    Attributes:
-      inner: the tables, one level a distinct budget; its level [dim] has one for each feature.
-      dim: d.
+    ``inner`` has a table for each distinct budget; its level [dim] says which is each feature's.
 
     >>> m = FeatureRR(4.0, bins=10, dim=3)
     >>> m.guarantee().epsilon <= 4.0
@@ -158,11 +156,9 @@ def _table(epsilon: float, bins: int) -> integer_tables.Table:
 def importance_weights(alpha: ArrayLike | tuple, beta: ArrayLike | tuple, gamma: float = 0.5) -> np.ndarray:
     r"""HeteroRR's share of the budget for each feature; float64 [d], summing to 1.
 
-    :math:`\theta_i = \gamma \alpha_i + (1-\gamma)[\beta_{min} + (\beta_{max} - \beta_i)]`, normalised. The scores
-    must come from *public* data.
-
-    ``alpha`` is the importance [d], such as absolute SHAP values (eq. 6), ``beta`` the sensitivity [d] (eq. 5),
-    both finite and >= 0; ``gamma`` in [0, 1] is the weight of importance.
+    :math:`\theta_i = \gamma \alpha_i + (1-\gamma)[\beta_{min} + (\beta_{max} - \beta_i)]`, normalised, of *public*
+    scores [d], finite and >= 0: ``alpha`` is the importance, such as absolute SHAP values (eq. 6), ``beta`` the
+    sensitivity (eq. 5); ``gamma`` in [0, 1] is the weight of importance.
 
     Reference: HeteroRR eq. 7 and Algorithm 1, lines 4-5.
 

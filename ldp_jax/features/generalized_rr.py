@@ -12,8 +12,8 @@ def GeneralizedRR(epsilon: Scalar, categories: int) -> Discrete:
 
     Guarantee: at most epsilon, exact in integers (:class:`Discrete`). Two categories are Warner's response.
 
-    Utility: the estimate [k] of the indicator is unbiased: the inverse of the integer table. Its variance
-    is about :math:`\frac{p (1-p)}{(p-q)^2}` at the user's category, :math:`\frac{q (1-q)}{(p-q)^2}` elsewhere.
+    Utility: the estimate [k] of the indicator, by the inverse table, is unbiased; its variance is about
+    :math:`\frac{p (1-p)}{(p-q)^2}` at the user's category, :math:`\frac{q (1-q)}{(p-q)^2}` elsewhere.
 
     ``epsilon`` is in (0, 20]; records are 0, ..., k - 1, k in [2, 512].
 

@@ -34,9 +34,8 @@ def _two_level(name: str, epsilon: float, inputs: int, reach: int, spacing: floa
 def GridSquareWave(epsilon: Scalar, inputs: int = INPUTS, *, debias: bool = False) -> Discrete:
     """The square wave on a grid, exact in integers: the form for deployed clients.
 
-    Law: records are rounded at random to ``inputs`` (2 to 512) points on [-1, 1] of spacing h; outputs reach
-    round(b / h - 1/2) places beyond. Outputs within that reach of the record's point have e^epsilon times the mass
-    of the others.
+    Law: records are rounded at random to ``inputs`` (2 to 512) points on [-1, 1] of spacing h. Outputs reach
+    round(b / h - 1/2) places beyond; those within that reach of the point have e^epsilon times the mass of others.
 
     Guarantee: at most epsilon, in (0, 20], exact in integers (:class:`Discrete`).
 
@@ -63,8 +62,7 @@ def GridPiecewise(epsilon: Scalar, inputs: int = INPUTS, *, t: float | None = No
 
     Guarantee: at most epsilon, in (0, 20], exact in integers (:class:`Discrete`).
 
-    Utility: unbiased up to 1e-6; the variance is at most that of :class:`GeneralPiecewise` at t = 2 / ((2r + 1) h),
-    plus h^2 / 4 for the rounding.
+    Utility: unbiased to 1e-6; variance at most h^2 / 4 above :class:`GeneralPiecewise`'s at t = 2 / ((2r + 1) h).
 
     Reference: Wang et al., ICDE 2019; Zhao et al., IoT-J 2021.
 

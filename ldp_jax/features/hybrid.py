@@ -33,8 +33,7 @@ class Hybrid(Analytic):
 
     Guarantee: epsilon per record.
 
-    Utility: unbiased; variance :math:`\beta V_{PM}(x) + (1 - \beta) V_{Duchi}(x)`, for epsilon > 0.61 the same for
-    every x.
+    Utility: unbiased; variance :math:`\beta V_{PM}(x) + (1 - \beta) V_{Duchi}(x)`, constant for epsilon > 0.61.
 
     Numerics: those of the two mechanisms; the coin is a 64-bit number.
 
@@ -83,11 +82,9 @@ class Hybrid(Analytic):
         branch, value = jnp.asarray(y[0]), jnp.asarray(y[1])
         beta = self.beta
         log_beta = jnp.where(beta > 0, jnp.log(jnp.where(beta > 0, beta, 1.0)), -jnp.inf)
-        return jnp.where(
-            branch == 1,
-            log_beta + self.piecewise.log_density(value, x),
-            jnp.where(branch == 0, jnp.log(self._rest) + self.duchi.log_density(value, x), -jnp.inf),
-        )
+        of_piecewise = log_beta + self.piecewise.log_density(value, x)
+        of_duchi = jnp.log(self._rest) + self.duchi.log_density(value, x)
+        return jnp.where(branch == 1, of_piecewise, jnp.where(branch == 0, of_duchi, -jnp.inf))
 
     def codomain(self) -> Mixture:
         """Signs on branch 0, an interval on branch 1."""

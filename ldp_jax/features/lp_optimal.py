@@ -34,8 +34,8 @@ def LPOptimal(epsilon: Scalar, inputs: int = INPUTS, outputs: int = OUTPUTS) -> 
 
     Reference: Geng et al., IEEE JSTSP 2015, and Kairouz, Oh & Viswanath, JMLR 2016 (continuous relatives).
 
-    ``epsilon`` is in (0, 20], ``inputs`` in [2, 512]; of at least 41 ``outputs`` empty ones are dropped.
-    ``ValueError`` where it would be worse than :func:`OptimalPiecewise`: more inputs are needed.
+    ``epsilon`` is in (0, 20], ``inputs`` in [2, 512]; of ``outputs`` >= 41 empty ones are dropped. ``ValueError``
+    where it would be worse than :func:`OptimalPiecewise`: more inputs are needed.
 
     >>> round(float(LPOptimal(1.0).variance(0.0)), 1)
     4.0

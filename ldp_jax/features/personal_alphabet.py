@@ -23,8 +23,7 @@ def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike | tuple) -> Discrete:
 
     Law: S holds the k likeliest classes of ``prior``, the likeliest first, k as in
     :func:`~ldp_jax.features.alphabets`; the report is a place in S. A class of S is reported truly with probability
-    e^epsilon / (e^epsilon + k - 1), as each other place with 1 / (e^epsilon + k - 1); a class outside S as each
-    place with 1/k.
+    e^epsilon / (e^epsilon + k - 1), as each other place with 1 / (e^epsilon + k - 1); others as each with 1/k.
 
     Guarantee: at most epsilon per record, exact in integers (:class:`Discrete`), for an alphabet from public facts.
 
@@ -100,11 +99,6 @@ class PersonalAlphabets:
         sizes = np.asarray(self.inner.counts)[np.asarray(self.inner.level)]  # no program of its own
         return personal_alphabets.Alphabets(np.asarray(self.order), sizes).mask
 
-    def _by_class(self, by_place: Array) -> Array:
-        """Columns of places as columns of classes."""
-        user = jnp.arange(len(self.order))[:, None]
-        return jnp.zeros_like(by_place).at[user, self.order].set(by_place)
-
     def best(self, scores: Record) -> Array:
         """The class of the best score [n, C] within each alphabet, int32 [n]; NaN is the worst."""
         return _best(self, as_records(scores))
@@ -112,8 +106,7 @@ class PersonalAlphabets:
     def privatize(self, key: PRNGKey, x: Record) -> Array:
         """One report a user: a place in the user's alphabet, int32 [n], for classes x [n].
 
-        User i's randomness comes from ``jax.random.split(key, n)[i]``, as in ``PersonalAlphabet(epsilon,
-        prior[i])``.
+        User i draws from ``jax.random.split(key, n)[i]``, as ``PersonalAlphabet(epsilon, prior[i])`` would.
         """
         validate.threefry(key)
         if validate.concrete(self.inner.thresholds):
@@ -127,9 +120,13 @@ class PersonalAlphabets:
         """The reported classes, int32 [n]."""
         return jnp.take_along_axis(self.order, jnp.asarray(y)[:, None], 1)[:, 0]
 
+    @jax.jit
     def log_likelihoods(self, y: Report) -> Array:
         """log P(report i | class c) of each user and every class, [n, C]."""
-        return _log_likelihoods(self, y)
+        users, places = jnp.arange(len(self.order))[:, None], jnp.arange(self.order.shape[1])
+        each = jax.vmap(lambda level, one: self.inner.at(level).log_density(one, places))
+        by_place = each(self.inner.level, jnp.asarray(y))
+        return jnp.zeros_like(by_place).at[users, self.order].set(by_place)
 
     def estimate(self, y: Report) -> Array:
         """The posterior of each user's class, [n, C]."""
@@ -160,9 +157,3 @@ def _privatize(key: PRNGKey, m: PersonalAlphabets, x: Array) -> Array:
     named, _ = integer_tables.split(jnp, x, m.order.shape[1], "category")
     place = jnp.argmax(m.order == named[:, None], 1)
     return jax.vmap(lambda level, key, at: m.inner.at(level).privatize(key, at))(m.inner.level, keys, place)
-
-
-@jax.jit
-def _log_likelihoods(m: PersonalAlphabets, y: Array) -> Array:
-    places = jnp.arange(m.order.shape[1])
-    return m._by_class(jax.vmap(lambda level, one: m.inner.at(level).log_density(one, places))(m.inner.level, y))

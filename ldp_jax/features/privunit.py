@@ -3,9 +3,8 @@
 import abc
 import dataclasses
 import math
-from collections.abc import Callable
 from functools import lru_cache
-from typing import NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -33,11 +32,10 @@ _Number: TypeAlias = float | np.ndarray
 
 
 class _Cap(NamedTuple):
-    """A cap of the sphere or of the Gaussian, in float64; arrays for several caps.
+    """A cap of mass q under the base law, in float64; arrays for several caps.
 
-    With q the mass of the cap under the base law, ``anywhere`` is 1 / (1 + (e^epsilon - 1) q), the probability of a
-    draw from that, and ``log_whole`` minus its logarithm. The component along the record is at least ``cut``; its
-    mean is ``gain``, its second moment ``second``.
+    ``anywhere`` is 1 / (1 + (e^epsilon - 1) q), the chance of a draw from that law, ``log_whole`` minus its log.
+    The component along the record is at least ``cut``; its mean is ``gain``, its second moment ``second``.
     """
 
     cut: _Number
@@ -47,57 +45,53 @@ class _Cap(NamedTuple):
     second: _Number
 
 
-class _Tail(NamedTuple):
-    """Caps of mass q under the base law: gamma, and log E[component; component >= gamma]."""
-
-    cut: _Number
-    log_part: _Number
-
-
-def _sphere_tail(dim: int, log_q: _Number) -> _Tail:
+def _sphere_tail(dim: int, log_q: _Number) -> tuple[_Number, _Number]:
+    """Of caps of mass q under the base law: gamma, and log E[component; component >= gamma]."""
     a, double = (dim - 1) / 2, 2 * np.exp(log_q)
     rest = special.betaincinv(a, 0.5, np.minimum(double, 0.5))  # 1 - gamma^2, from the end where it is precise
     square = np.where(double < 0.5, 1 - rest, special.betaincinv(0.5, a, np.clip(1 - double, 0.0, 0.5)))
     log_rest = np.where(double < 0.5, np.log(rest), np.log1p(-square))
-    return _Tail(np.sqrt(square), a * log_rest - math.log(dim - 1) - special.betaln(a, 0.5))
+    return np.sqrt(square), a * log_rest - math.log(dim - 1) - special.betaln(a, 0.5)
 
 
-def _gaussian_tail(dim: int, log_q: _Number) -> _Tail:
+def _gaussian_tail(dim: int, log_q: _Number) -> tuple[_Number, _Number]:
+    """The same of a Gaussian."""
     z = -special.ndtri_exp(log_q)
-    return _Tail(z / math.sqrt(dim), -0.5 * (z**2 + math.log(2 * math.pi) + math.log(dim)))
+    return z / math.sqrt(dim), -0.5 * (z**2 + math.log(2 * math.pi) + math.log(dim))
 
 
-def _cap(tail: Callable[[int, _Number], _Tail], spread: float, dim: int, epsilon: float, log_q: _Number) -> _Cap:
-    """The moments of a cap; ``spread`` is (dim - 1) / dim on the sphere, and 1 for a Gaussian."""
-    cut, log_part = tail(dim, log_q)
+def _cap(sphere: bool, dim: int, epsilon: float, log_q: _Number) -> _Cap:
+    """The moments of a cap of the sphere, or of a Gaussian."""
+    cut, log_part = (_sphere_tail if sphere else _gaussian_tail)(dim, log_q)
+    spread = (dim - 1) / dim if sphere else 1.0
     log_more = np.log(-np.expm1(-epsilon)) + epsilon  # log(e^epsilon - 1)
     log_whole = np.logaddexp(0.0, log_more + log_q)
     gain = np.exp(log_more + log_part - log_whole)
     return _Cap(cut, log_whole, np.exp(-log_whole), gain, 1 / dim + spread * cut * gain)
 
 
-def _error(cap: _Cap, spread: float) -> _Number:
+def _error(cap: _Cap, sphere: bool) -> _Number:
     """E |V|^2 / m^2: the error of an estimate, plus the squared length of the record."""
-    length = 1.0 if spread < 1 else 1 + cap.cut * cap.gain
+    length = 1.0 if sphere else 1 + cap.cut * cap.gain
     return length / cap.gain**2
 
 
 @lru_cache(maxsize=4096)
-def _best(tail: Callable[[int, _Number], _Tail], spread: float, dim: int, epsilon: float) -> _Cap:
+def _best(sphere: bool, dim: int, epsilon: float) -> _Cap:
     """The cap of least error: a grid of log masses, then a bounded search."""
     from scipy import optimize  # where it is needed: importing it takes as long as a first report
 
-    made = lambda log_q: _cap(tail, spread, dim, epsilon, log_q)
+    made = lambda log_q: _cap(sphere, dim, epsilon, log_q)
     lowest = -epsilon - 12.0
-    if spread < 1:  # the mass of the narrowest cap
+    if sphere:  # the mass of the narrowest cap
         narrow = special.betainc((dim - 1) / 2, 0.5, 1 - _NARROWEST**2) / 2
         lowest = max(lowest, math.log(max(float(narrow), 1e-300)))
     places = np.linspace(lowest, math.log(0.5) - 1e-9, 800)
-    worst = np.log(_error(made(places), spread))
+    worst = np.log(_error(made(places), sphere))
     at = int(worst.argmin())
     ends = places[max(at - 1, 0)], places[min(at + 1, len(places) - 1)]
     found = optimize.minimize_scalar(
-        lambda log_q: float(np.log(_error(made(log_q), spread))),
+        lambda log_q: float(np.log(_error(made(log_q), sphere))),
         bounds=ends,
         method="bounded",
         options={"xatol": 1e-10},
@@ -119,6 +113,9 @@ class _OnCaps(abc.ABC):
     gain: PyTree = dataclasses.field(init=False, default=None)
     second: PyTree = dataclasses.field(init=False, default=None)
 
+    _sphere: ClassVar[bool]
+    """Whether the base law is that of the sphere, or a Gaussian."""
+
     def _check(self) -> None:
         check_epsilon(self.epsilon, _LARGEST)
         validate.integer_in(2, dim=self.dim)
@@ -138,17 +135,8 @@ class _OnCaps(abc.ABC):
         each = np.asarray(epsilon, np.float64)
         if not ((each > 0) & (each <= _LARGEST)).all():
             raise ValueError(f"epsilon must be in (0, {_LARGEST}], got {each}")
-        caps = np.array([_best(self._tail(), self._spread(), self.dim, one) for one in each.ravel().tolist()])
+        caps = np.array([_best(self._sphere, self.dim, one) for one in each.ravel().tolist()])
         return [column.reshape(each.shape) for column in caps.reshape(-1, len(_Cap._fields)).T]
-
-    @staticmethod
-    @abc.abstractmethod
-    def _tail() -> Callable[[int, _Number], _Tail]:
-        """Caps of the base law by their mass."""
-
-    @abc.abstractmethod
-    def _spread(self) -> float:
-        """(dim - 1) / dim on the sphere, 1 for a Gaussian."""
 
     @abc.abstractmethod
     def _base(self, noise: Array) -> Array:
@@ -232,14 +220,14 @@ class _OnCaps(abc.ABC):
 
     def _seconds(self) -> tuple[Array, Array]:
         """The second moment of an estimate across the record, and its excess along it, in squared radii."""
-        across = 1 / self.dim if self._spread() == 1 else (1 - self.second) / (self.dim - 1)
+        across = (1 - self.second) / (self.dim - 1) if self._sphere else 1 / self.dim
         gain = jnp.asarray(self.gain) ** 2
         return across / gain, (self.second - across) / gain
 
     def worst_error(self) -> float:
         """The largest E |estimate - x|^2, attained at x = 0; it falls by |x|^2."""
-        cap = _best(self._tail(), self._spread(), self.dim, float(largest(self.epsilon)))
-        return float(self.radius**2 * _error(cap, self._spread()))
+        cap = _best(self._sphere, self.dim, float(largest(self.epsilon)))
+        return float(self.radius**2 * _error(cap, self._sphere))
 
     def stack_shape(self) -> tuple[int, ...]:
         """The shape of epsilon."""
@@ -285,14 +273,8 @@ class PrivUnit(_OnCaps):
     (1.0, 14.2)
     """
 
+    _sphere: ClassVar[bool] = True
     __repr__ = _OnCaps.__repr__
-
-    @staticmethod
-    def _tail() -> Callable[[int, _Number], _Tail]:
-        return _sphere_tail
-
-    def _spread(self) -> float:
-        return (self.dim - 1) / self.dim
 
     def codomain(self) -> Sphere:
         """Unit vectors."""
@@ -365,14 +347,8 @@ class PrivUnitG(_OnCaps):
     (4.0, 1.05)
     """
 
+    _sphere: ClassVar[bool] = False
     __repr__ = _OnCaps.__repr__
-
-    @staticmethod
-    def _tail() -> Callable[[int, _Number], _Tail]:
-        return _gaussian_tail
-
-    def _spread(self) -> float:
-        return 1.0
 
     def codomain(self) -> Turned:
         """All vectors."""

@@ -24,8 +24,7 @@ class SquareWave(Numeric):
     Guarantee: epsilon per record.
 
     Utility: the report is *biased*: its mean is :math:`Cx`, :math:`C = b(e^\epsilon-1)/(b e^\epsilon+1)`, its
-    variance :math:`\frac{b^3e^\epsilon+3b^2+3b+1}{3(be^\epsilon+1)} + (C - C^2)x^2`. ``debias`` divides the
-    estimate by C.
+    variance :math:`\frac{b^3e^\epsilon+3b^2+3b+1}{3(be^\epsilon+1)} + (C - C^2)x^2`; ``debias`` divides by C.
 
     Numerics: :math:`b e^\epsilon` is computed, by a power series below epsilon = 1/2. From epsilon = 12.4 on the
     high piece is narrower than 1e-4, and float32 rounds reports in it. Ideal arithmetic.
@@ -68,15 +67,9 @@ class SquareWave(Numeric):
         be, b = self._be, self.b
         per_tail_mass = 2 * (be + 1)
         left, right = (1 + x) / per_tail_mass, (1 - x) / per_tail_mass
-        return jnp.where(
-            u < left,
-            -1 - b + u * per_tail_mass,
-            jnp.where(
-                u < 1 - right,
-                x - b + (u - left) * per_tail_mass * jnp.exp(-jnp.asarray(self.epsilon)),
-                1 + b - (1 - u) * per_tail_mass,
-            ),
-        )
+        below, above = -1 - b + u * per_tail_mass, 1 + b - (1 - u) * per_tail_mass
+        near = x - b + (u - left) * per_tail_mass * jnp.exp(-jnp.asarray(self.epsilon))
+        return jnp.where(u < left, below, jnp.where(u < 1 - right, near, above))
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log p(y | x)."""

@@ -15,21 +15,12 @@ from ldp_jax.hyperbolic import poincare
 
 
 def one(**kwargs: Scalar) -> float:
-    """The one concrete number that a parameter is, also in the shape of a stack.
-
-    >>> one(clip=2.0), one(clip=np.full(3, 2.0))
-    (2.0, 2.0)
-    """
+    """The one concrete number that a parameter is, also in the shape of a stack."""
     ((name, value),) = kwargs.items()
     if not validate.concrete(value):
         raise ValueError(f"{name} must be concrete here; ask outside jit, vmap and grad")
     array = np.asarray(value)
-    if (
-        not np.issubdtype(array.dtype, np.number)
-        or np.iscomplexobj(array)
-        or array.size == 0
-        or (array != array.flat[0]).any()
-    ):
+    if array.dtype.kind not in "iuf" or not array.size or (array != array.flat[0]).any():
         raise ValueError(f"{name} must be one number, got {value!r}")
     return float(array.flat[0])
 

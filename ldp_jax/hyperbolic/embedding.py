@@ -114,11 +114,9 @@ def _gradient(
 ) -> tuple[Array, Array]:
     """The loss of each pair, and the gradient of the weighted sum with respect to the rows u, v and s.
 
-    With r = sinh(d / 2), e^-d is (r + sqrt(1 + r^2))^-2, and d' = 2 / (r sqrt(1 + r^2)) times half the change of
-    r^2 = |u - s|^2 / (gap(u) gap(s)).
-
-    ``parts`` are u [b, dim], v [b, dim], and s [k, dim], nodes that all pairs share; ``gaps`` theirs, [b, 1] and
-    [k, 1]; ``apart`` [b, k] is 1 where s is in no pair with u.
+    With r^2 = sinh(d / 2)^2 = |u - s|^2 / (gap(u) gap(s)), e^-d is (r + sqrt(1 + r^2))^-2, and d' 2 / (r sqrt(1 +
+    r^2)) times half the change of r^2. ``parts`` are u [b, dim], v [b, dim], and s [k, dim], which all pairs share,
+    ``gaps`` theirs; ``apart`` [b, k] is 1 where s is in no pair with u.
     """
     (u, v, s), (inverse_u, inverse_v, inverse_s) = parts, (1.0 / gap for gap in gaps)
     ones = lambda rows: jnp.ones((len(rows), 1), u.dtype)  # sums as products, which are vectorised
@@ -215,8 +213,8 @@ def embed(
 ) -> PoincareEmbedding:
     """Train a Poincaré embedding of a relation by Riemannian descent, in one compiled program.
 
-    A batch of pairs shares its random nodes, drawn uniformly. Nodes in a pair with u, and by a hash at most a
-    sixteenth of the others, count for nothing in u's sum.
+    A batch of pairs shares its random nodes, drawn uniformly. Nodes in a pair with u, and by a hash at most 1/16 of
+    the others, count for nothing in u's sum.
 
     ``relation`` [m, 2] has ordered pairs (u, v), each once; both directions of a symmetric relation. The learning
     rate is a tenth in the ``burn_in`` epochs. A step sums the gradients of ``batch_size`` pairs, of which each node
@@ -224,10 +222,8 @@ def embed(
     """
     validate.threefry(key)
     num_nodes, dim = validate.whole(2, 2**31 - 1, num_nodes=num_nodes), validate.whole(1, dim=dim)
-    for name, value in (("epochs", epochs), ("burn_in", burn_in)):
-        validate.whole(0, **{name: value})
-    validate.whole(1, batch_size=batch_size)
-    validate.whole(1, negatives=negatives)
+    validate.integer_in(0, epochs=epochs, burn_in=burn_in)
+    validate.integer_in(1, batch_size=batch_size, negatives=negatives)
     validate.number(0.0, open_lower=True, learning_rate=learning_rate)
     pairs = _relation(relation, num_nodes)
     init_key, train_key = random.split(key)
@@ -239,10 +235,7 @@ def embed(
 
 @jax.jit
 def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
-    """For each pair (u, v) of a chunk: the number of nodes nearer to u than v, and how near v is.
-
-    At one u distances are as |x - u|^2 / gap(x): ``scaled`` is 1 / gap.
-    """
+    """For each pair (u, v): how many nodes are nearer to u than v, and |v - u|^2 times ``scaled``, 1 / gap."""
     u, v = pairs.T
     at = points[u]
     far = _squared(at, points) * scaled
@@ -256,11 +249,9 @@ def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
 def reconstruction(
     points: Record, relation: ArrayLike | tuple, c: Scalar = 1.0, *, chunk: int = 256
 ) -> ReconstructionQuality:
-    """The quality of the reconstruction of ordered pairs [m, 2] by distances; ties count for the pair.
+    """The quality of the reconstruction of ordered pairs [m, 2] by distances (Nickel & Kiela 2017, section 4.1).
 
-    ``chunk`` pairs are compared at once, with memory of ``chunk`` times the nodes.
-
-    Reference: Nickel & Kiela 2017, section 4.1.
+    Ties count for the pair; ``chunk`` pairs are compared at once, with memory of ``chunk`` times the nodes.
     """
     validate.whole(1, chunk=chunk)
     (x,) = poincare._points(c, points=points)

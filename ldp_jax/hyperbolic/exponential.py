@@ -60,7 +60,7 @@ def _far(disc: _Place, place: Array) -> tuple[Array, Array, Array]:
     """Distances s whose circles leave the disc, at panels and parts from R - r; the arc's half-angle; the density.
 
     s = R - r + 2 r (3 w^2 - 2 w^3), w in [0, 1]: the square roots of both ends are smooth in it. Panels are equal
-    in the inverse hyperbolic sine, as the arc shrinks within sqrt((R - r) / r) of w.
+    in arsinh, as the arc shrinks within sqrt((R - r) / r) of w.
     """
     radius, rate, r = disc
     r = jnp.maximum(r, 1e-12)  # at the origin no circle is cut; slopes stay finite
@@ -135,15 +135,13 @@ class HyperbolicExponential:
     the change of the radius r, so the loss is at most :math:`a (d(x, x') + |r - r'|) \le 2 a \max(r, r')`. It is
     also at most :math:`2 a \, d(x, x')`: :meth:`metric_guarantee`.
 
-    Utility: for two dimensions. Below epsilon of about 2 R most reports lie near the rim. The report is its own
-    estimate, without moments in closed form.
+    Utility: for two dimensions. Below epsilon of about 2 R most reports, their own estimates, lie near the rim.
 
     Numerics: the distance from the record is drawn by its distribution function, integrated by Gauss and Legendre
     on 48 panels, to 2e-6 of its mass in float32 (1e-7 in float64). At radius 8 rounding of the report's coordinates
     moves distances by more: 0.02 of their mass from a record at the rim. Ideal arithmetic.
 
-    Reference: McSherry & Talwar, FOCS 2007, in the metric of PoinDP's definition 4; metric privacy: Chatzikokolakis
-    et al., PETS 2013.
+    Reference: McSherry & Talwar, FOCS 2007, in PoinDP's definition 4; metric: Chatzikokolakis et al., PETS 2013.
 
     Epsilon is in (0, 22], may be traced or a stack; the radius, in units of distance, at most 8 / sqrt(c).
 

@@ -42,7 +42,6 @@ class _Gaussian(Tangent):
         return _up(one(clip=self.clip))
 
     def _check(self) -> None:
-        """Refuse invalid parameters; and, once, calibrate the noise."""
         if not validate.concrete(self.epsilon):
             raise ValueError(
                 "epsilon must be concrete numbers: noise is calibrated on the host; give an array of budgets to "
@@ -64,6 +63,7 @@ class _Gaussian(Tangent):
             scales = np.array([_up(sensitivity / _mu(level, self.delta)) for level in levels.tolist()])
             scale = scales[place].reshape(np.shape(self.epsilon))
             object.__setattr__(self, name, jnp.asarray(scale, jnp.float32) if scale.ndim else float(scale))
+        validate.positive(**{name: getattr(self, name)})
 
     @abc.abstractmethod
     def _scales(self) -> Array:
@@ -103,18 +103,16 @@ class HyperbolicGaussian(_Gaussian):
     r"""Report a hyperbolic vector as its tangent vector at the origin, with Gaussian noise.
 
     Law: the record is :math:`v = \log_0(x)`, shortened to :math:`|v| \le C`; the report is :math:`v + N(0, \sigma^2
-    I)`. :meth:`estimate` maps it to the ball; as :math:`d(0, \exp_0 v) = 2 |v|`, C is a Poincaré radius of 2 C.
+    I)`, which :meth:`estimate` maps to the ball. As :math:`d(0, \exp_0 v) = 2 |v|`, C is a Poincaré radius of 2 C.
 
     Guarantee: (epsilon, delta) per record, by the analytic calibration with L2 sensitivity 2 C. The record must be
     a function of the user's data and public parameters: no aggregation of neighbours before the noise.
 
-    Utility: unbiased, :math:`\sigma = 2 C / \mu(\epsilon, \delta)` in each coordinate (7.46 C at epsilon 1, delta
-    1e-5).
+    Utility: unbiased, :math:`\sigma = 2 C / \mu(\epsilon, \delta)` a coordinate (7.46 C at epsilon 1, delta 1e-5).
 
     Numerics: sigma is rounded up to a float32. Ideal arithmetic.
 
-    Reference: a sound form of PoinDP (Wei et al., AAAI 2024), whose Theorem 1 does not hold; Balle & Wang, ICML
-    2018, Theorem 8.
+    Reference: PoinDP (Wei et al., AAAI 2024), whose Theorem 1 does not hold; Balle & Wang, ICML 2018, Theorem 8.
 
     Epsilon is in (0, 100], concrete; an array [n] for public budgets. -c is the curvature.
 
@@ -129,7 +127,6 @@ class HyperbolicGaussian(_Gaussian):
 
     def _calibrate(self) -> None:
         self._set_scale("sigma", 2 * self._most)
-        validate.positive(sigma=self.sigma)
 
     def _scales(self) -> Array:
         return jnp.full(self.dim, jnp.asarray(self.sigma, jnp.result_type(float)))
@@ -148,8 +145,8 @@ class RadialAngularGaussian(_Gaussian):
 
     Law: with :math:`\rho = \min(|v|, C)` and :math:`u = v / |v|` (the first axis where v = 0), the report is
     :math:`\rho + N(0, \sigma_r^2)` and :math:`u + N(0, \sigma_a^2 I)`, :math:`\sigma_r = C / (\mu \sqrt s)`,
-    :math:`\sigma_a = 2 / (\mu \sqrt{1 - s})` with :math:`\mu` of (epsilon, delta). A share s of 0 leaves out the
-    radius, of 1 the direction.
+    :math:`\sigma_a = 2 / (\mu \sqrt{1 - s})`, :math:`\mu` of (epsilon, delta). Share 0 has no radius, 1 no
+    direction.
 
     Guarantee: (epsilon, delta) per record: the two Gaussians are one of :math:`\mu^2 = (C / \sigma_r)^2 + (2 /
     \sigma_a)^2`. The share must be public, and noise must not be stretched along a record.
@@ -177,10 +174,8 @@ class RadialAngularGaussian(_Gaussian):
         share = validate.number(0.0, 1.0, radial_share=self.radial_share)
         if share > 0:
             self._set_scale("sigma_radius", self._most / np.sqrt(share))
-            validate.positive(sigma_radius=self.sigma_radius)
         if share < 1:
             self._set_scale("sigma_angle", 2.0 / np.sqrt(1 - share))
-            validate.positive(sigma_angle=self.sigma_angle)
 
     @property
     def _parts(self) -> tuple[bool, bool]:
@@ -217,10 +212,7 @@ class RadialAngularGaussian(_Gaussian):
         return Vectors(sum(self._sent(1, self.dim)))
 
     def estimate(self, y: Report) -> Float[Array, "*batch dim"]:
-        """The point of the ball in the reported direction, at the reported radius brought into [0, C].
-
-        A radius that is not sent is C / 2, a direction that is not sent the first axis.
-        """
+        """The ball's point at the reported radius in [0, C] (else C / 2) and direction (else the first axis)."""
         y = jnp.asarray(y)
         clip = jnp.asarray(self.clip, y.dtype)
         radius = jnp.clip(y[..., :1], 0.0, clip) if self._parts[0] else clip / 2

@@ -3,8 +3,8 @@ r"""The hyperboloid: the other chart of the same space, which float32 follows fa
 Points are X = (X_0, X_1, ..., X_n), arrays [..., n + 1], with :math:`\langle X, Y \rangle = -X_0 Y_0 + \sum_i X_i
 Y_i`, :math:`\langle X, X \rangle = -1/c` and X_0 > 0; a tangent vector V at X has :math:`\langle X, V \rangle = 0`.
 
-*Bad input*: where they are concrete, c <= 0 and points off the hyperboloid (by more than 1e-3 of X_0 squared) are a
-``ValueError``; under ``jit`` every function is total.
+*Bad input*: concrete c <= 0, and points off the hyperboloid by more than 1e-3 of X_0 squared, are a ``ValueError``;
+under ``jit`` every function is total.
 
 *Numerics*: in float32 the distance of two points holds to 1e-7 of itself times the cosh of the nearer's, that from
 the origin to 4e-7 up to 80 / sqrt(c); longer steps are cut. Gradients are finite everywhere.
@@ -142,10 +142,7 @@ def from_ball(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
 
 
 def to_ball(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
-    r"""The ball's point :math:`(X_1, ..., X_n) / (1 + \sqrt c X_0)`.
-
-    It is within :func:`project <ldp_jax.hyperbolic.poincare.project>`.
-    """
+    r"""The ball's point :math:`(X_1, ..., X_n) / (1 + \sqrt c X_0)`, within ``poincare.project``."""
     (x,) = _points(c, x=x)
     return _project(_shrink(x, c)[0], c)
 
@@ -160,7 +157,7 @@ def norm(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
 def distance(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
     r"""Geodesic distance :math:`\mathrm{arcosh}(-c \langle X, Y \rangle) / \sqrt c`."""
     x, y = _points(c, x=x, y=y)
-    return _distance(x, y, c)[..., 0]
+    return (2.0 / _root(c, x) * jnp.arcsinh(length(_half_chord(x, y, c))))[..., 0]
 
 
 def _half_chord(x: Array, y: Array, c: Scalar) -> Array:
@@ -170,15 +167,8 @@ def _half_chord(x: Array, y: Array, c: Scalar) -> Array:
     return root * _step(x, y, c) * (jnp.sqrt(far[0]) * jnp.sqrt(far[1]))
 
 
-def _distance(x: Array, y: Array, c: Scalar) -> Array:
-    return 2.0 / _root(c, x) * jnp.arcsinh(length(_half_chord(x, y, c)))
-
-
 def exp_0(v: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
-    """Exponential map at the origin of vectors [..., n], at distance |v| (the ball's exp_0 has 2 |v|).
-
-    Vectors longer than 80 / sqrt(c) are cut to it.
-    """
+    """Exponential map at the origin of vectors [..., n], cut to 80 / sqrt(c); at distance |v| (ball: 2 |v|)."""
     v = as_points("v", v)
     check_curvature(c)
     return _exp_0(v, c)
@@ -194,21 +184,15 @@ def log_0(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     (x,) = _points(c, x=x)
     rest = x[..., 1:]
     r = length(_root(c, x) * rest)  # its square may be beyond float32
-    return rest * _asinh_over(r)
-
-
-def _asinh_over(r: Array) -> Array:
     far = r > 1.0
     some = jnp.where(far, r, 1.0)
-    return jnp.where(far, jnp.arcsinh(some) / some, asinh_ratio(jnp.where(far, 0.0, r) ** 2))
+    return rest * jnp.where(far, jnp.arcsinh(some) / some, asinh_ratio(jnp.where(far, 0.0, r) ** 2))
 
 
 def exp_map(x: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
     r"""Exponential map at X: :math:`\cosh(\sqrt c |V|) X + \sinh(\sqrt c |V|) V / (\sqrt c |V|)`, at distance |V|.
 
-    Tangent vectors [..., n + 1] longer than 80 / sqrt(c) are cut to it.
-
-    Reference: Nickel & Kiela 2018, eq. 9.
+    Tangent vectors [..., n + 1] longer than 80 / sqrt(c) are cut to it (Nickel & Kiela 2018, eq. 9).
     """
     (x,) = _points(c, x=x)
     v, x = _tangents("v", v, x)
@@ -226,10 +210,7 @@ def _exp_map(x: Array, v: Array, c: Scalar) -> Array:
 
 
 def log_map(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
-    """Logarithmic map at X: the tangent vector whose geodesic reaches Y at time 1; inverse of exp_map.
-
-    Reference: Nickel & Kiela 2018, eq. 10; Nagano et al. 2019, eq. 4.
-    """
+    """Logarithmic map at X: the tangent vector whose geodesic reaches Y at time 1 (Nagano et al. 2019, eq. 4)."""
     x, y = _points(c, x=x, y=y)
     return _from_origin(x, _log_at_origin(x, y, c), c)
 
@@ -247,9 +228,7 @@ def _log_at_origin(x: Array, y: Array, c: Scalar) -> Array:
 def parallel_transport(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
     r"""The tangent vector V at X, carried to Y along the geodesic.
 
-    :math:`V + c \langle Y, V \rangle (X + Y) / (1 - c \langle X, Y \rangle)`, computed by way of the origin.
-
-    Reference: Nagano et al. 2019, eq. 3.
+    :math:`V + c \langle Y, V \rangle (X + Y) / (1 - c \langle X, Y \rangle)` (Nagano et al. 2019, eq. 3).
     """
     x, y = _points(c, x=x, y=y)
     v, x = _tangents("v", v, x)

@@ -28,10 +28,9 @@ def apply_updates(points: PyTree, updates: PyTree, c: Scalar = 1.0) -> PyTree:
 
 
 def riemannian_sgd(learning_rate: LearningRate, c: Scalar = 1.0) -> optax.GradientTransformation:
-    r"""Steps of :math:`-\eta \, \mathrm{grad}` along geodesics; grad is :math:`\lambda_x^{-2}` times the gradient.
+    r"""Steps of :math:`-\eta \lambda_x^{-2}` times the gradient along geodesics.
 
-    Reference: Bonnabel, Stochastic gradient descent on Riemannian manifolds (IEEE TAC 2013); Nickel & Kiela 2017,
-    eq. 4 and 5 (along straight lines).
+    Reference: Bonnabel, IEEE TAC 2013; Nickel & Kiela 2017, eq. 4 and 5 (along straight lines).
     """
     if not callable(learning_rate):
         validate.positive(learning_rate=learning_rate)

@@ -11,7 +11,7 @@ exact to a few 1e-7 of themselves. Rounded coordinates displace a point at dista
 \cosh^2(\sqrt c r / 2) / \sqrt c`: 1e-5 at 6, 4e-3 at 12. Gradients are finite, 0 for a distance at x = y.
 
 Reference: Ungar, Analytic hyperbolic geometry (2005); Ganea, Bécigneul & Hofmann, Hyperbolic neural networks
-(NeurIPS 2018), eq. 2-13; PoinDP definitions 4 and 5.
+(NeurIPS 2018), whose equations are named below; PoinDP definitions 4 and 5.
 """
 
 import jax.numpy as jnp
@@ -65,12 +65,9 @@ def _points(c: Scalar, **given: Record) -> tuple[Array, ...]:
     found = {name: as_points(name, value) for name, value in given.items()}
     check_in_ball(c, **found)
     # Traced points outside are taken for those of the boundary in their directions.
-    inside = [x if validate.concrete(x) and validate.concrete(c) else _to_boundary(x, c) for x in found.values()]
+    known = validate.concrete(c)
+    inside = [x if known and validate.concrete(x) else shorten(x, 1.0 / _root(c, x)) for x in found.values()]
     return _one_type(*inside)
-
-
-def _to_boundary(x: Array, c: Scalar) -> Array:
-    return shorten(x, 1.0 / _root(c, x))
 
 
 def _one_type(*arrays: Array) -> tuple[Array, ...]:
@@ -113,8 +110,7 @@ def norm(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
 def distance(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
     r"""Geodesic distance :math:`(2/\sqrt c) \, \mathrm{artanh}(\sqrt c |{-x} \oplus y|)` (PoinDP eq. 5).
 
-    Computed as :math:`(2/\sqrt c) \, \mathrm{arsinh}(\sqrt c |x - y| / \sqrt{(1 - c |x|^2)(1 - c |y|^2)})`, which
-    keeps close points apart in float32.
+    Close points stay apart: it is computed from :math:`|x - y| / \sqrt{(1 - c |x|^2)(1 - c |y|^2)}`.
     """
     x, y = _points(c, x=x, y=y)
     root = _root(c, x)
@@ -125,9 +121,7 @@ def mobius_add(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"
     r"""Möbius addition :math:`x \oplus y`: y carried by the translation that takes the origin to x.
 
     With s = x + y it is :math:`((1 - c|x|^2) s + c |s|^2 x) / ((1 - c|x|^2)(1 - c|y|^2) + c |s|^2)`, within
-    :func:`project`.
-
-    Reference: Ganea et al. 2018, eq. 4.
+    :func:`project` (Ganea et al. 2018, eq. 4).
     """
     x, y = _points(c, x=x, y=y)
     return _project(_add(x, gap(x, c), x + y, gap(y, c), c), c)
@@ -142,19 +136,14 @@ def _add(x: Array, gap_x: Array, s: Array, gap_y: Array, c: Scalar) -> Array:
 def mobius_scalar_mul(r: Scalar, x: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     r"""Möbius multiplication :math:`r \otimes x`: the point on the ray of x at r times its distance to the origin.
 
-    r is a number, or an array [...] that broadcasts with the leading axes of x.
-
-    Reference: Ganea et al. 2018, eq. 5.
+    r is a number, or an array [...] that broadcasts with the leading axes of x (Ganea et al. 2018, eq. 5).
     """
     (x,) = _points(c, x=x)
     return _exp_0(jnp.asarray(r, x.dtype)[..., None] * _log_0(x, c), c)
 
 
 def mobius_matvec(m: Record, x: Record, c: Scalar = 1.0) -> Float[Array, "*batch k"]:
-    r"""A matrix [k, n] on points, :math:`\exp_0(M \log_0(x))`.
-
-    Reference: Ganea et al. 2018, eq. 9 and lemma 6.
-    """
+    r"""A matrix [k, n] on points, :math:`\exp_0(M \log_0(x))` (Ganea et al. 2018, eq. 9 and lemma 6)."""
     (x,) = _points(c, x=x)
     m = jnp.asarray(m, x.dtype)
     if m.ndim != 2 or m.shape[1] != x.shape[-1]:
@@ -192,9 +181,7 @@ def _log_0(x: Array, c: Scalar) -> Array:
 def exp_map(x: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     r"""Exponential map at x: the point at time 1 of the geodesic from x with velocity v.
 
-    :math:`x \oplus (\tanh(\sqrt c \lambda_x |v| / 2) \, v / (\sqrt c |v|))`, within :func:`project`.
-
-    Reference: Ganea et al. 2018, eq. 12.
+    :math:`x \oplus (\tanh(\sqrt c \lambda_x |v| / 2) \, v / (\sqrt c |v|))`, within :func:`project` (eq. 12).
     """
     (x,) = _points(c, x=x)
     x, v = _one_type(x, as_points("v", v))
@@ -211,9 +198,7 @@ def _exp_map(x: Array, v: Array, c: Scalar) -> Array:
 def log_map(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     r"""Logarithmic map at x: the tangent vector whose geodesic reaches y at time 1; inverse of exp_map.
 
-    :math:`(2 / (\sqrt c \lambda_x)) \, \mathrm{artanh}(\sqrt c |u|) \, u / |u|` with :math:`u = -x \oplus y`.
-
-    Reference: Ganea et al. 2018, eq. 12.
+    :math:`(2 / (\sqrt c \lambda_x)) \, \mathrm{artanh}(\sqrt c |u|) \, u / |u|`, :math:`u = -x \oplus y` (eq. 12).
     """
     x, y = _points(c, x=x, y=y)
     gap_x, gap_y = gap(x, c), gap(y, c)
@@ -226,10 +211,8 @@ def log_map(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
 def gyration(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     r"""The rotation :math:`\mathrm{gyr}[x, y] v = -(x \oplus y) \oplus (x \oplus (y \oplus v))`, of any vector v.
 
-    In the plane of x and y it turns by twice the argument of :math:`1 + c \langle x, y \rangle + i c |x \wedge y|`,
-    computed from s = x + y without cancellation.
-
-    Reference: Ungar 2005; Ganea et al. 2018, section 2.3.
+    In the plane of x and y it turns by twice the argument of :math:`1 + c \langle x, y \rangle + i c |x \wedge y|`
+    (Ungar 2005; Ganea et al. 2018, section 2.3).
     """
     x, y = _points(c, x=x, y=y)
     x, y, v = _one_type(x, y, as_points("v", v))
@@ -237,7 +220,7 @@ def gyration(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "
 
 
 def _gyrate(x: Array, gap_x: Array, s: Array, gap_y: Array, v: Array, c: Scalar) -> Array:
-    """gyr[x, y] v with s = x + y, from the gaps of both."""
+    """gyr[x, y] v with s = x + y, from the gaps of both: without cancellation."""
     c = jnp.asarray(c, x.dtype)
     turn = lambda w: x * dot(s, w) - s * dot(x, w)  # the plane of x and y, turned by a right angle
     far = c * dot(s, s)
@@ -249,15 +232,9 @@ def _gyrate(x: Array, gap_x: Array, s: Array, gap_y: Array, v: Array, c: Scalar)
 def parallel_transport(x: Record, y: Record, v: Record, c: Scalar = 1.0) -> Float[Array, "*batch n"]:
     r"""The tangent vector v at x, carried to y along the geodesic.
 
-    :math:`(\lambda_x / \lambda_y) \, \mathrm{gyr}[y, -x] v`. It keeps :math:`\lambda |v|` and angles.
-
-    Reference: Ganea et al. 2018, eq. 13 (from the origin); Ungar 2005.
+    :math:`(\lambda_x / \lambda_y) \mathrm{gyr}[y, -x] v` keeps :math:`\lambda |v|` and angles (eq. 13; Ungar).
     """
     x, y = _points(c, x=x, y=y)
     x, y, v = _one_type(x, y, as_points("v", v))
-    return _transport(x, y, v, c)
-
-
-def _transport(x: Array, y: Array, v: Array, c: Scalar) -> Array:
     gap_x, gap_y = gap(x, c), gap(y, c)
     return gap_y / gap_x * _gyrate(y, gap_y, y - x, gap_x, v, c)

@@ -33,8 +33,7 @@ def inter_hierarchy_of_nodes(points: Record, c: Scalar = 1.0) -> Float[Array, " 
 def intra_hierarchy_of_nodes(points: Record, *, chunk: int = 1024) -> Float[Array, " n"]:
     r"""For each node, the largest :math:`|\langle e_u, e_v \rangle| / (|e_u| |e_v|)` with another node v.
 
-    PoinDP eq. 9, 10: the norm round the paper's "angle" is read as the absolute value. A point at the origin has 0.
-    Time is n^2, memory ``chunk`` times n.
+    PoinDP eq. 9, 10, the norm round the "angle" read as its size. The origin has 0. Memory is ``chunk`` times n.
     """
     validate.whole(1, chunk=chunk)
     rows = _rows(points)

@@ -1,8 +1,7 @@
 r"""The wrapped normal distribution on hyperbolic space: samples, and the exact log density, in both charts.
 
 A normal vector :math:`v \sim N(0, \mathrm{diag}(\sigma^2))` at the origin is carried to the mean along the
-geodesic, and the exponential map takes it to the space. With u the inverse of that, of length d, the density *with
-respect to the volume of the space* is
+geodesic, and mapped to the space. With u the inverse, of length d, the density by *the volume of the space* is
 
 .. math:: p(z) = N(u; 0, \sigma^2) \left( \frac{\sqrt c \, d}{\sinh(\sqrt c \, d)} \right)^{n - 1}.
 

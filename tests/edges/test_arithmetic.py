@@ -103,22 +103,6 @@ def test_noisy_degrees_reach_their_neighbours_degree(monkeypatch, noise, epsilon
         assert (float(noisy) - 2) * away >= 1
 
 
-@pytest.mark.usefixtures("untyped")
-def test_budgets_end_where_the_arithmetic_does():
-    for make in (RandomizedResponse, lambda e: DPRR(1.0, e), lambda e: LocalLap(1.0, e)):
-        make(MAX_BIT_EPSILON)
-        with pytest.raises(ValueError, match=r"epsilon\w* must be in \(0.0, 40.0\], got 40.1"):
-            make(40.1)
-    for make in (lambda e: DPRR(e, 1.0), lambda e: LocalLap(e, 1.0)):
-        make(100.0)
-        with pytest.raises(ValueError, match=r"epsilon_degree must be in \(0.0, 100.0\], got 100.1"):
-            make(100.1)
-    built = jax.tree.map(lambda leaf: 2 * leaf, RandomizedResponse(30.0))
-    for ask in (built.guarantee, built.relationship):
-        with pytest.raises(ValueError, match="epsilon must be in"):
-            ask()
-
-
 STRANGE = [
     [10**12, 1, 2**63, 2, -1, -(2**63)],
     [2**64, 1, 10**400, 2],
@@ -167,10 +151,3 @@ def test_one_user_takes_a_list_of_anything(m):
             y = m.privatize(jax.random.key(1), NeighbourList(ids, 2**63))
             jax.tree.map(np.testing.assert_array_equal, y, expected)
             assert np.isfinite(m.log_density(y, NeighbourList(ids, -1)))
-
-
-@pytest.mark.usefixtures("untyped")
-def test_an_own_id_that_is_no_node_is_refused():
-    for own in (-1, N, 10**12, 0.0, True, None, np.arange(2)):
-        with pytest.raises(ValueError, match=r"own must be a node in \[0, 5\)"):
-            DPRR(0.5, 0.5, n=N).privatize(jax.random.key(0), LIST, own)

@@ -11,8 +11,8 @@ import pytest
 from ldp_jax import edges, verification
 from ldp_jax.core import mechanism as protocol
 from ldp_jax.core.mechanism import mechanism
-from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NoisyDegree, RandomizedResponse
-from ldp_jax.edges.lists import listed, stacked, to_bits, to_list
+from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NeighbourList, NoisyDegree, RandomizedResponse
+from ldp_jax.edges.lists import stacked, to_bits, to_list
 from ldp_jax.verification import _programs, empirical, exact, moments
 from tests.marks import untyped
 
@@ -73,17 +73,17 @@ def test_randomised_responses_estimate_is_unbiased():
     """Of user 1: its mean over all 32 reports is the degree, or how many of the pairs with 0, 3 and 5 are true."""
     others = (0, 2, 3, 4, 5)
     sent = itertools.chain.from_iterable(itertools.combinations(others, k) for k in range(N))
-    reports = ListReport(np.full(32, np.nan), stacked([listed(nodes, N) for nodes in sent]))
+    reports = ListReport(np.full(32, np.nan), stacked([NeighbourList.of(nodes, N) for nodes in sent]))
     with jax.enable_x64(True):
         for reporting, mine in (("full", others), ("half", (0, 3, 5))):
             rr = RandomizedResponse(0.7, n=N, reporting=reporting)
             for degree in range(N):
-                found = float(mean_estimate(rr, reports, listed(others[:degree], N), 1))
+                found = float(mean_estimate(rr, reports, NeighbourList.of(others[:degree], N), 1))
                 assert found == pytest.approx(len(set(others[:degree]) & set(mine)), abs=1e-9)
 
 
 def test_estimates_of_the_degree_are_the_noisy_degree():
-    empty = listed([], N)
+    empty = NeighbourList.of([], N)
     assert float(DPRR(0.1, 0.9, n=N).estimate(ListReport(np.float32(2.5), empty))) == 2.5
     assert float(NoisyDegree(0.1, n=N).estimate(ListReport(np.float32(2.5), empty))) == 2.5
     mended = DPRR(0.1, 0.9, prior=PRIOR, n=N)
@@ -117,11 +117,11 @@ def test_reports_follow_their_density(name):
     """
     made = CASES[name](1.0)
     for place, nodes in enumerate([(1, 2), (), range(1, N)]):
-        fit = verification.matches_density(made, jax.random.key(place), listed(nodes, N), trials=60_000)
+        fit = verification.matches_density(made, jax.random.key(place), NeighbourList.of(nodes, N), trials=60_000)
         assert fit.fits, str(fit)
         assert fit.smallest_defect < (0.07 if place else 0.05)
     for epsilon in (1e-6, 40.0):
-        m, x = CASES[name](epsilon), listed([1, 2], N)
+        m, x = CASES[name](epsilon), NeighbourList.of([1, 2], N)
         y = _programs.draws(m, jax.random.key(1), x, 60_000)
         assert np.isfinite(exact.logs_of(m, y, x)).all()
         assert np.isfinite(moments.estimates(m, y)).all()
@@ -170,9 +170,9 @@ def test_the_published_split_is_not_what_it_says():
 
 
 def test_what_cannot_be_asked_is_refused():
-    x, key, dprr = listed([1], N), lambda: jax.random.key(0), DPRR(0.5, 0.5, n=N)
+    x, key, dprr = NeighbourList.of([1], N), lambda: jax.random.key(0), DPRR(0.5, 0.5, n=N)
     # What matches_density asks, without the draws.
-    cells = lambda m: empirical.cells_of(_programs.View(m, np.int32(0)), listed([1], m.n))
+    cells = lambda m: empirical.cells_of(_programs.View(m, np.int32(0)), NeighbourList.of([1], m.n))
     for ask, said in (
         (lambda: verification.privacy_loss_supremum(DPRR(0.5, 0.5, n=65)), "2 to 64 nodes, got n = 65"),
         (lambda: cells(DPRR(0.5, 0.5, n=12)), "test a smaller n"),

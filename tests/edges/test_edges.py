@@ -16,6 +16,7 @@ from ldp_jax.edges import (
     DPRR,
     LocalLap,
     NeighbourList,
+    NoisyDegree,
     RandomizedResponse,
     _draws,
     _sparse,
@@ -104,7 +105,7 @@ degree_law = jax.jit(lambda m, d, owned: m.degree_log_density(jnp.arange(float(N
 
 def check_degrees(m, noisy, d, owned):
     """KS between the atoms, and the atoms themselves; whole numbers by a G test: 0.035 in probability."""
-    n, epsilon = len(noisy), float(m.epsilon_degree)
+    n, epsilon = len(noisy), float(m.degree_epsilon)
     if owned == 0:
         assert (noisy == 0).all()
         return
@@ -172,11 +173,11 @@ COSTS = {"full": 2.0, "half list": 1.3, "half": 1.0}
 @pytest.mark.parametrize("reporting", COSTS)
 def test_an_edge_costs_what_is_claimed(reporting):
     """All graphs of four nodes, all edges, critical reports, at 0.3 and 0.7: to one part in 1e9."""
-    for m in (DPRR(0.3, 0.7), DPRR(0.3, 0.7, noise="geometric"), LocalLap(0.3, 0.7)):
+    one, two = NoisyDegree(1.0, noise="geometric"), DPRR(0.3, 0.7)
+    for m in (one, two, dataclasses.replace(two, noise="geometric"), LocalLap(0.3, 0.7)):
         if reporting in m.reportings:
-            found = verification.relationship_supremum(m, reporting).epsilon
-            assert found == pytest.approx(COSTS[reporting], rel=1e-9)
-            assert m.relationship(reporting).epsilon == pytest.approx(COSTS[reporting], rel=1e-9)
+            for found in (verification.relationship_supremum(m, reporting), m.relationship(reporting)):
+                assert found.epsilon == pytest.approx(COSTS[reporting], rel=1e-9)
 
 
 PERSONAL = (
@@ -188,11 +189,41 @@ PERSONAL = (
 
 @untyped
 def test_an_edge_costs_what_personal_budgets_claim():
-    for (first, second), reporting in itertools.product(PERSONAL, COSTS):
-        response = RandomizedResponse(np.array(second))
-        for made in (DPRR(np.array(first), np.array(second), noise="geometric"), response):
-            found = verification.relationship_supremum(made, reporting).epsilon
-            assert made.relationship(reporting).epsilon == pytest.approx(found, rel=1e-6)
+    for first, second in PERSONAL:
+        first, second = np.array(first), np.array(second)
+        degrees = NoisyDegree(second, noise="geometric")
+        for made in (DPRR(first, second, noise="geometric"), RandomizedResponse(second), degrees):
+            for reporting in made.reportings:
+                found = verification.relationship_supremum(made, reporting).epsilon
+                assert made.relationship(reporting).epsilon == pytest.approx(found, rel=1e-6)
+
+
+@pytest.mark.parametrize("reporting", NoisyDegree.reportings)
+def test_degrees_of_whole_graphs_have_the_law(reporting):
+    """A ring of 50 000: noise of scale 2 on the degree, 2, or on owned pairs, 1, and the bias of clipping it.
+
+    A distribution function that is off by 0.03 is seen.
+    """
+    n, degree = 50_000, 2 if reporting == "full" else 1
+    nodes, m = np.arange(n), NoisyDegree(0.5)
+    whole = graphs.from_edges(np.stack([nodes, (nodes + 1) % n], 1), n)
+    noisy = privatize_graph(jax.random.key(0), whole, m, reporting=reporting)
+    assert not len(noisy.graph.senders)
+    mine = noisy.degree[1:-1]  # in a half matrix the ends, where the ring is closed, own another number
+    check_degrees(m, mine, degree, n - 1)
+    assert abs((mine - degree).mean() - float(m.degree_bias(degree, n - 1))) < 5 * mine.std() / np.sqrt(n)
+
+
+@pytest.mark.parametrize("noise", ["laplace", "geometric"])
+def test_degrees_alone_are_those_of_dprr(noise):
+    """The same key, budget and graph: one law, and one draw; each user has a budget of their own."""
+    budgets = np.tile(np.float32([0.5, 2.0]), 20)
+    alone, beside = (
+        privatize_graph(jax.random.key(1), ring(), m).degree
+        for m in (NoisyDegree(budgets, noise=noise), DPRR(budgets, 1.0, noise=noise))
+    )
+    np.testing.assert_array_equal(alone, beside)
+    assert (alone == np.round(alone)).all() == (noise == "geometric")
 
 
 def test_the_enumeration_sees_a_wrong_law():
@@ -210,7 +241,6 @@ def test_the_enumeration_sees_a_wrong_law():
 
 def test_the_papers_split_is_made_sound():
     published, sound = DPRR.as_published(0.5, n_max=957), DPRR.from_epsilon(0.5, n_max=957)
-    assert published.guarantee().epsilon == pytest.approx(0.5415, abs=1e-4)
     assert sound.guarantee().epsilon == pytest.approx(0.5, rel=1e-12)
     assert sound.epsilon_degree == published.epsilon_degree == pytest.approx(math.sqrt(8 / 956))
     for n_max, least in ((20, 0.6489), (11, 0.8944)):
@@ -284,6 +314,8 @@ GRAPH, M, KEY = graphs.from_edges(EDGES, N), DPRR(0.5, 0.5), jax.random.key(0)
 TWO = graphs.from_edges([[0, 1]], 4)._replace(n_node=np.array([2, 2]), n_edge=np.array([2, 0]))
 LISTED = NeighbourList(jnp.array([1]), jnp.int32(0))
 STACK, LAP = LocalLap(np.array([0.5, 1.0]), 0.5, n=2), LocalLap(0.5, 0.5)
+BEYOND = jax.tree.map(lambda leaf: 2 * leaf, RandomizedResponse(30.0))
+NO_NODES = (-1, N, 10**12, 0.0, True, None, np.arange(2))
 REFUSED = [
     (lambda: privatize_graph(jax.random.key(0, impl="rbg"), GRAPH, M), "threefry"),
     (lambda: privatize_graph(KEY, TWO, M), "a GraphsTuple of 2: give a set of graphs as a graphs.GraphSet"),
@@ -306,6 +338,18 @@ REFUSED = [
     (lambda: DPRR(1.0, 1.0, prior=[-1.0, 2.0]), "prior must be weights"),
     (lambda: LocalLap.from_epsilon(1.0, 1.0), "share must be"),
     (lambda: jax.jit(lambda e: LocalLap(e, 1.0).guarantee().epsilon)(1.0), "concrete budgets"),
+    (lambda: jax.jit(lambda e: NoisyDegree(e).guarantee().epsilon)(1.0), "concrete epsilon"),
+    (lambda: NoisyDegree(1.0, reporting="half list"), "reporting must be one of full, half; got 'half list'"),
+    (lambda: NoisyDegree(101.0), "epsilon must be"),
+    (lambda: RandomizedResponse(40.1), r"epsilon must be in \(0.0, 40.0\], got 40.1"),
+    (lambda: DPRR(1.0, 40.1), r"epsilon_edges must be in \(0.0, 40.0\], got 40.1"),
+    (lambda: LocalLap(1.0, 40.1), r"epsilon_edges must be in \(0.0, 40.0\], got 40.1"),
+    (lambda: DPRR(100.1, 1.0), r"epsilon_degree must be in \(0.0, 100.0\], got 100.1"),
+    (lambda: LocalLap(100.1, 1.0), r"epsilon_degree must be in \(0.0, 100.0\], got 100.1"),
+    (BEYOND.guarantee, "epsilon must be in"),
+    (BEYOND.relationship, "epsilon must be in"),
+    *((lambda own=own: DPRR(0.5, 0.5, n=N).privatize(KEY, LISTED, own), r"own must be a node") for own in NO_NODES),
+    (lambda: NoisyDegree(0.25, noise="geometric").add_noise([1.0], [1], [5]), "noise must be laplace"),
 ]
 
 

@@ -13,7 +13,7 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.core.rounding import exponential
 from ldp_jax.core.whole_noise import law, whole_noise
 from ldp_jax.edges import NeighbourCounts, Population, count_neighbours, ownership, privatize_counts, whole_counts
-from ldp_jax.edges.lists import listed
+from ldp_jax.edges.lists import NeighbourList
 from ldp_jax.graph import graphs
 from ldp_jax.verification.cases import CASES
 from tests.marks import untyped
@@ -71,7 +71,7 @@ def test_one_user_and_all_users_have_one_law():
     """Of 4 000 draws of every count: means and variances, to five standard errors; reports are independent."""
     m = NeighbourCounts(1.0, 3, n=12, groups=GROUPS)
     true = count_neighbours(Population.of(RING), GROUPS, 3)
-    keys, mine = jax.random.split(jax.random.key(0), 4000), listed(neighbours_of(5), 12)
+    keys, mine = jax.random.split(jax.random.key(0), 4000), NeighbourList.of(neighbours_of(5), 12)
     many = np.asarray(jax.jit(jax.vmap(lambda key: m.add_noise(key, true)))(jax.random.clone(keys)))
     alone = jax.jit(jax.vmap(lambda key: m.privatize(key, mine, 5)))(jax.random.clone(keys))
     for drawn in (np.asarray(alone), many[:, 5]):
@@ -152,15 +152,6 @@ def test_personal_budgets_of_a_public_menu():
         assert spent[NEIGHBOUR_LIST].epsilon == pytest.approx(2.0)
         assert spent[RELATIONSHIP].epsilon == pytest.approx(edge)
         assert "personal budgets" in spent.unprotected
-    for given, message in (
-        ({}, "levels must be given"),
-        ({"levels": levels + 2}, r"levels must be in \[0, 3\)"),
-        ({"levels": levels[:-1]}, r"levels must be int \[12\]"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            privatize_counts(jax.random.key(0), RING, menu, GROUPS, **given)
-    with pytest.raises(ValueError, match="differ in epsilon alone"):
-        privatize_counts(jax.random.key(0), RING, [menu[0], NeighbourCounts(1.0, 2)], GROUPS, levels=levels)
 
 
 def test_rounds_that_read_reports_pay_for_them():
@@ -196,9 +187,6 @@ def test_rounds_that_read_reports_pay_for_them():
     menu, level = [NeighbourCounts(0.25, 3), NeighbourCounts(4.0, 3)], (np.arange(12) % 6 == 0).astype(int)
     large = menu[1].guarantee().epsilon
     assert spent((first, ~first), (None, None), menu, levels=level) == pytest.approx((large, 2 * large))
-    few = privatize_counts(jax.random.key(0), RING, m, GROUPS)
-    with pytest.raises(ValueError, match="after must be of 5 users, as the graph is, got 12"):
-        privatize_counts(jax.random.key(1), graphs.from_edges([[0, 1]], 5), m, np.zeros(5, int), after=few)
 
 
 def test_a_node_in_no_group_counts_nowhere_and_counts_end_at_most():
@@ -209,7 +197,7 @@ def test_a_node_in_no_group_counts_nowhere_and_counts_end_at_most():
     m = NeighbourCounts(40.0, 2, most=3)
     assert privatize_counts(jax.random.key(4), star, m, groups).counts[0].tolist() == [3, 0]
     one = jax.jit(dataclasses.replace(m, n=9, groups=groups).privatize)
-    alone = one(jax.random.key(4), listed(list(range(1, 9)), 9))
+    alone = one(jax.random.key(4), NeighbourList.of(list(range(1, 9)), 9))
     assert alone.tolist() == [3, 0]
     # Numbers of the host beyond 32 bits would wrap in a JAX array.
     counts = np.array([2**40, -(2**40), 3, 2**31 + 1])
@@ -223,11 +211,11 @@ def test_sets_of_graphs_are_counted_within_each():
     assert noisy.counts[:, 0].tolist() == [1, 2, 1, 1, 1]
 
 
-KEY, ONE, EVEN = jax.random.key(0), listed([1], 3), ownership(np.ones(12))
+KEY, ONE, EVEN = jax.random.key(0), NeighbourList.of([1], 3), ownership(np.ones(12))
 QUIET = ownership(np.ones(12), np.arange(12) < 2)
 M, HALF = NeighbourCounts(1.0, 3), NeighbourCounts(1.0, 3, reporting="half")
-
-
+FEW = graphs.from_edges([[0, 1]], 5)
+COUNTS = lambda m, **more: privatize_counts(KEY, RING, m, GROUPS, **more)
 REFUSED = [
     (lambda: NeighbourCounts(0.0005, 2), "epsilon must be in"),
     (lambda: NeighbourCounts(1.0, 2, n=3).privatize(KEY, ONE, groups=np.array([0, 1, 2])), "groups must be in"),
@@ -238,8 +226,13 @@ REFUSED = [
     (lambda: M.privatize(KEY, ONE), "n must be given"),
     (lambda: NeighbourCounts(1.0, 2, n=3).privatize(KEY, ONE), "groups must be given"),
     (lambda: privatize_counts(KEY, RING, M, [0, 1]), "groups must be int"),
-    (lambda: privatize_counts(KEY, RING, HALF, GROUPS, owners=EVEN), "give one"),
-    (lambda: privatize_counts(KEY, RING, M, GROUPS, reporters=np.ones(12, bool), owners=QUIET), "2 reporters are"),
+    (lambda: COUNTS(HALF, owners=EVEN), "give one"),
+    (lambda: COUNTS(M, reporters=np.ones(12, bool), owners=QUIET), "2 reporters are"),
+    (lambda: COUNTS([M, M]), "levels must be given"),
+    (lambda: COUNTS([M, M], levels=np.arange(12)), r"levels must be in \[0, 2\)"),
+    (lambda: COUNTS([M, M], levels=np.zeros(11, int)), r"levels must be int \[12\]"),
+    (lambda: COUNTS([M, HALF], levels=np.zeros(12, int)), "differ in epsilon alone"),
+    (lambda: privatize_counts(KEY, FEW, M, [0] * 5, after=COUNTS(M)), "after must be of 5 users, .* got 12"),
     (lambda: ownership([1.0, np.nan]), "confidence must be finite"),
     (lambda: ownership([1.0], silent=[True]), "somebody"),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Whole graphs: who owns a pair, what exceptions say, and how many programs there are."""
+"""Whole graphs: what exceptions say, and how many programs there are."""
 
 import itertools
 import logging
@@ -8,39 +8,11 @@ import networkx as nx
 import numpy as np
 import pytest
 
-from ldp_jax.edges import DPRR, LocalLap, Population, RandomizedResponse, _sparse, privatize_graph, public_part
+from ldp_jax.edges import DPRR, LocalLap, RandomizedResponse, _sparse, privatize_graph, public_part
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
 
 STAR = np.stack([np.zeros(100, int), np.arange(1, 101)], 1)
-
-
-def owners(m, n):
-    """int [n, n]: who owns each pair, by the arrangement of a whole graph of n users."""
-    everyone, none = np.ones(n, bool), np.zeros(0, np.int64)
-    whole = Population(none, none, np.zeros(n, np.int64), everyone)
-    who, users, *_ = _sparse.plan(m, whole, True)
-    table = np.full((n, n), -1)
-    for place, user in enumerate(who):
-        mine = np.flatnonzero(_sparse.owns(_sparse.Users(*(leaf[place] for leaf in users)), np.arange(n), True))
-        table[user, who[mine]] = table[who[mine], user] = user
-    return table
-
-
-BUDGETS = np.array([0.4, 0.1, 2.0, 0.3, 0.1])
-
-
-def test_no_owner_has_the_larger_budget():
-    for m in (
-        RandomizedResponse(np.array([0.5, 2.0, 0.5, 1.0, 2.0])),
-        DPRR(BUDGETS, np.array([0.1, 0.4, 3.0, 0.2, 9.0])),
-        DPRR(BUDGETS, 1.0, prior=np.ones(5)),
-        DPRR(0.5, 0.5, prior=np.ones(5)),
-    ):
-        table, sums = owners(m, 5), np.broadcast_to(m.sums(), 5)
-        for i, j in itertools.combinations(range(5), 2):
-            assert table[i, j] in (i, j)
-            assert sums[table[i, j]] == min(sums[i], sums[j])
 
 
 @pytest.mark.parametrize("wrong", ["reversed", "one level"])

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.core import integer_tables, mechanism
+from ldp_jax.core import integer_tables
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.spaces import Finite
 from ldp_jax.features import (
@@ -34,7 +34,6 @@ from ldp_jax.features import (
     lp_optimal,
     menu,
 )
-from tests import stats
 from tests.core.test_integer_tables import random_table
 
 WORDS = 2**32
@@ -179,10 +178,6 @@ def test_generalized_rr(epsilon, categories):
     closed = np.full_like(expected, q * (1 - q) / (p - q) ** 2)
     np.fill_diagonal(closed, p * (1 - p) / (p - q) ** 2)
     np.testing.assert_allclose(variance, closed, rtol=1e-4, atol=1e-7)
-    for x in (0, categories - 1):
-        mean, variance = moments(m, x)
-        np.testing.assert_allclose(variance, closed[x], rtol=1e-4, atol=1e-6)
-        np.testing.assert_allclose(mean, np.eye(categories)[x], atol=1e-5 * max(1, largest))
 
 
 def window(table):
@@ -245,10 +240,7 @@ def paper_law(epsilon, k):
 
 
 def test_every_feature_has_its_share():
-    """Four features of budgets 1/2, 1/2, 1, 2: tables, densities, moments and losses feature by feature.
-
-    And joint draws of the first and the last over 36 cells, of 5e4 users: a total variation of 0.03 is seen.
-    """
+    """Four features of budgets 1/2, 1/2, 1, 2: tables, densities and losses; the rest is in the contract suite."""
     m = FeatureRR(4.0, 6, [1.0, 1.0, 2.0, 4.0])
     assert m == FeatureRR(4.0, 6, np.array([0.25, 0.25, 0.5, 1.0]))
     assert FeatureRR(3.0, 8, dim=5) == FeatureRR(3.0, 8, np.full(5, 0.2))
@@ -263,18 +255,11 @@ def test_every_feature_has_its_share():
     for y in ([0, 0, 0, 0], [5, 4, 3, 2], [1, 5, 0, 1]):
         expected = sum(math.log(row[u]) for row, u in zip(rows, y, strict=True))
         np.testing.assert_allclose(densities(m, np.array(y), x), expected, rtol=1e-5)
-    mean = np.array([row @ values for row in rows])
-    found = moments(m, x)
-    np.testing.assert_allclose(found[0], mean, rtol=1e-5)
-    np.testing.assert_allclose(found[1], [row @ values**2 for row in rows] - mean**2, rtol=1e-4)
     np.testing.assert_allclose(m.estimate(jnp.array([0, 5, 2, 1])), values[[0, 5, 2, 1]], rtol=1e-6)
     losses = [m.coordinate(j).guarantee().epsilon for j in range(4)]
     np.testing.assert_allclose(losses, [0.5, 0.5, 1.0, 2.0], rtol=1e-6)
     np.testing.assert_allclose(m.guarantee().epsilon, sum(losses), rtol=1e-15)
     assert len(m.inner.names) == 3  # one table a distinct budget
-    drawn = np.asarray(mechanism.privatize(key(9), m, np.tile(x, (50_000, 1))))
-    stats.assert_g(np.bincount(6 * drawn[:, 0] + drawn[:, 3], minlength=36), np.outer(rows[0], rows[3]).ravel())
-    assert stats.smallest_defect_of_g(50_000, 36) < 0.03
 
 
 @hypothesis.settings(max_examples=10)

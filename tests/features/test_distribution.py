@@ -90,7 +90,8 @@ def test_wide_bins_by_blocks_are_the_same(monkeypatch):
     np.testing.assert_allclose(transition(SquareWave(1.0), 7, 5).matrix, whole.matrix, rtol=1e-6)
 
 
-def test_transition_refuses_what_it_cannot_integrate(untyped):
+def test_what_does_not_fit_is_refused(untyped):
+    matrix = jnp.full((3, 2), 1 / 3)
     traced = lambda epsilon: transition(SquareWave(epsilon), 4).matrix
     for call, message in (
         (lambda: transition(Laplace(1.0), 4), "codomain of Laplace must be an interval with finite ends"),
@@ -101,6 +102,13 @@ def test_transition_refuses_what_it_cannot_integrate(untyped):
         (lambda: jax.jit(traced)(1.0), "concrete epsilon"),
         (lambda: transition(SquareWave(1.0), 0), "inputs must be a whole number >= 1, got 0"),
         (lambda: transition(SquareWave(1.0), 4, 0), "outputs must be a whole number >= 1, got 0"),
+        (lambda: ems(jnp.zeros(2), matrix), r"counts must have shape \(3,\) or \(3, columns\), got"),
+        (lambda: em(jnp.zeros((3, 1, 1)), matrix), r"counts must have shape \(3,\) or \(3, columns\), got"),
+        (lambda: em(jnp.zeros(3), jnp.zeros((3, 0))), r"matrix must have shape \(outputs, inputs\), got"),
+        (lambda: em(jnp.zeros(3), matrix, tolerance=float("nan")), "tolerance must be"),
+        (lambda: em(jnp.zeros(3), matrix, max_iterations=-1), "max_iterations must be a whole number >= 0"),
+        (lambda: histogram(jnp.zeros((1, 1, 1)), jnp.zeros(2)), r"reports must have shape \(n,\) or"),
+        (lambda: histogram(jnp.zeros(3), jnp.zeros(1)), r"edges must have shape \(outputs \+ 1,\), got \(1,\)"),
     ):
         with pytest.raises(ValueError, match=message):
             call()
@@ -189,18 +197,3 @@ def test_columns_at_once_are_columns_one_by_one():
         np.testing.assert_allclose(together.distribution.sum(0), 1.0)
         np.testing.assert_array_equal(together.distribution[:, 4], 1 / 24)
         assert (int(together.iterations[4]), float(together.log_likelihood[4])) == (0, 0.0)
-
-
-def test_what_does_not_fit_is_refused():
-    matrix = jnp.full((3, 2), 1 / 3)
-    for call, message in (
-        (lambda: ems(jnp.zeros(2), matrix), r"counts must have shape \(3,\) or \(3, columns\), got"),
-        (lambda: em(jnp.zeros((3, 1, 1)), matrix), r"counts must have shape \(3,\) or \(3, columns\), got"),
-        (lambda: em(jnp.zeros(3), jnp.zeros((3, 0))), r"matrix must have shape \(outputs, inputs\), got"),
-        (lambda: em(jnp.zeros(3), matrix, tolerance=float("nan")), "tolerance must be"),
-        (lambda: em(jnp.zeros(3), matrix, max_iterations=-1), "max_iterations must be a whole number >= 0"),
-        (lambda: histogram(jnp.zeros((1, 1, 1)), jnp.zeros(2)), r"reports must have shape \(n,\) or"),
-        (lambda: histogram(jnp.zeros(3), jnp.zeros(1)), r"edges must have shape \(outputs \+ 1,\), got \(1,\)"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            call()

@@ -49,16 +49,14 @@ def test_density_and_moments_are_those_of_the_enumerated_table(dim, epsilon):
             np.testing.assert_allclose(m.variance(x), mass @ estimates**2 - x**2, rtol=1e-9, atol=1e-9)
 
 
-def test_draws_fit_the_density():
-    """G test over all 16 reports, 100 000 draws: detects a total variation of 0.013. At epsilon 90 ties are drawn
-    once more: nothing but the open half-space, each vector alike; and no other vector is possible.
+def test_ties_are_drawn_once_more():
+    """At epsilon 90 ties are drawn once more: nothing but the open half-space, each vector alike.
+
+    G test of 100 000 draws: detects a total variation of 0.013. No other vector than one of signs is possible.
     """
     dim, code = 4, 1 << np.arange(4)[::-1]
     keys, x = jax.random.split(jax.random.key(4), 100_000), record(4)
-    y = np.asarray(draw(DuchiVector(1.0, dim), keys, x))
-    assert y.dtype == np.float32
-    stats.assert_g(np.bincount((y > 0) @ code, minlength=16), table(1.0, x.astype(float)))
-    y = np.asarray(draw(DuchiVector(90.0, dim), jax.random.clone(keys), np.ones(dim, np.float32)))
+    y = np.asarray(draw(DuchiVector(90.0, dim), keys, np.ones(dim, np.float32)))
     assert (y.sum(1) > 0).all()
     assert _constants(dim).candidates > 1
     possible = signs(dim).sum(1) > 0

@@ -110,18 +110,6 @@ def test_the_component_along_is_the_inverse_of_its_tail(kind, dim):
 
 
 @untyped
-@kinds
-def test_the_verdict(kind):
-    """Every rung that applies, of which the next test asks most: density, loss, sampler, moments."""
-    found = verification.check(cases.CASES[kind].make(2.0), jax.random.key(1), trials=5_000)
-    assert found, str(found)
-    asked = {rung.name for rung in found.rungs if rung.holds}
-    assert {"total", "mass", "law", "sampler", "game", "moments", "estimates", "losses", "distinct"} <= asked
-    assert found["law"].found == pytest.approx(2.0, rel=1e-9)
-    assert found["game"].found > 1.0
-
-
-@untyped
 def test_a_projection_keeps_the_claim():
     """Records of three numbers, reports of two; the others are asked below."""
     m = cases.CASES["ProjUnit"].make(2.0)

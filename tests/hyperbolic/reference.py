@@ -1,6 +1,10 @@
 """The ball in float64, by the formulas of the textbooks: what float32 is held to."""
 
 import numpy as np
+from hypothesis import strategies as st
+
+CURVATURES = st.floats(np.log(1e-3), np.log(10.0)).map(lambda log: float(np.float32(np.exp(log))))
+SEEDS = st.integers(0, 2**32 - 1)
 
 
 def wide(x):
@@ -82,6 +86,12 @@ def points(rng, shape, n, reach, c):
     u /= np.linalg.norm(u, axis=-1, keepdims=True)
     r = rng.uniform(0, reach, (*shape, 1))
     return (np.tanh(r / 2) * u / np.sqrt(c)).astype(np.float32)
+
+
+def several(seed, c, reach, count=2):
+    """Sets of 64 points of three dimensions."""
+    rng = np.random.default_rng(seed)
+    return [points(rng, (64,), 3, reach, c) for _ in range(count)]
 
 
 def lift(x, c):

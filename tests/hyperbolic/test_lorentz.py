@@ -8,27 +8,20 @@ from hypothesis import strategies as st
 
 from ldp_jax.hyperbolic import lorentz, poincare
 from tests.hyperbolic import reference as ref
+from tests.hyperbolic.reference import CURVATURES, SEEDS, several
 
-N = 3
 COMPILED = {name: jax.jit(getattr(lorentz, name)) for name in lorentz.__all__ if name != "origin"}
 BALL = {name: jax.jit(getattr(poincare, name)) for name in ("log_map", "exp_map", "parallel_transport")}
 PUSH = jax.jit(lambda x, v, c: jax.jvp(lambda x: lorentz.from_ball(x, c), (x,), (v,))[1])
-CURVATURES = st.floats(np.log(1e-3), np.log(10.0)).map(lambda log: float(np.float32(np.exp(log))))
-SEEDS = st.integers(0, 2**32 - 1)
 
 
 def call(name, *args):
     return np.asarray(COMPILED[name](*args))
 
 
-def ball(seed, c, reach, count=2):
-    rng = np.random.default_rng(seed)
-    return [ref.points(rng, (64,), N, reach, c) for _ in range(count)]
-
-
 @given(SEEDS, CURVATURES, st.sampled_from([1e-2, 1.0, 6.0]))
 def test_the_two_charts_agree(seed, c, reach):
-    x, y, a = ball(seed, c, reach, 3)
+    x, y, a = several(seed, c, reach, 3)
     X, Y = call("from_ball", x, c), call("from_ball", y, c)
     wanted = ref.lift(x, c)
     np.testing.assert_allclose(X, wanted, rtol=1e-6, atol=1e-7 / np.sqrt(c))

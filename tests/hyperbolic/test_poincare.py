@@ -9,16 +9,10 @@ from hypothesis import strategies as st
 
 from ldp_jax.hyperbolic import numerics, poincare
 from tests.hyperbolic import reference as ref
+from tests.hyperbolic.reference import CURVATURES, SEEDS, several
 
 N = 3
 COMPILED = {name: jax.jit(getattr(poincare, name)) for name in poincare.__all__ if name != "REACH"}
-CURVATURES = st.floats(np.log(1e-3), np.log(10.0)).map(lambda log: float(np.float32(np.exp(log))))
-SEEDS = st.integers(0, 2**32 - 1)
-
-
-def draw(seed, c, reach, count=2):
-    rng = np.random.default_rng(seed)
-    return [ref.points(rng, (64,), N, reach, c) for _ in range(count)]
 
 
 def call(name, *args):
@@ -34,7 +28,7 @@ def assert_near(found, wanted, c, extra=0.0):
 
 @given(SEEDS, CURVATURES, st.sampled_from([1e-3, 1.0, 6.0, poincare.REACH - 0.5]))
 def test_distances_are_those_of_float64(seed, c, reach):
-    x, y = draw(seed, c, reach)
+    x, y = several(seed, c, reach)
     close = np.nextafter(x, np.float32(0))  # one unit in the last place away
     tolerance = 2e-6  # 2e-5 is asked for up to 6; the formula by Möbius addition and artanh errs 7e-4 there
     for far in (y, close):
@@ -58,7 +52,7 @@ def test_the_gap_is_exact_in_every_dimension(n):
 @given(SEEDS, CURVATURES)
 @example(0, 1e-10)
 def test_points_are_those_of_float64(seed, c):
-    x, y = draw(seed, c, 5.0)
+    x, y = several(seed, c, 5.0)
     v = np.random.default_rng(seed).standard_normal(x.shape).astype(np.float32) * ref.gap(x, c).astype(np.float32)
     v = v / np.float32(2 * np.sqrt(c))  # a step of up to 4, so that the end is within reach
     near = ref.points(np.random.default_rng(seed), (64,), N, 1.0, c)
@@ -126,7 +120,7 @@ def test_total_and_of_finite_gradient_everywhere(name):
 def test_gradients_of_a_distance():
     """Against the closed form in float64: 2 s / sqrt(1 + s^2) ((x - y) / |x - y|^2 + c x / gap(x)) / sqrt(c)."""
     c = 0.5
-    x, y = draw(3, c, 6.0)
+    x, y = several(3, c, 6.0)
     slope = jax.jit(jax.vmap(jax.grad(poincare.distance), (0, 0, None)))
     found = slope(x, y, c)
     away = ref.wide(x) - ref.wide(y)
@@ -161,7 +155,7 @@ def test_long_vectors_reach_the_edge_and_no_farther():
             np.testing.assert_allclose(end / np.linalg.norm(end), [0.6, 0.8], rtol=1e-6)
             assert ref.norm(end, ref.curvature(c)) * np.sqrt(c) == pytest.approx(poincare.REACH, abs=0.02)
             np.testing.assert_allclose(end, call("exp_map", np.zeros(2, np.float32), v, c), rtol=2e-7)
-    inside = draw(0, 1.0, poincare.REACH - 0.05, 1)[0]
+    inside = several(0, 1.0, poincare.REACH - 0.05, 1)[0]
     np.testing.assert_array_equal(call("project", inside, 1.0), inside)
 
 

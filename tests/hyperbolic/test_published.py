@@ -1,4 +1,4 @@
-"""PoinDP's mechanism does what it says it does, and that is not private."""
+"""PoinDP's mechanism does what it says it does, and that is not private; its local sensitivities, against loops."""
 
 import math
 
@@ -9,15 +9,10 @@ from scipy import stats
 
 from ldp_jax import verification
 from ldp_jax.core import mechanism as protocol
-from ldp_jax.hyperbolic import PaperHyperbolicGaussian
+from ldp_jax.hyperbolic import PaperHyperbolicGaussian, sensitivity
+from tests.hyperbolic import reference as ref
 
 EPSILON, DELTA = 0.9, 1e-4  # the theorem is about epsilon below 1
-
-
-def test_it_promises_nothing():
-    promised = PaperHyperbolicGaussian(EPSILON).guarantee()
-    assert (promised.epsilon, promised.status) == (math.inf, "none")
-    assert "impossible" in promised.reason
 
 
 def test_some_reports_of_one_record_are_impossible_under_another():
@@ -43,3 +38,22 @@ def test_some_reports_of_one_record_are_impossible_under_another():
 def test_draws_have_its_law():
     assert verification.matches_density(PaperHyperbolicGaussian(EPSILON), jax.random.key(1), trials=20_000).fits
     assert verification.sums_to_one(PaperHyperbolicGaussian(EPSILON, dim=1)).statistic < 1e-5
+
+
+C = 0.5
+POINTS = ref.points(np.random.default_rng(0), (37,), 3, 4.0, C)
+
+
+def test_the_radius_and_the_direction():
+    radius = ref.norm(POINTS, C)
+    pairs = np.abs(radius[:, None] - radius)
+    np.testing.assert_allclose(sensitivity.inter_hierarchy_of_nodes(POINTS, C), pairs.max(1), rtol=1e-5)
+    unit = ref.wide(POINTS) / ref.length(POINTS)
+    pairs = np.abs(unit @ unit.T)
+    np.fill_diagonal(pairs, 0)
+    np.testing.assert_allclose(sensitivity.intra_hierarchy_of_nodes(POINTS, chunk=10), pairs.max(1), rtol=1e-5)
+
+
+def test_opposite_directions_are_as_correlated_and_the_origin_has_none():
+    points = np.float32([[0, 0], [0.5, 0], [-0.1, 0], [0, 0.3]])
+    np.testing.assert_allclose(sensitivity.intra_hierarchy_of_nodes(points), [0, 1, 1, 0], atol=1e-7)

@@ -12,7 +12,7 @@ from ldp_jax import verification
 from ldp_jax.core.mechanism import mechanism
 from ldp_jax.core.spaces import Records, Reports
 from ldp_jax.edges import ListReport, NeighbourList, RandomizedResponse
-from ldp_jax.edges.lists import listed, nodes_of, stacked, to_bits, to_list
+from ldp_jax.edges.lists import nodes_of, stacked, to_bits, to_list
 from ldp_jax.edges.spaces import Lists
 from tests.marks import untyped
 
@@ -80,4 +80,4 @@ def test_what_is_no_list():
     assert not space.contains(strange).any()
     assert space.contains(meant).all()
     assert [nodes_of(x) for x in _each(meant)] == [()] * 8 + [(0, 2, 3), (3,)]
-    assert nodes_of(space.clip(listed([0, 1, 3], 4))) == (0, 3)
+    assert nodes_of(space.clip(NeighbourList.of([0, 1, 3], 4))) == (0, 3)

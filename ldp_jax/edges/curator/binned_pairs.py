@@ -12,7 +12,7 @@ from ldp_jax.core.mechanism import check_epsilon, check_single, largest
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.types import Graph, PRNGKey, Scalar, Values
 from ldp_jax.edges._degree_noise import NOISES, Noise
-from ldp_jax.edges._draws import contains, ordinal, uniforms
+from ldp_jax.edges._draws import ordinal, uniforms
 from ldp_jax.edges._pair_sets import other_pairs
 from ldp_jax.edges.curator.noisy_counts import consistent, noisy_counts, whole
 from ldp_jax.edges.curator.release import MEMORY, CentralMechanism, check_memory, per_private_edge
@@ -45,8 +45,7 @@ class BinnedPairs(CentralMechanism):
     Reference: Laplace mechanism on a histogram: Dwork et al., TCC 2006; whole noise: Ghosh et al., STOC 2009.
 
     ``score`` is ``common neighbours`` (ties by the product of degrees), ``degree product``, or a function of the
-    public graph, such as a model of it, that gives pairs [k, 2] and their scores [k]; pairs without one rank last.
-    There are at most ``bins``, >= 2.
+    public graph that gives pairs [k, 2] and their scores [k]. There are at most ``bins``, >= 2.
 
     >>> m = BinnedPairs(1.0)
     >>> m.guarantee().epsilon, m.guarantee().status
@@ -79,9 +78,7 @@ class BinnedPairs(CentralMechanism):
     def ranked(self, split: EdgeSplit) -> tuple[Int[np.ndarray, " k"], Int[np.ndarray, " bins"]]:
         """Codes of the pairs that have a score, best first, and the size of each bin: of public edges alone.
 
-        Where other pairs remain, the last bin is theirs.
-
-        ``ValueError`` for a score that names other than distinct pairs of nodes, or a number that is not finite.
+        Other pairs are the last bin. ``ValueError`` for other than distinct pairs of nodes and finite scores.
         """
         pairs = split.pairs()
         named, score = (SCORES[self.score] if isinstance(self.score, str) else self.score)(split.public)
@@ -118,10 +115,8 @@ class BinnedPairs(CentralMechanism):
 
 def _true_counts(pairs: Pairs, codes: np.ndarray, sizes: np.ndarray) -> np.ndarray:
     """The private edges of each bin."""
-    place = np.argsort(codes)
-    at = np.searchsorted(codes[place], pairs.private)
-    found = contains(codes[place], pairs.private)
-    rank = np.where(found, place[np.minimum(at, max(len(codes) - 1, 0))] if len(codes) else 0, len(codes))
+    named = np.flatnonzero(np.isin(codes, pairs.private))
+    rank = np.append(named, np.full(len(pairs.private) - len(named), len(codes)))
     return np.bincount(np.searchsorted(np.cumsum(sizes), rank, "right"), minlength=len(sizes))
 
 
@@ -153,9 +148,7 @@ def _checked(named: Values, score: Values, split: EdgeSplit) -> tuple[np.ndarray
 
 
 def common_neighbours(public: Graph) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs that have a common neighbour, by how many they have, ties by the product of their degrees.
-
-    Time and memory follow the paths of two public edges.
+    """Pairs by their common neighbours, ties by the product of degrees; in time and memory of paths of two edges.
 
     >>> pairs, score = common_neighbours(graphs.from_edges([[0, 1], [1, 2], [2, 3]], 4))
     >>> pairs.tolist()

@@ -1,13 +1,13 @@
 """From a dendrogram and its noisy counts to pairs: connection probabilities, and a graph sampled node by node."""
 
-import jax
+import jax  # noqa: F401 - the examples below
 import numpy as np
 from jaxtyping import Float, Int
 
-from ldp_jax.core import random, random_words
+from ldp_jax.core import random
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.edges._degree_noise import Noise
-from ldp_jax.edges._draws import below, padded, poisson_counts
+from ldp_jax.edges._draws import each_below, happens, poisson_counts
 from ldp_jax.edges.curator import hrg
 from ldp_jax.edges.curator.noisy_counts import consistent, noisy_counts
 from ldp_jax.edges.curator.release import MEMORY, check_memory
@@ -65,12 +65,10 @@ def probabilities(
 ) -> Float[np.ndarray, " internal"]:
     """How likely each pair that is no public edge is released, by the internal node that joins it; float64 [n - 1].
 
-    Each region has one noisy count of its private edges, and all its pairs the same probability; counts are made
-    consistent (:func:`~ldp_jax.edges.curator.noisy_counts.consistent`).
-
-    ``state`` is a dendrogram with its public and private counts, ``region`` of :func:`regions`; epsilon is of all
-    counts together, since an edge is in one region. ``fresh`` noise is of every internal node's own, as
-    HeteroRR's Algorithm 3 prints it, clipped to [0, 1]: an edge costs epsilon for each node of its region.
+    Each region (:func:`regions`) has one noisy count of its private edges, made consistent
+    (:func:`~ldp_jax.edges.curator.noisy_counts.consistent`), and all its pairs the same probability. Epsilon is of
+    all counts together, since an edge is in one region. ``fresh`` noise is every internal node's own, as HeteroRR's
+    Algorithm 3 prints it, clipped to [0, 1]: an edge costs epsilon for each node of its region.
     """
     children, _, size = (np.asarray(leaf) for leaf in state.tree)
     internal = len(region)
@@ -88,11 +86,10 @@ def probabilities(
 def sample(
     key: PRNGKey, tree: hrg.Dendrogram, probability: Float[np.ndarray, " internal"], memory: float = MEMORY
 ) -> Int[np.ndarray, "k 2"]:
-    """A random graph: each pair of leaves is an edge with the probability of the node that joins it, independently.
+    """A random graph: each pair of leaves, lower first, is an edge with the probability of the node that joins it.
 
     Exact in law, in time and memory O(edges out): of N pairs with probability p, a Poisson number (mean
     -N log(1 - p)) is drawn with replacement and repeats are dropped; from p = 1/2 on they are listed.
-    Pairs have the lower leaf first, and are there once.
 
     >>> tree = hrg.random_dendrogram(jax.random.key(0), 4)
     >>> sample(jax.random.key(1), tree, np.array([1.0, 0.0, 0.0])).shape
@@ -111,29 +108,15 @@ def sample(
     mean = np.where(dense, 0.0, -_pairs(children, size) * np.log1p(-np.where(dense, 0.0, probability)))
     count = poisson_counts(count_key, mean)
     node = np.repeat(np.arange(internal), count)
-    one = start[left[node]] + _below(left_key, size[left[node]])
-    other = start[right[node]] + _below(right_key, size[right[node]])
+    one = start[left[node]] + each_below(left_key, size[left[node]])
+    other = start[right[node]] + each_below(right_key, size[right[node]])
 
     cells = np.where(dense, _pairs(children, size), 0.0).astype(np.int64)
     owner = np.repeat(np.arange(internal), cells)
     row, column = np.divmod(np.arange(len(owner)) - (np.cumsum(cells) - cells)[owner], size[right[owner]])
-    kept = _events(listed_key, probability[owner])
+    chance, rest = probability[owner].astype(np.float32), (1 - probability[owner]).astype(np.float32)
+    kept = happens(listed_key, chance, rest)
     one = np.concatenate([one, (start[left[owner]] + row)[kept]])
     other = np.concatenate([other, (start[right[owner]] + column)[kept]])
     ends = np.sort(leaf[np.stack([one, other], 1)], 1)
     return np.stack(np.divmod(np.unique(ends[:, 0] * n + ends[:, 1]), n), 1)
-
-
-_bernoulli = jax.jit(random_words.bernoulli)
-
-
-def _below(key: PRNGKey, bound: np.ndarray) -> np.ndarray:
-    """Uniform integers in [0, bound)."""
-    return np.asarray(below(key, padded(bound.astype(np.int32), 1)))[: len(bound)]
-
-
-def _events(key: PRNGKey, probability: np.ndarray) -> np.ndarray:
-    """Independent events, right to 2^-64 near both ends."""
-    chance = padded(probability)
-    happened = _bernoulli(key, chance.astype(np.float32), (1 - chance).astype(np.float32))
-    return np.asarray(happened)[: len(probability)]

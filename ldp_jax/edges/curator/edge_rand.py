@@ -4,12 +4,12 @@ import numpy as np
 from jaxtyping import Int
 
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core.mechanism import largest
+from ldp_jax.core.mechanism import check_epsilon, largest
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.types import PRNGKey, Scalar
 from ldp_jax.edges.curator.release import MEMORY, CentralMechanism, per_private_edge
 from ldp_jax.edges.curator.split import EdgeSplit
-from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, budget_in
+from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON
 from ldp_jax.edges.population import Population
 from ldp_jax.edges.randomized_response import RandomizedResponse
 from ldp_jax.graph import graphs
@@ -24,8 +24,7 @@ class EdgeRand(CentralMechanism):
 
     Guarantee: epsilon per private edge, attained.
 
-    Utility: dense: of N pairs about :math:`N / (e^\epsilon + 1)` are false. Time and memory are those of the
-    release, never of the matrix.
+    Utility: dense: of N pairs about :math:`N / (e^\epsilon + 1)` are false. Time and memory are the release's.
 
     Numerics: the flip is drawn, not the keep, from 64 bits; budgets end at 40.
 
@@ -42,7 +41,7 @@ class EdgeRand(CentralMechanism):
     epsilon: Scalar
 
     def _check(self) -> None:
-        budget_in(MAX_BIT_EPSILON, epsilon=self.epsilon)
+        check_epsilon(self.epsilon, MAX_BIT_EPSILON)
 
     def guarantee(self) -> Guarantee:
         """epsilon per private edge."""

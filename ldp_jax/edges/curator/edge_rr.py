@@ -92,10 +92,9 @@ class EdgeRR(OfDendrogram):
         r"""The paper's law: sweeps that see public edges alone alternate with those that see private edges alone.
 
         The first have the scale 1, the second :math:`\epsilon_1 / \Delta`, and every internal node has fresh noise.
-        The alternating chain has neither law as its own, the scale lacks a 2, and every node of a group counts a
-        private edge: ``guarantee()`` is none. Not as printed: the threshold of groups has the 2, all private nodes
-        count in eq. 10, shares are of pairs that are not public and at least 0, and public edges between private
-        nodes stay.
+        ``guarantee()`` is none: neither law is the alternating chain's, the scale lacks a 2, and every node of a
+        group counts a private edge. Not as printed: the threshold of groups has the 2, all private nodes count in
+        eq. 10, shares are of pairs that are not public and at least 0, and public edges stay.
 
         >>> print(EdgeRR.as_published(0.5, 0.5).guarantee())  # doctest: +ELLIPSIS
         epsilon inf per edge-central (...; none: ...)
@@ -112,10 +111,8 @@ class EdgeRR(OfDendrogram):
 
         Each chain begins at a random dendrogram; every second one regrafts after each block of sweeps, since chains
         of sweeps alone may agree where none has reached the law. R-hat of the log-likelihoods in the second half of
-        the blocks must be at most 1.05, of public and of private edges. The answer is private: private edges decide
-        it, and no guarantee covers it.
-
-        There are at least 2 ``chains``; 0 measures nothing and claims nothing.
+        the blocks must be at most 1.05, of public and of private edges. No guarantee covers the answer, which
+        private edges decide. There are at least 2 ``chains``; 0 measures nothing and claims nothing.
         """
         if self.published or not chains:
             return self.guarantee()
@@ -177,9 +174,7 @@ class EdgeRR(OfDendrogram):
 def PrivHRG(epsilon: float, share: float = 0.5, **options: Any) -> EdgeRR:  # noqa: N802 - a mechanism's name
     """The private hierarchical random graph: :class:`EdgeRR` that looks at no public edge.
 
-    Of a graph all of whose edges are private, ``EdgeSplit.of(graph)``, it is the mechanism of Xiao et al.
-
-    Reference: Xiao, Chen and Tan, KDD 2014.
+    Of private edges alone, ``EdgeSplit.of(graph)``, it is the mechanism of Xiao, Chen and Tan, KDD 2014.
 
     >>> PrivHRG(1.0).public_weight, PrivHRG(1.0).stationary().epsilon
     (0.0, 1.0)

@@ -6,14 +6,12 @@ sides: :math:`N_r = L_r R_r` pairs, of which :math:`e_r` are edges. With :math:`
 wrong). Public and private edges are two graphs over one dendrogram, and the chain's law has density proportional to
 :math:`\exp(w L_{pub}(D) + s L_{pri}(D))`, with :math:`s = \epsilon_1 / (2 \Delta)` for the exponential mechanism.
 
-A sweep is many moves at once (:func:`step`). A move picks an internal node r below p, with sides x, y and sibling
-z, and exchanges z with x. Fair coins colour all internal nodes *parent* or *child*; each parent p picks a side, and
-moves with the node r there if r is internal and a child: about n / 8 moves that share no node. A move changes the
-terms of p and r alone, and the coins give the same pairs afterwards: given the coins a sweep is a product of
-reversible Metropolis kernels.
+A sweep is many moves at once. A move picks an internal node r below p, with sides x, y and sibling z, and exchanges
+z with x. Fair coins colour all internal nodes *parent* or *child*; each parent p picks a side, and moves with the
+node r there if r is internal and a child: about n / 8 moves that share no node. A move changes the terms of p and r
+alone, and keeps the pairs: given the coins a sweep is a product of reversible Metropolis kernels.
 
-Reference: Clauset, Moore and Newman, Nature 2008; Xiao, Chen and Tan, KDD 2014; HeteroRR (Tran et al., 2022),
-section III-B and eq. 10-19.
+Reference: Clauset et al., Nature 2008; Xiao et al., KDD 2014; HeteroRR (Tran et al., 2022), III-B, eq. 10-19.
 """
 
 import math
@@ -34,14 +32,10 @@ MIXED = 1.05
 
 
 class Dendrogram(NamedTuple):
-    """A rooted binary tree over n >= 2 leaves.
+    """A rooted binary tree over n >= 2 leaves: internal nodes 0 (the root) to n - 2; node u's leaf is n - 1 + u.
 
-    Its ids: internal nodes are 0 to n - 2, of which 0 is the root; the leaf of node u is n - 1 + u.
-
-    Attributes:
-      children: int32 [2 (n - 1)], which node is in each slot; internal node r has the slots 2 r and 2 r + 1.
-      slot: int32 [2 n - 1], in which slot each node is: its parent is slot // 2. Of the root, which has none, 0.
-      size: int32 [2 n - 1], how many leaves are below each node.
+    Internal node r has the slots 2 r and 2 r + 1 of ``children`` int32 [2 (n - 1)]; ``slot`` int32 [2 n - 1] is
+    that of each node, whose parent is slot // 2 (of the root 0); ``size`` int32 [2 n - 1] counts the leaves below.
     """
 
     children: Int[Array | np.ndarray, "*chains slots"]
@@ -50,12 +44,7 @@ class Dendrogram(NamedTuple):
 
 
 class Edges(NamedTuple):
-    """Edges of two kinds over the same nodes, padded.
-
-    Attributes:
-      ends: int32 [2, m], the nodes of each edge.
-      kind: int32 [m], 0 for a public one, 1 for a private one, 2 for padding.
-    """
+    """Edges over the same nodes, int32 [2, m], of the kinds int32 [m]: 0 public, 1 private, 2 padding."""
 
     ends: Int[Array | np.ndarray, "2 m"]
     kind: Int[Array | np.ndarray, " m"]
@@ -75,24 +64,11 @@ class Edges(NamedTuple):
 
 
 class State(NamedTuple):
-    """Where a chain is.
-
-    Attributes:
-      tree: the dendrogram.
-      lca: int32 [m], the lowest common ancestor of each edge.
-      count: int32 [2, n - 1], the public and the private edges of each internal node.
-    """
+    """Where a chain is: edges' lowest common ancestors, int32 [m]; counts by kind and node, int32 [2, n - 1]."""
 
     tree: Dendrogram
     lca: Int[Array | np.ndarray, "*chains m"]
     count: Int[Array | np.ndarray, "*chains 2 internal"]
-
-
-class Moves(NamedTuple):
-    """How many moves of a sweep were tried and accepted: private where an edge is."""
-
-    tried: Int[Array, "*chains"]
-    accepted: Int[Array, "*chains"]
 
 
 def sensitivity(num_nodes: int) -> float:
@@ -156,10 +132,7 @@ def positions(tree: Dendrogram) -> Int[Array, " nodes"]:
 
 
 def lowest_common_ancestors(tree: Dendrogram, ends: Int[Array | np.ndarray, "2 m"]) -> Int[Array, " m"]:
-    """The internal node that joins each pair of nodes, by binary lifting in O(log n) a pair; int32 [m].
-
-    For a node and itself it is the parent.
-    """
+    """The internal node that joins each pair of nodes, in O(log n) each; int32 [m]. Of one node its parent."""
     n = _leaves(tree)
     start = positions(tree)
     place = start[n - 1 + jnp.asarray(ends[1])]
@@ -218,17 +191,7 @@ def log_likelihood(state: State) -> Float[Array, " 2"]:
     return _term(jnp.asarray(state.count), sides[:, 0] * sides[:, 1]).sum(1)
 
 
-def step(key: PRNGKey, state: State, edges: Edges, scales: Values) -> tuple[State, Moves]:
-    """One sweep: about n / 8 moves of the Metropolis chain, see the module.
-
-    Numerics: counts are integers, a term of the likelihood is float32 and a function of its counts alone, and a
-    move is accepted by an exponential of 64 bits.
-    ``scales`` are the factors of the log-likelihoods of public and of private edges.
-    """
-    return _moved(random_words.words(key, (_leaves(state.tree) - 1,), 3), state, edges, scales)
-
-
-def _moved(word: Array, state: State, edges: Edges, scales: Values) -> tuple[State, Moves]:
+def _moved(word: Array, state: State, edges: Edges, scales: Values) -> State:
     """A sweep by three words a node."""
     tree, lca, count = jax.tree.map(jnp.asarray, state)
     n, internal = _leaves(tree), _leaves(tree) - 1
@@ -278,7 +241,7 @@ def _moved(word: Array, state: State, edges: Edges, scales: Values) -> tuple[Sta
     other = jnp.where(accepted, r, jnp.where(moved, above, p))
     lca = jnp.where(in_x, lca, other[lca])
     tree = Dendrogram(children, slot, jnp.concatenate([shrunk, tree.size[internal:]]))
-    return State(tree, lca, count), Moves(active.sum(), accepted.sum())
+    return State(tree, lca, count)
 
 
 @jax.jit
@@ -289,7 +252,7 @@ def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
 
     def advance(carry: tuple[State, Array], turn: tuple[Array, Array]) -> tuple[tuple[State, Array], None]:
         state, word = carry
-        return (_moved(word, state, edges, turn[1])[0], draw(turn[0])), None
+        return (_moved(word, state, edges, turn[1]), draw(turn[0])), None
 
     # A sweep draws the words of the next: a compiler would draw its own again in each place that reads them.
     data = jax.random.key_data(keys)
@@ -297,9 +260,12 @@ def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
 
 
 def run(key: PRNGKey, state: State, edges: Edges, scales: Values, sweeps: int) -> State:
-    """The state after some ``sweeps``, a static number, at ``scales`` [2] or [sweeps, 2].
+    """The state after some ``sweeps``, a static number, of about n / 8 moves each: see the module.
 
-    Sweep i draws from ``jax.random.split(key, sweeps)[i]``.
+    ``scales`` [2] or [sweeps, 2] are the factors of the log-likelihoods of public and of private edges. Sweep i
+    draws from ``jax.random.split(key, sweeps)[i]``.
+
+    Numerics: counts are integers, terms of the likelihood float32; a move is accepted by an exponential of 64 bits.
     """
     each = jnp.broadcast_to(jnp.asarray(scales, jnp.float32), (sweeps, 2))
     return _sweeps(random.split(key, sweeps), state, edges, each)
@@ -358,9 +324,9 @@ def _regraft(key: PRNGKey, tree: Dendrogram, count: Array, edges: Edges, scales:
 def regraft(key: PRNGKey, state: State, edges: Edges, scales: Values, moves: int) -> State:
     """The state after a number of regrafts, in which one subtree moves to any place of the tree.
 
-    A uniform node v that is no child of the root is cut off and joined to a node of the remaining tree, chosen by
-    the density of the tree that results: a Gibbs step with the law of :func:`step`. It leaves the two sides of the
-    root as they are, so it is for use beside sweeps. It costs O(m + n log n), about as much as one sweep.
+    A uniform node v that is no child of the root is cut off and joined to a node of the remaining tree by the
+    density of the tree that results: a Gibbs step with the law of :func:`run`, in O(m + n log n), about one sweep.
+    The two sides of the root stay, so it is for use beside sweeps.
     """
     scales = jnp.asarray(scales, jnp.float32)
     advance = lambda found, key: (_regraft(key, found[0], found[1], edges, scales), None)
@@ -391,7 +357,6 @@ def r_hat(values: Values) -> float:
     """Gelman and Rubin's potential scale reduction of several chains, each split in two halves.
 
     Above :data:`MIXED` the chains still show where they began. ``values`` are float [chains, at least 4 draws].
-
     Reference: Gelman et al., Bayesian Data Analysis, 3rd edition, section 11.4.
 
     >>> round(r_hat([[1.0, 2.0, 1.0, 2.0], [1.0, 2.0, 1.0, 2.0]]), 3)

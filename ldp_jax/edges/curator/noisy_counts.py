@@ -2,35 +2,24 @@
 
 import numpy as np
 
-from ldp_jax.core import random_words
-from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.edges._degree_noise import Noise
+from ldp_jax.core.types import PRNGKey
+from ldp_jax.edges._degree_noise import DRAWS, Noise
 from ldp_jax.edges._draws import drawn
 
 _HALVINGS = 110
 """Halvings of an interval of 2^57 counts: the rest is below float64's spacing at 1."""
 
 
-def _laplace(key: PRNGKey, epsilon: Array, shape: tuple[int, ...]) -> Array:
-    return random_words.laplace(key, shape) / epsilon
-
-
 def noisy_counts(key: PRNGKey, counts: np.ndarray, epsilon: float, noise: Noise = "laplace") -> np.ndarray:
-    """Counts with independent noise of scale 1 / epsilon each; float64 [k].
-
-    One edge is in one group, and changes one count by one: epsilon per edge.
-    """
-    draw = random_words.geometric if noise == "geometric" else _laplace
-    return counts + drawn(draw, key, len(counts), np.float32(epsilon)).astype(np.float64)
+    """Counts with noise of scale 1 / epsilon each; float64 [k]. An edge, in one group, costs epsilon."""
+    return counts + drawn(DRAWS[noise], key, len(counts), np.float32(epsilon)).astype(np.float64)
 
 
 def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:
     """The nearest counts within [0, most] that have the same sum as the noisy ones; float64, along the last axis.
 
-    Counts that are clipped one by one gain what noise took below 0. Here all are lowered, or raised, by one number
-    before they are clipped, so that the sum stays: the projection in the Euclidean norm, which is post-processing.
-
-    Reference: Wang et al., NDSS 2020, "Norm-Sub".
+    Counts clipped one by one gain what noise took below 0. Here one number is taken from all before they are
+    clipped, so that the sum stays: the Euclidean projection ("Norm-Sub": Wang et al., NDSS 2020), post-processing.
 
     >>> consistent(np.array([5.0, -1.0, 1.0]), np.array([9.0, 9.0, 9.0])).round(9).tolist()
     [4.5, 0.0, 0.5]

@@ -28,8 +28,7 @@ _MIXING = 0x6D6978  # folded into a release's key: the chains that are compared 
 class CentralMechanism(abc.ABC):
     """A mechanism of a trusted curator, who sees all edges and protects the private ones; abstract.
 
-    A subclass is a pytree. :func:`release` takes public edges too; :func:`ldp_jax.edges.privatize_graph` takes a
-    graph of which every edge is private, but for those of public users.
+    A subclass is a pytree. :func:`ldp_jax.edges.privatize_graph` takes all edges of private users for private.
     """
 
     @abc.abstractmethod
@@ -38,10 +37,7 @@ class CentralMechanism(abc.ABC):
 
     @abc.abstractmethod
     def sample_pairs(self, key: PRNGKey, split: EdgeSplit, memory: float = MEMORY) -> Int[np.ndarray, "k 2"]:
-        """The released pairs of private nodes, each once; none is a public edge.
-
-        ``ValueError`` for more pairs than ``memory`` bytes allow.
-        """
+        """The released pairs of private nodes, each once, none public; ``ValueError`` above ``memory`` bytes."""
 
     def sample_graph(self, key: PRNGKey, users: Population, memory: float) -> ReportedPairs:
         """The released pairs where every edge of two private users is private, and no other."""
@@ -62,8 +58,7 @@ class DendrogramLaw(NamedTuple):
 
     ``scales`` are the chain's factors of the log-likelihoods of public and of private edges, ``epsilon`` is of one
     noisy count, ``thresholds`` of the groups (:func:`~ldp_jax.edges.curator.connections.regions`). ``published``
-    chains alternate between the likelihoods, so that they have no known law, and every node of a group has its own
-    count.
+    chains alternate between the likelihoods and have no known law; every node of a group has its own count.
     """
 
     scales: tuple[float, float]
@@ -111,12 +106,12 @@ def release(
     The guarantee is about the returned value alone. Running time, memory and shapes of compiled programs follow the
     private edges and the draws: protect them as you protect the graph.
 
-    ``memory`` bytes of released pairs are allowed. As many more ``chains`` measure whether the mechanism's own has
-    mixed; 0 measures nothing, and no epsilon is claimed of a chain.
+    ``memory`` bytes of released pairs are allowed. ``chains`` more measure whether the mechanism's own has mixed; 0
+    measures nothing, and no epsilon is claimed of a chain.
 
     Returns:
-      An undirected graph; degrees, which are NaN; and the guarantee per private edge, infinite for a chain that has
-      not mixed. Private edges decide whether it has: protect that guarantee as you protect the graph.
+      An undirected graph; degrees, all NaN; and the guarantee per private edge, infinite for a chain that has not
+      mixed. Private edges decide that: protect it as you protect the graph.
 
     >>> import jax
     >>> from ldp_jax.edges.curator import EdgeRand

@@ -9,7 +9,7 @@ from jaxtyping import Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Graph, PRNGKey, Values
-from ldp_jax.edges.population import edges_of, mask_of
+from ldp_jax.edges.population import edges_of, mask_of, one_graph
 from ldp_jax.graph import graphs
 
 
@@ -50,8 +50,7 @@ class EdgeSplit:
     nodes, and mechanisms of this package release pairs of private nodes that are no public edges. Two splits are
     adjacent if they differ in one private edge: the private nodes must be chosen without the private edges.
 
-    ``private_nodes`` bool [n] are all by default. ``ValueError`` for graphs or private nodes that do not fit each
-    other, in words that name no edge.
+    ``private_nodes`` bool [n] are all by default. ``ValueError``, which names no edge, for what does not fit.
 
     >>> both = EdgeSplit(graphs.from_edges([[0, 1]], 4), graphs.from_edges([[1, 2]], 4))
     >>> both
@@ -112,17 +111,13 @@ class EdgeSplit:
 
 def _edges(name: str, graph: Graph) -> np.ndarray:
     """Each edge once; a graph that is invalid is refused without naming an edge."""
-    graph = graphs.as_graph(graph, name)
-    if np.size(graph.n_node) != 1:
-        raise ValueError(f"{name} must be one graph, got several")
+    graph = one_graph(graph, name)
     edges_of(graph, np.zeros(graphs.num_nodes(graph), np.int64), name)
     return graphs.to_edges(graph)
 
 
 def split_edges(key: PRNGKey, graph: Graph, rho: float) -> EdgeSplit:
-    """Make a share of the edges private, chosen at random: a setting for experiments.
-
-    ``rho`` in (0, 1) is the share that becomes private, rounded to whole edges.
+    """Make the share ``rho`` in (0, 1) of the edges private, chosen at random: a setting for experiments.
 
     Reference: HeteroRR, section V, where rho is 0.05, 0.1 and 0.2.
 
