@@ -5,8 +5,8 @@ each was trained on. Each model is the target in turn: the attacker trained the 
 have been drawn independently: where every node is in exactly half of the models, the others reveal the target.
 
 A split of the nodes of a graph is not exchangeable: a member was trained among its neighbours, and is asked among
-others. So the bound of differential privacy on independent records, an advantage of at most (e^epsilon - 1 + 2
-delta) / (e^epsilon + 1), need not apply, nor is it refuted by a better attack (Khosla, 2026).
+others. So an advantage above that of differential privacy on independent records, (e^epsilon - 1 + 2 delta) /
+(e^epsilon + 1), refutes nothing (Khosla, 2026).
 """
 
 from functools import partial
@@ -100,8 +100,7 @@ def lira(
       confidences: float [N, n], the :func:`log_odds` of N >= 3 models.
       member: bool [N, n], which nodes each was trained on, rows drawn independently.
       form: ``online`` or ``offline``.
-      variance: ``shared`` takes one variance within nodes for all nodes, for members and others each, best up to
-        some 64 models; ``node`` one for each node.
+      variance: ``shared`` by all nodes, for members and others each, best up to some 64 models; or one a ``node``.
 
     Reference: Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), Algorithm 1
     and its offline form; there a shared variance also counts how far nodes are apart.
@@ -152,8 +151,7 @@ def rmia(
     With P(v) the target's probability of the label of v, and Q(v) its mean over the attacker's models, the score of
     v is the share of population nodes z with :math:`P(v) / Q(v) \ge \gamma P(z) / Q(z)`. Online, Q is the mean of
     those of models with v and without; offline, :math:`((1 + a) Q_\mathrm{out} + 1 - a) / 2`. Where no other model
-    has v, or all have it, Q is of those there are. Q is taken for 1e-12 at least, which understates what is told of
-    nodes that all models find all but impossible.
+    has v, or all have it, Q is of those there are; it is taken for 1e-12 at least.
 
     Args:
       confidences: float [N, n], the :func:`log_odds` of N >= 2 models.
@@ -213,12 +211,11 @@ def trained_membership(
     All are trained in one program. A fifth of these answers chooses the epoch.
 
     Args:
-      key: a typed threefry key.
+      key: a threefry key.
       posteriors: float [N, n, classes], the probabilities of N >= 2 models, in the order of classes that the
         attacker sees: sorted ones show how sure a model was, and not of which class.
       member: bool [N, n], which nodes each was trained on, rows drawn independently.
-      side: float [n, k], side information on each node, such as its place in a hierarchy; [N, n, k] where it
-        depends on the model, as :func:`log_odds` do.
+      side: float [n, k], side information on each node, or [N, n, k], as :func:`log_odds` are.
       shadows: how many models the attacker learns from, at most N - 1.
       perceptron: the attacker.
 

@@ -2,8 +2,7 @@ r"""Poisoning: users who report to harm, what they do to the honest, and defence
 
 *Input* poisoning sends a false record through the honest mechanism; *output* poisoning sends any value of the
 codomain. A mechanism that hides a record must stretch its estimates, and a liar's report is stretched as much
-(:func:`leverage`): local privacy makes manipulation worse as epsilon falls. Every function here replaces the
-reports of the liars alone, so that the honest noise is the same with and without them.
+(:func:`leverage`). Functions replace the reports of the liars alone: the honest noise is the same without them.
 
 Reference: Cheu, Smith & Ullman, Manipulation attacks in local differential privacy (IEEE S&P 2021).
 """
@@ -202,8 +201,8 @@ def lying_counts(
       reports: of all users as if they were honest.
       liars: who lies.
       lie: output: ``random`` numbers of the span; ``worst``, the largest in the group ``aimed`` at and the smallest
-        in all others; ``response``, all true friends in that group, without noise. Input: ``friends``, so many
-        ``fakes`` more in that group; ``classes``, each group's friends in the next one.
+        in others; ``response``, all true friends in that group, without noise. Input: ``friends``, ``fakes`` more
+        in that group; ``classes``, each group's friends in the next one.
       aimed: a group a user, such as :func:`opposed_groups`.
       fakes: false friends of a liar.
     """

@@ -30,9 +30,8 @@ def whole_numbers(data: bytes) -> np.ndarray:
 def table(text: bytes, name: str, of: str, width: int, *, shown: bool = True) -> np.ndarray:
     r"""Lines of ``width`` whole numbers with commas between them; int64 [lines, width]. Empty lines do not count.
 
-    Raises:
-      ValueError: naming the file and the first line (the n-th ``of``) that holds anything else, or a number of more
-        than 18 digits. It shows the line where ``shown``: not where lines are private.
+    ``ValueError`` for the first line (the n-th ``of``) that holds anything else, or a number of more than 18
+    digits; it shows the line where ``shown``: not where lines are private.
 
     >>> table(b"1, 2\n 3,4", "mine.csv", "edge", 2).tolist()
     [[1, 2], [3, 4]]

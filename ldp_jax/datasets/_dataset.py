@@ -26,8 +26,8 @@ class Dataset:
     Attributes:
       graph: a ``jraph.GraphsTuple`` as :func:`ldp_jax.graph.graphs.from_edges` builds it, on the host.
       x: raw feature values of the source, float32 [n, d], sparse or dense; [n, 0] where there are none.
-      y: one class a node, int32 [n], -1 (also given as None, NaN) where it is unknown; several labels a node, int8
-        [n, k] of 0/1; or, for a set of graphs, one class a graph, int32 [graphs], all known.
+      y: one class a node, int32 [n], -1 (or None, NaN) where unknown; several labels a node, int8 [n, k] of 0/1;
+        or, for a set of graphs, one class a graph, int32 [graphs], all known.
       lower: public bound of every feature value, as ``upper``.
       node_graph: for a set of graphs, which graph each node is of, int32 [n]; else ``None``.
       extras: further arrays of the source, by name.
@@ -184,11 +184,9 @@ class Dataset:
 
 
 def validate_records(x: Any, lower: float | int, upper: float | int, name: str) -> None:
-    """Refuse records [n, d], dense or sparse, that are not numbers within their declared bounds.
+    """Refuse records [n, d], dense or sparse, that are not finite numbers within their declared bounds.
 
-    Raises:
-      ValueError: where a value is NaN, infinite or outside [lower, upper]. The message names the bound, and neither
-        by how much it is broken, nor for whom, nor how often.
+    The message names the bound, and neither by how much it is broken, nor for whom, nor how often.
 
     >>> validate_records(np.array([[0.0, 1.0]]), 0, 1, "mine")
     >>> validate_records(np.array([[0.0, 3.0]]), 0, 1, "mine")  # doctest: +ELLIPSIS
@@ -223,12 +221,7 @@ def _check_block(start: int, stop: int, size: int) -> None:
 
 
 def check_bounds(lower: Any, upper: Any, name: str) -> tuple[float, float]:
-    """Bounds as two numbers by which records can be scaled to [-1, 1] in float32.
-
-    Raises:
-      ValueError: unless they are real numbers, finite and lower < upper, in float32 too, with a width whose
-        reciprocal float32 holds in full precision.
-    """
+    """Bounds as two numbers; ``ValueError`` unless float32 can scale records from them to [-1, 1]."""
     limits = np.finfo(np.float32)
     try:
         for bound in (lower, upper):
@@ -253,7 +246,7 @@ def check_bounds(lower: Any, upper: Any, name: str) -> tuple[float, float]:
 
 
 def _check_labels(y: np.ndarray, n: int, node_graph: np.ndarray | None, name: str, *, named: int = 0) -> None:
-    """Refuse labels that do not fit; a class of which nobody is must be among so many that have names."""
+    """Refuse labels that do not fit; a class without a member must be among the ``named`` first."""
     lengths = {n: "node"}
     if node_graph is not None:
         if node_graph.shape != (n,):

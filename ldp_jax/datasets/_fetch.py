@@ -64,8 +64,6 @@ def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
     """The checked bytes of one public file: from ``$LDP_JAX_DATA/<name>/``, earlier downloads, or its address.
 
     A file without a published digest is not kept: the parsed arrays are cached.
-
-    :class:`DataUnavailableError` where it is nowhere; ``ValueError`` for a file that is not the published one.
     """
     folder = data_folder()
     if folder is not None and (folder / entry.name / raw.name).is_file():

@@ -43,9 +43,8 @@ def build(
 ) -> Dataset:
     """Check the arrays of the uniform format and make a data set of them.
 
-    ``bounds`` of the features stand above those of the arrays, and so does ``metadata``; ``clip`` brings values to
-    the nearer bound and says so in the notes; ``max_bytes`` is of one dense record. A ``ValueError`` names the file
-    ``where``, the array, and of the graph the place; never a value of ``x`` or ``y``.
+    ``bounds`` and ``metadata`` stand above those of the arrays; ``max_bytes`` is of one dense record. A
+    ``ValueError`` names the file ``where``, the array, and of the graph the place; never a value of ``x`` or ``y``.
     """
     with naming(where):
         if "edges" not in arrays:

@@ -135,7 +135,7 @@ def arrays_of(dump: bytes, release: str) -> dict[str, np.ndarray]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line; see the head of this file."""
+    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m ldp_jax.datasets.build_debian", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("dump", type=Path, help="a file made by `apt-cache dumpavail`")

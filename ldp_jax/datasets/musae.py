@@ -19,9 +19,8 @@ def parse(
 ) -> dict[str, np.ndarray]:
     """The arrays of the uniform format, from files whose names begin with ``stem``; accounts are left out.
 
-    Classes are those of ``label``: ``page_type`` (in alphabetical order), ``traffic`` (above its median; the extra
-    ``target`` has the figures) or ``mature`` (the flag). The extra ``y_karateclub`` is 1 for traffic above
-    ``karateclub_above``.
+    Classes are those of ``label``: ``page_type`` (in alphabetical order), ``traffic`` (above its median; extras are
+    ``target``, the figures, and ``y_karateclub``, above ``karateclub_above``) or ``mature`` (the flag).
     """
     id_column = "new_id" if label == "mature" else "id"
     values = _column(files[f"{stem}_target.csv"], id_column, "target" if label == "traffic" else label)

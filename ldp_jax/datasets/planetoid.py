@@ -62,7 +62,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def unpickle(data: bytes) -> Any:
-    """Read one pickled file of Planetoid, written by Python 2; its bytes were checked against their sha256."""
+    """One pickled file, written by Python 2; its bytes were checked against their sha256."""
     return _Unpickler(io.BytesIO(data), fix_imports=False, encoding="latin1").load()
 
 

@@ -20,10 +20,9 @@ _TOLERANCE = 1e-6  # of standardised values, which the archive rounds to float64
 def parse(files: Mapping[str, bytes], *, graphs: Sequence[int]) -> dict[str, np.ndarray]:
     """The arrays of the uniform format: the graphs of all three splits, one after the other.
 
-    The archive has features standardised by mean and deviation over the training graphs, which everybody's records
-    move. That is undone: features are 0 or 1, so that their bounds hold by definition. Each split has as many
-    ``graphs``; labels are int8 [n, k]; the extra ``graph_split`` has 1, 2 or 3 for a graph of the training,
-    validation or test split.
+    The archive has features standardised over the training graphs. That is undone: they are 0 or 1, so that their
+    bounds hold by definition. Each split has as many ``graphs``; labels are int8 [n, k]; the extra ``graph_split``
+    is 1, 2 or 3 of a graph of the training, validation or test split.
     """
     ((where, data),) = files.items()
     arrays = read_arrays(

@@ -4,15 +4,11 @@ r"""Sums over neighbours, :math:`y_i = \sum_{j \to i} w_{ji} h_j`, in three layo
   alone, so one program serves many graphs, traced and stacked ones too.
 * :class:`Tables`: nodes in classes of equal degree, a padded gather a class. About four times faster on a CPU, and
   far slower on a GPU, where each gather is a kernel; its shapes are those of one graph.
-* :class:`NeighbourRows`: a few first neighbours of every node, then rows of further ones. Gathers, of shapes that
-  batches of graphs can share.
+* :class:`NeighbourRows`: a few first neighbours of every node, then rows of further ones; batches share shapes.
 
-:class:`Divided` is segments on the devices of a mesh, for graphs beyond one of them.
-:class:`Induced` is tables of which only edges within parts of the nodes count: subgraphs drawn inside a program.
-
-All are differentiable forward (``jax.jvp``, ``jax.linearize``) and backward (``jax.grad``). The transpose of a
-gather is a scatter, slow on every backend; so gradients of gathers are given as gathers (:func:`linear`). A layout
-is an argument of compiled code, never captured.
+:class:`Divided` is segments on the devices of a mesh, :class:`Induced` tables of which only edges within parts of
+the nodes count. All are differentiable forward and backward. The transpose of a gather is a scatter, slow on every
+backend; so gradients of gathers are given as gathers (:func:`linear`).
 """
 
 import math
@@ -47,8 +43,8 @@ _LARGE = 2**15
 def linear(forward: Callable[[Array], Array], transpose: Callable[[Array], Array], x: Array) -> Array:
     """``forward(x)`` of a linear map that keeps the shape of ``x``, whose transpose is given rather than derived.
 
-    Unlike ``jax.custom_vjp``, it works in both modes, in any order, and under ``vmap``: to JAX the map is the
-    solution of ``y = x``, found by ``forward``. The closures of both functions are constants to a derivative.
+    Unlike ``jax.custom_vjp``, it works in both modes and in any order: to JAX the map is the solution of ``y = x``.
+    The closures of both functions are constants to a derivative.
 
     >>> doubled = lambda x: linear(lambda v: 2 * v, lambda v: 2 * v, x)
     >>> jax.grad(lambda x: doubled(x).sum())(jnp.ones(2)).tolist()
@@ -151,7 +147,7 @@ class Tables:
 class Induced:
     """Tables of a graph, of which only the edges within each of some parts of its nodes are there.
 
-    A product costs as much as that of the whole graph, once a part. The parts may be decided inside a program.
+    A product costs as much as that of the whole graph, once a part.
 
     Attributes:
       whole: of all edges.
@@ -237,13 +233,9 @@ def divided(
 def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, spare: int = 1024) -> Tables:
     """Lay a symmetric graph out by degree class, on the host, once: widths are some of 0, 1, 2, 3, 4, 6, 8, ...
 
-    Some 17 % of the places are padding, and the spared ones.
-
-    Edges are sorted by receiver, then sender, each with its reverse, as
-    :func:`ldp_jax.graph.graphs.validate_symmetric` returns them. A class is left out, and its nodes go to the next
-    wider one, where that costs at most ``spare`` places of padding: gathering is faster than compiling a table.
-    Beyond 2^15 nodes those of a class are in an order in which neighbours are near each other: rows that a product
-    gathers are then more often in the cache.
+    Edges are as :func:`ldp_jax.graph.graphs.validate_symmetric` returns them. A class is left out, and its nodes go
+    to the next wider one, where that costs at most ``spare`` places of padding: gathering is faster than compiling
+    a table. Beyond 2^15 nodes a class's neighbours are near each other, more often in the cache.
     """
     _check_ends(senders, receivers, validate.whole(0, num_nodes=num_nodes))
     # jnp.asarray would compile a program for each table that is brought to the device.

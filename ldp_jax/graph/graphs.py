@@ -31,9 +31,7 @@ __all__ = [
     "validate_symmetric",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 GraphsTuple = jraph.GraphsTuple
@@ -48,9 +46,8 @@ _BLOCK = 2**22
 def as_graph(graph: Graph, name: str = "graph") -> Graph:
     """A graph as it is, traced or not; ``name`` is that of the argument. All entry points ask here.
 
-    Another library's graph is read, where it is simple and undirected, and its nodes are the numbers 0, ..., n - 1,
-    which rows of records follow (:func:`ldp_jax.graph.interop.read_numbered`). Of names
-    :func:`ldp_jax.graph.interop.read` says which row is whose.
+    Another library's simple undirected graph of the nodes 0, ..., n - 1 is read, too
+    (:func:`ldp_jax.graph.interop.read_numbered`).
 
     Raises:
       ValueError: for anything else, with how to make a graph of it; no message names an edge.
@@ -251,10 +248,9 @@ def _undirected(senders: np.ndarray, receivers: np.ndarray) -> tuple[np.ndarray,
 
 
 def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray) -> None:
-    """Check that edges stay within the nodes and within one graph of a set, and are no self-loops.
-
-    ``node_graph`` [n] is the graph of each node. The error names the first invalid edge and its graph.
-    """
+    """Refuse edges beyond the nodes or between graphs, and self-loops; ``node_graph`` [n] is each node's graph."""
+    if senders.shape != receivers.shape:
+        raise ValueError(f"senders and receivers must pair up, got {senders.shape} and {receivers.shape}")
     n = len(node_graph)
     ends = senders, receivers
     outside = _first(lambda s, r: (s < 0) | (s >= n) | (r < 0) | (r >= n), *ends)
@@ -285,6 +281,26 @@ def _first(holds: Callable[..., np.ndarray], *arrays: np.ndarray) -> int | None:
     return None
 
 
+def sorted_edges(
+    senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Directed edges, checked, sorted by receiver, then by sender; int32, the arrays themselves where they are."""
+    check_edges(senders, receivers, node_graph)
+    senders, receivers = (end.astype(np.int32, copy=False) for end in (senders, receivers))
+    one_after_another = receivers[:-1], senders[:-1], receivers[1:], senders[1:]
+    if _first(lambda r, s, r2, s2: (r2 < r) | ((r2 == r) & (s2 < s)), *one_after_another) is not None:
+        n = len(node_graph)
+        code = _codes(receivers, senders, n)
+        code.sort(kind="stable")
+        receivers, senders = (end.astype(np.int32) for end in np.divmod(code, n))
+        one_after_another = receivers[:-1], senders[:-1], receivers[1:], senders[1:]
+    repeat = _first(lambda r, s, r2, s2: (r2 == r) & (s2 == s), *one_after_another)
+    if repeat is not None:
+        s, r = senders[repeat], receivers[repeat]
+        raise ValueError(f"graph {node_graph[r]} must have each edge once, got {s} -> {r} twice")
+    return senders, receivers
+
+
 def validate_symmetric(
     graph: jraph.GraphsTuple, node_graph: ArrayLike | tuple | None = None
 ) -> tuple[np.ndarray, np.ndarray, int]:
@@ -295,28 +311,13 @@ def validate_symmetric(
       node_graph: integers [n], the graph of each node; by default those of ``graph.n_node``.
 
     Returns:
-      (senders, receivers, num_nodes), sorted by receiver, then by sender: int32, the graph's arrays themselves
-      where they are sorted already.
+      (senders, receivers, num_nodes), sorted by receiver, then by sender; int32.
     """
     graph = as_graph(graph)
     sizes = np.ravel(np.asarray(graph.n_node))
     n = int(sizes.sum())
     node_graph = np.repeat(np.arange(len(sizes)), sizes) if node_graph is None else np.asarray(node_graph)
-    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
-    if senders.shape != receivers.shape:
-        raise ValueError(f"senders and receivers must pair up, got {senders.shape} and {receivers.shape}")
-    check_edges(senders, receivers, node_graph)
-    senders, receivers = (end.astype(np.int32, copy=False) for end in (senders, receivers))
-    one_after_another = receivers[:-1], senders[:-1], receivers[1:], senders[1:]
-    if _first(lambda r, s, r2, s2: (r2 < r) | ((r2 == r) & (s2 < s)), *one_after_another) is not None:
-        code = _codes(receivers, senders, n)
-        code.sort(kind="stable")
-        receivers, senders = (end.astype(np.int32) for end in np.divmod(code, n))
-        one_after_another = receivers[:-1], senders[:-1], receivers[1:], senders[1:]
-    repeat = _first(lambda r, s, r2, s2: (r2 == r) & (s2 == s), *one_after_another)
-    if repeat is not None:
-        s, r = senders[repeat], receivers[repeat]
-        raise ValueError(f"graph {node_graph[r]} must have each edge once, got {s} -> {r} twice")
+    senders, receivers = sorted_edges(np.asarray(graph.senders), np.asarray(graph.receivers), node_graph)
     upwards = senders < receivers
     backward, count = _grouped(senders[~upwards], receivers[~upwards], n)
     if not (
@@ -389,21 +390,9 @@ class GraphSet:
         if not len(labels) or not len(node_graph):
             raise ValueError(f"a graph set must have a graph, got {len(labels)} labels and {len(node_graph)} nodes")
         _check_graphs(node_graph, labels)
-        if len(senders) != len(receivers):
-            raise ValueError(f"senders and receivers must pair up, got {len(senders)} and {len(receivers)}")
-        check_edges(senders, receivers, node_graph)
-        code = receivers * len(node_graph) + senders
-        if (code[1:] <= code[:-1]).any():
-            order = np.argsort(code, kind="stable")
-            senders, receivers, code = senders[order], receivers[order], code[order]
-            repeat = np.flatnonzero(code[1:] == code[:-1])
-            if len(repeat):
-                at = int(repeat[0])
-                raise ValueError(
-                    f"graph {node_graph[receivers[at]]} must have each edge once, "
-                    f"got {senders[at]} -> {receivers[at]} twice"
-                )
-        return cls(*(array.astype(np.int32) for array in (senders, receivers, node_graph, labels)))
+        return cls(
+            *sorted_edges(senders, receivers, node_graph), node_graph.astype(np.int32), labels.astype(np.int32)
+        )
 
     @classmethod
     def from_dataset(cls, dataset) -> "GraphSet":
@@ -456,8 +445,9 @@ class GraphSet:
         if indices.min() < 0 or indices.max() >= len(self):
             bad = indices[(indices < 0) | (indices >= len(self))][0]
             raise ValueError(f"indices must be graphs in [0, {len(self)}), got {bad}")
-        if len(np.unique(indices)) < len(indices):
-            raise ValueError(f"indices must name each graph once, got graph {_first_repeat(indices)} twice")
+        distinct, times = np.unique(indices, return_counts=True)
+        if times.max() > 1:
+            raise ValueError(f"indices must name each graph once, got graph {distinct[times.argmax()]} twice")
         counts, edge_counts = self.nodes_per_graph, self.edges_per_graph
         nodes = _ranges((np.cumsum(counts) - counts)[indices], counts[indices])
         # Sorted by receiver is sorted by graph.
@@ -480,11 +470,6 @@ def _whole(name: str, values: ArrayLike | tuple, of: str = "place") -> np.ndarra
         wanted = f"{name} must be integers with one axis, got {array.dtype} of shape {array.shape}"
         raise ValueError(f"{wanted}{first_fraction(array, of)}")
     return array.astype(np.int64)
-
-
-def _first_repeat(values: np.ndarray) -> int:
-    ordered = np.sort(values)
-    return int(ordered[1:][ordered[1:] == ordered[:-1]][0])
 
 
 def _ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:

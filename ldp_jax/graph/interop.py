@@ -1,8 +1,6 @@
 """Graphs of other libraries, read and written; users keep the names that they had there.
 
-:func:`read` takes networkx graphs, scipy sparse adjacency matrices, tables of edges (pandas), arrays of edges, and
-objects with an ``edge_index`` (PyTorch Geometric) or an ``edges()`` (DGL). No such library is imported before an
-object of it is seen.
+No such library is imported before an object of it is seen.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,12 +23,7 @@ Names = np.ndarray
 
 
 class NamedGraph(NamedTuple):
-    """A graph, and whom each of its nodes stands for.
-
-    Attributes:
-      graph: undirected, of n nodes.
-      names: [n]; row i of features, embeddings and predictions is about ``names[i]``.
-    """
+    """An undirected graph of n nodes, and their names [n]: row i of all results is about ``names[i]``."""
 
     graph: Graph
     names: Names
@@ -134,8 +127,8 @@ def read(
 def read_numbered(source: object) -> Graph | None:
     """The graph of an object that can be read in one way alone, or None: no message may name a private edge.
 
-    A networkx graph whose nodes are 0, ..., n - 1 in any order; a scipy matrix, PyTorch Geometric or DGL graph that
-    holds each edge in both directions: an edge in one of them alone may be a directed one.
+    A networkx graph of the nodes 0, ..., n - 1; a scipy matrix, PyTorch Geometric or DGL graph that holds each edge
+    in both directions: an edge in one of them alone may be a directed one.
 
     >>> both, one = scipy.sparse.csr_array([[0, 1], [1, 0]]), scipy.sparse.csr_array([[0, 1], [0, 0]])
     >>> read_numbered(both).senders.tolist(), read_numbered(one)
@@ -196,7 +189,7 @@ def to_table(names: Names, columns: Mapping[str, np.ndarray]) -> "pandas.DataFra
     """A pandas table with a row a user: of a matrix [n, k] a column for each of its k numbers.
 
     Raises:
-      ValueError: where a column does not have a row for each name, or two would have one name.
+      ValueError: for a column without a row for each name, or two columns of one name.
 
     >>> to_table(np.array(["ana", "bo"]), {"class": np.array([1, 0]), "z": np.eye(2)}).columns.tolist()
     ['class', 'z0', 'z1']

@@ -232,7 +232,7 @@ REFUSED = [
     (lambda: ppr_rows(GRAPH, [True, False], 0.1, 0.5), "nodes must be"),
     (lambda: ppr_rows(operator(graphs.directed([0], [1], 2), allow_directed=True), [0], 0.1, 0.5),
      "op_or_graph must be symmetric"),
-    (lambda: operator(graphs.directed([0, 0], [1, 1], 2), allow_directed=True), "each directed edge once"),
+    (lambda: operator(graphs.directed([0, 0], [1, 1], 2), allow_directed=True), "each edge once"),
     *((lambda s=s: s(GRAPH, np.ones((N + 1, 2)), 0.1, 0.5), f"x must have a row for each of {N} nodes, got shape")
       for s in (ppr, ppr_dense)),
     (lambda: operator(GRAPH, "dense"), "layout must be one of auto, segment, ell; got 'dense'"),

@@ -1,8 +1,7 @@
 r"""Attention: :math:`y_i = \sum_j \alpha_{ij} h_j` over a node and the senders of the edges into it.
 
 A weight :math:`\alpha_{ij} = \mathrm{softmax}_j \, \mathrm{LeakyReLU}(a_i + b_j)` is recomputed from its two ends
-where it is needed: no array of all edges with a vector for each is made. Exponents are shifted by the largest of
-the node, its own score among them, so that neither a node without edges nor padding makes a NaN.
+where it is needed: no array of all edges with a vector for each is made. Exponents are shifted by the largest.
 """
 
 from collections.abc import Callable
@@ -40,11 +39,10 @@ def attend(
     key: PRNGKey | None = None,
     rate: float = 0.0,
 ) -> Float[Array, "n heads width"]:
-    """Weighted means of the rows of ``h`` over each node and the senders of the edges into it.
+    """Weighted means of the rows of ``h``, with first derivatives in ``receiver`` (a), ``sender`` (b) and ``h``.
 
-    First derivatives, forward and backward, in ``receiver`` (a), ``sender`` (b) and ``h``. The layout has no
-    self-loops; a part of a graph is laid out in segments. With a key, a share ``rate`` of the weights, rounded to
-    16 bits, is dropped: those that the key and the two nodes decide, in every layout.
+    The layout has no self-loops. With a key, a share ``rate`` of the weights, rounded to 16 bits, is dropped: those
+    that the key and the two nodes decide, in every layout.
     """
     if isinstance(neighbours, (Induced, Divided)):
         raise TypeError(

@@ -21,10 +21,7 @@ _GLOROT = nn.initializers.glorot_uniform()
 
 
 class PlacedInputs(NamedTuple):
-    """The inputs of a model of the nodes of a graph and of their places in a hierarchy.
-
-    ``places`` [n, k] are such as points of a Poincaré embedding of the graph; public, as the graph is.
-    """
+    """A graph, records, and places [n, k] in a hierarchy, such as a Poincaré embedding: public, as the graph."""
 
     graph: Graph | Operator
     x: Float[Array | np.ndarray, "n d"]
