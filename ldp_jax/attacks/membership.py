@@ -48,10 +48,9 @@ def log_odds(
     if answers.ndim < 2 or answers.shape[-1] < 2 or not np.isfinite(answers).all():
         raise ValueError(f"answers must be finite numbers [..., n, classes >= 2], got shape {answers.shape}")
     classes = answers.shape[-1]
-    if labels.shape != answers.shape[-2:-1] or not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"labels must be integers [{answers.shape[-2]}], got {labels.dtype} of {labels.shape}")
-    if labels.min(initial=0) < 0 or labels.max(initial=0) >= classes:
-        raise ValueError(f"labels must be in [0, {classes}), got from {labels.min()} to {labels.max()}")
+    if labels.shape != answers.shape[-2:-1]:
+        raise ValueError(f"labels must be integers [{answers.shape[-2]}], got shape {labels.shape}")
+    validate.ids(classes, labels=labels)
     own = np.arange(classes) == labels[:, None]
     if outputs == "logits":
         return (answers * own).sum(-1) - scipy.special.logsumexp(np.where(own, -np.inf, answers), axis=-1)

@@ -65,21 +65,9 @@ def _check_ends(senders: Array | np.ndarray, receivers: Array | np.ndarray, size
     if np.shape(senders) != np.shape(receivers):
         shapes = f"{np.shape(senders)} and {np.shape(receivers)}"
         raise ValueError(f"senders and receivers must be as many, one of each an edge, got shapes {shapes}")
-    _check_ids(size, senders=senders, receivers=receivers)
+    validate.ids(size, senders=senders, receivers=receivers)
     if validate.concrete(receivers) and (np.diff(np.asarray(receivers).astype(np.int64), axis=-1) < 0).any():
         raise ValueError("receivers must not decrease: sort edges by receiver, then sender")
-
-
-def _check_ids(size: int | None = None, **named: Array | np.ndarray) -> None:
-    for name, values in named.items():
-        if not validate.concrete(values):
-            continue
-        ids = np.asarray(values)
-        if not np.issubdtype(ids.dtype, np.integer):
-            raise ValueError(f"{name} must be integers, got {ids.dtype}")
-        if ids.size and (ids.min() < 0 or (size is not None and ids.max() >= size)):
-            wanted = ">= 0" if size is None else f"in [0, {size})"
-            raise ValueError(f"{name} must be ids of nodes {wanted}, got {ids.min()} to {ids.max()}")
 
 
 @pytree
@@ -329,7 +317,7 @@ class NeighbourRows:
     node: Array | np.ndarray
 
     def __post_init__(self) -> None:
-        _check_ids(first=self.first, more=self.more, node=self.node)
+        validate.ids(first=self.first, more=self.more, node=self.node)
 
     def sum(self, h: Float[Array, "n d"], transpose: "NeighbourRows | None" = None) -> Float[Array, "n d"]:
         """The sum over the neighbours of each node; ``transpose`` has the reversed edges of directed graphs."""

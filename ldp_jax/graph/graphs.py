@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from ldp_jax.core.types import Graph
-from ldp_jax.core.validate import first_fraction, integer_in, one_of
+from ldp_jax.core.validate import first_fraction, ids, integer_in, one_of
 
 __all__ = [
     "GraphSet",
@@ -442,9 +442,7 @@ class GraphSet:
         indices = _whole("indices", indices)
         if not len(indices):
             raise ValueError("indices must name at least one graph, got none")
-        if indices.min() < 0 or indices.max() >= len(self):
-            bad = indices[(indices < 0) | (indices >= len(self))][0]
-            raise ValueError(f"indices must be graphs in [0, {len(self)}), got {bad}")
+        ids(len(self), "one of the graphs", indices=indices)
         distinct, times = np.unique(indices, return_counts=True)
         if times.max() > 1:
             raise ValueError(f"indices must name each graph once, got graph {distinct[times.argmax()]} twice")

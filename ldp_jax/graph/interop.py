@@ -10,8 +10,8 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Int
 
+from ldp_jax.core import validate
 from ldp_jax.core.types import Graph
-from ldp_jax.core.validate import one_of
 from ldp_jax.graph import graphs
 
 if TYPE_CHECKING:
@@ -95,13 +95,11 @@ def read(
     >>> read(np.array([[0, 1, 1, 2], [1, 0, 2, 1]]), nodes=4).graph.n_node.tolist()
     [4]
     """
-    one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
+    validate.one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
     found = _parse(source, nodes, pairs_in)
     n = len(found.names)
+    validate.ids(n, "one of the nodes", source=found.pairs)
     low, high = found.pairs.min(1), found.pairs.max(1)
-    if len(low) and (low.min() < 0 or high.max() >= n):
-        bad = found.pairs[(low < 0) | (high >= n)][0].tolist()
-        raise ValueError(f"source must join nodes in [0, {n}), got {tuple(bad)}")
     loops = low == high
     code, upwards = low[~loops] * n + high[~loops], found.pairs[~loops, 0] == low[~loops]
     forward, repeats = np.unique(code[upwards], return_counts=True)

@@ -80,10 +80,7 @@ def noisy_examples(mechanism: Discrete, index: ArrayLike | tuple, reports: Array
     index, reports = (v if isinstance(v, jax.Array) else np.asarray(v) for v in (index, reports))
     if index.ndim != 1 or index.shape != reports.shape:
         raise ValueError(f"reports must be one for each of index, got shapes {reports.shape} and {index.shape}")
-    if validate.concrete(reports):
-        known = np.asarray(reports)
-        if not (np.issubdtype(known.dtype, np.integer) and ((known >= 0) & (known < size)).all()):
-            raise ValueError(f"reports must be categories of the mechanism, whole numbers in [0, {size})")
+    validate.ids(size, "one of the mechanism's categories", reports=reports)
     return NoisyExamples(index, jax.nn.one_hot(reports, size), jnp.full(len(index), keep, jnp.float32))
 
 

@@ -56,8 +56,7 @@ def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"],
     """
     _check(scores, labels)
     classes = scores.shape[-1]
-    if validate.concrete(labels) and np.max(labels, initial=0) >= classes:
-        raise ValueError(f"labels must be below {classes}, the columns of scores, got {np.max(labels)}")
+    validate.ids(classes, "one of the columns of scores", labels=labels)
     predicted = jnp.eye(classes)[scores.argmax(-1)] * ~jnp.isnan(scores).any(-1, keepdims=True)
     true = jnp.eye(classes)[labels]
     hits, found, wanted = (predicted * true).sum(0), predicted.sum(0), true.sum(0)

@@ -128,23 +128,9 @@ class Pairs(NamedTuple):
 # --- Objectives ------------------------------------------------------------------------------------------------
 
 
-def _refuse_outside(name: str, values: Array | np.ndarray, size: int, of: str) -> None:
-    """Refuse concrete indices or classes that are no whole numbers in [0, size); tracers pass."""
-    if not validate.concrete(values):
-        return
-    array = np.asarray(values)
-    if not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{name} must be integers, got {array.dtype}")
-    if array.size and (array.min() < 0 or array.max() >= size):
-        raise ValueError(
-            f"{name} must be in [0, {size}), one of {of}, counted from 0; "
-            f"got numbers from {array.min()} to {array.max()}"
-        )
-
-
 def check_index(name: str, index: Array | np.ndarray, z: jax.ShapeDtypeStruct) -> None:
     """Refuse indices that name no row of the context."""
-    _refuse_outside(name, index, z.shape[0], "the rows of the context")
+    validate.ids(z.shape[0], "one of the rows of the context", **{name: index})
 
 
 def check_nodes(name: str, examples: Examples, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
@@ -153,7 +139,7 @@ def check_nodes(name: str, examples: Examples, z: PyTree, scores: jax.ShapeDtype
     if np.shape(examples.index) != np.shape(examples.label):
         shapes = f"{np.shape(examples.label)} and {np.shape(examples.index)}"
         raise ValueError(f"label of {name} must be as many as index of {name}, got shapes {shapes}")
-    _refuse_outside(f"label of {name}", examples.label, scores.shape[-1], "the model's outputs")
+    validate.ids(scores.shape[-1], "one of the model's outputs", **{f"label of {name}": examples.label})
 
 
 def _check_pairs(name: str, pairs: Pairs, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:

@@ -252,7 +252,7 @@ def test_bad_arguments_are_refused():
         (lambda: pack(of, 2.0), "must be a whole number"),
         (lambda: pack(of, 2, shapes=0), "must be a whole number"),
         (lambda: of.subset([]), "at least one"),
-        (lambda: of.subset([-1]), r"in \[0, 5\), got -1"),
+        (lambda: of.subset([-1]), r"indices must be in \[0, 5\)"),
         (lambda: of.subset([2, 1, 2]), "graph 2 twice"),
         (lambda: GraphSet.from_dataset(one), "karate must be a set of labelled graphs"),
     ):
