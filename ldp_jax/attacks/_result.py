@@ -164,12 +164,7 @@ def check_targets(targets: Targets, size: int, k: int = 2) -> None:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Difference:
-    """How much more one attack finds than another: ``difference.auc`` is an interval, and so is each metric.
-
-    Attributes:
-      name: of the two attacks.
-      metrics: the interval of each metric, by its name.
-    """
+    """How much more one attack finds than another: ``difference.auc`` is an interval, and so is each metric."""
 
     name: str
     metrics: dict[str, ConfidenceInterval]
@@ -240,12 +235,10 @@ class Attack(Difference):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Reconstruction(Difference):
-    """Records as an attacker reconstructed them. Prints as one line; ``a.minus(b)`` compares two.
+    """Records ``x`` as an attacker reconstructed them. Prints as one line; ``a.minus(b)`` compares two.
 
-    Attributes:
-      metrics: ``mse``, the squared error a feature; and of images ``ssim``, the structural similarity: means over
-        records with Student's interval.
-      x: float32 [n, d], the reconstructions.
+    ``metrics`` are ``mse``, the squared error a feature, and of images ``ssim``, the structural similarity: means
+    over records with Student's interval.
     """
 
     x: Float[np.ndarray, "n d"]
@@ -270,12 +263,10 @@ class Reconstruction(Difference):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Poisoning(Difference):
-    """What liars do to the honest. Prints as one line; ``a.minus(b)`` compares two.
+    """What a number of ``liars`` does to the honest. Prints as one line; ``a.minus(b)`` compares two.
 
-    Attributes:
-      metrics: ``honest`` and ``poisoned``, the mean over honest users without liars and with them, and ``harm``,
-        the former less the latter, paired by user: with Student's interval.
-      liars: how many.
+    ``metrics`` are ``honest`` and ``poisoned``, the mean over honest users without liars and with them, and
+    ``harm``, the former less the latter, paired by user: with Student's interval.
     """
 
     liars: int
@@ -333,8 +324,7 @@ def evaluate(
       name: of the attack.
       scores: float [p], larger where the secret is rather believed in; infinite ones are allowed.
       targets: what was asked.
-      density: the share of targets that the attacker takes for true; by default the true one, where precision and
-        recall are the same number.
+      density: the share of targets that the attacker takes for true; by default the true one.
       confidence: of the intervals.
 
     >>> pairs = all_pairs(np.arange(30), [[i, i + 1] for i in range(29)])
@@ -394,14 +384,8 @@ def evaluate_membership(
     """Judge the scores of an attack on memberships, one's own or one of this package, as :func:`evaluate` does.
 
     Each metric is computed on the nodes of one target model at a time; intervals are Student's, over models, which
-    they take for more independent than they are.
-
-    Args:
-      name: of the attack.
-      scores: float [N, n], larger where a node rather is a member; infinite ones are allowed.
-      member: bool [N, n], the truth: which of n nodes each of N targets was trained on.
-      density: the share of nodes that the attacker takes for members; by default the true one of each target.
-      confidence: of the intervals.
+    they take for more independent than they are. ``scores`` are float [N, n], ``member`` is bool [N, n], the truth:
+    which of n nodes each of N targets was trained on; ``density`` is by default the true one of each target.
 
     >>> member = np.array([[True, False, True], [False, False, True]])
     >>> evaluate_membership("opposite", -1.0 * member, member).auc.mean
@@ -446,12 +430,8 @@ def _metrics(
 ) -> np.ndarray:
     """All metrics of targets in falling order of their scores; float64 [rows of kept, metrics].
 
-    Args:
-      kept: bool [rows, p], which targets count.
-      truth: bool [p], or [rows, p] where each row has an order of its own.
-      ends: the last place of each run of equal scores; for orders of their own [rows, p], that of each place's run.
-      density: that is believed; None for the true one.
-      false_rates: the shares of false positives at which true ones are counted.
+    Those that are ``kept``, bool [rows, p], count; ``ends`` are the last places of runs of equal scores. Where rows
+    have orders of their own, ``truth`` and ``ends``, of each place's run, are [rows, p].
     """
     first = np.zeros((len(kept), 1))
     counts = (np.cumsum(kept & side, 1, dtype=np.float64) for side in (truth, ~truth))

@@ -38,7 +38,7 @@ def inversion(
     the public records.
 
     Args:
-      key: a typed threefry key.
+      key: a threefry key.
       z: float [n, k], the release of the records; as estimates, not as codes.
       x: float [n, d], the records themselves, for the verdict alone.
       public_z: float [m, k], at least 10, of public records made the same way.

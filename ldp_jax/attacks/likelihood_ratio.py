@@ -80,12 +80,9 @@ def likelihood_ratio(
       ridge: lambda, >= 0.
 
     Returns:
-      Scores of the runs without the edge, then of those with it, and intervals over runs. A mechanism of
-      (epsilon, 0) allows a TPR at 1 % FPR of at most 0.01 e^epsilon. The one that is found is an estimate, and no
-      bound (:func:`ldp_jax.verification.private_edge_lower_bound` is one).
-
-    Raises:
-      ValueError: for runs of different lengths, too few of them, or ones that are not finite.
+      Scores of the runs without the edge, then of those with it, and intervals over runs. The TPR at 1 % FPR, of
+      (epsilon, 0) at most 0.01 e^epsilon, is an estimate: :func:`ldp_jax.verification.private_edge_lower_bound`
+      bounds it. ``ValueError`` for runs of different lengths, too few of them, or ones that are not finite.
 
     Reference: Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), section V, with
     one target and a learned direction.

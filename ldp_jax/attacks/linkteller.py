@@ -43,8 +43,7 @@ def linkteller(
         x)``, whose rows of x are multiplied.
       targets: pairs of nodes.
       step: None for the derivative; a number for the finite difference of that size, as published with 0.01.
-      degrees: float [n], the known or released degree of each node: influence on v is multiplied by degrees[v] + 1,
-        by which the mean over v's neighbourhood divides it.
+      degrees: float [n], known or released: influence on v is multiplied by degrees[v] + 1.
       outputs: of the model as the attacker sees them: ``logits``, or their ``softmax`` or ``sigmoid``.
 
     Reference: Wu et al., LinkTeller: recovering private edges from graph neural networks via influence analysis

@@ -211,15 +211,14 @@ def trained_membership(
 
     Args:
       key: a threefry key.
-      posteriors: float [N, n, classes], the probabilities of N >= 2 models, in the order of classes that the
-        attacker sees: sorted ones show how sure a model was, and not of which class.
+      posteriors: float [N, n, classes], the probabilities of N >= 2 models, in the order that the attacker sees.
       member: bool [N, n], which nodes each was trained on, rows drawn independently.
       side: float [n, k], side information on each node, or [N, n, k], as :func:`log_odds` are.
       shadows: how many models the attacker learns from, at most N - 1.
       perceptron: the attacker.
 
-    Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021);
-    PoinDP, Table 3 and appendix B.3 (with hierarchy as side information).
+    Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021); PoinDP,
+    Table 3 and appendix B.3.
     """
     validate.threefry(key)
     member = check_member(member)

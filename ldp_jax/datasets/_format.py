@@ -1,11 +1,8 @@
 """The uniform format: one ``.npz`` a data set, numpy arrays alone, never a pickle.
 
-A file holds ``edges`` [m, 2], the features in CSR form (``x_indptr``, ``x_indices``, ``x_values``, ``x_shape``:
-or dense as ``x`` [n, d]; left out where there are none), ``y`` (-1 for an unknown class; left out where nothing is
-labelled), and ``node_graph`` for a set of graphs.
-Optional are the public bounds ``x_lower`` and ``x_upper``, and UTF-8 text as uint8 arrays: ``source``, ``licence``,
-``notes``, and ``feature_names``, ``node_names``, ``class_names``, ``public_choices`` with one a line. Any other
-array is an extra.
+Beside the arrays that :func:`ldp_jax.datasets.load` lists, a file may hold ``node_graph`` of a set of graphs, and
+UTF-8 text as uint8 arrays: ``source``, ``licence``, ``notes``, and ``feature_names``, ``node_names``, ``class_names``,
+``public_choices`` with one a line. Any other array is an extra.
 """
 
 import contextlib

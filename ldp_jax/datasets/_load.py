@@ -57,9 +57,8 @@ def load(
     ``x_lower`` and ``x_upper``; labels ``y`` [n], -1 where unknown. Features or labels may be left out.
 
     Args:
-      name_or_path: one of :func:`names`, or a path: of an ``.npz`` as :func:`ldp_jax.datasets.save` writes it; of a
-        set of graphs in the format of TU Dortmund, the unpacked folder or the ``.zip``; or in that of powerful-gnns
-        (``.txt``).
+      name_or_path: one of :func:`names`, or a path: of an ``.npz``; of a set of graphs in TU Dortmund's format,
+        the unpacked folder or the ``.zip``; or in that of powerful-gnns (``.txt``).
       bounds: public (lower, upper) of every feature value; needed for features without declared bounds, and above
         any declaration. Never compute them from the records.
       clip: bring values outside the declared bounds to the nearer one; ``notes`` says so. NaN is refused.

@@ -16,14 +16,12 @@ Missing = Literal["centre", "refuse"]
 
 
 class Records(NamedTuple):
-    """The records of users, as numbers in [0, 1].
+    """The records of the users ``names`` as numbers in [0, 1].
 
     Attributes:
       x: float32 [n, d]; numbers scaled by their declared bounds, then a 0/1 column for each declared category.
       columns: the d names, as ``age`` and ``country=SI``.
-      names: [n], the user of each row.
       y: int32 [n], -1 where the class is unknown; None without labels.
-      class_names: of the classes 0, 1, ...
     """
 
     x: Float32[np.ndarray, "n d"]

@@ -72,12 +72,7 @@ def _check_ends(senders: Array | np.ndarray, receivers: Array | np.ndarray, size
 
 @pytree
 class Segments:
-    """Edges sorted by receiver.
-
-    Attributes:
-      senders: int32 [m].
-      receivers: int32 [m], non-decreasing; the number of nodes where an edge is padding.
-    """
+    """Edges, int32 [m], sorted by receiver; the receiver of padding is the number of nodes."""
 
     senders: Array | np.ndarray
     receivers: Array | np.ndarray
@@ -135,11 +130,8 @@ class Tables:
 class Induced:
     """Tables of a graph, of which only the edges within each of some parts of its nodes are there.
 
-    A product costs as much as that of the whole graph, once a part.
-
-    Attributes:
-      whole: of all edges.
-      parts: float32 [k, n], 1 for the nodes of each part, 0 for others; no node is in two.
+    ``parts`` are float32 [k, n], 1 for the nodes of each part, 0 for others; no node is in two. A product costs as
+    much as that of the whole graph, once a part.
 
     >>> path = tables(np.array([1, 0, 2, 1]), np.array([0, 1, 1, 2]), 3)
     >>> Induced(path, jnp.array([[1.0, 1.0, 0.0]])).sum(jnp.array([1.0, 2.0, 4.0])).tolist()
@@ -160,12 +152,9 @@ class Induced:
 
 @pytree
 class Divided:
-    """Edges by receiver, on the devices of a mesh: each has those of a block of rows. See :func:`divided`.
+    """Edges by receiver, int32 [devices, m] divided ``over`` a mesh; see :func:`divided`.
 
-    Attributes:
-      senders: int32 [devices, m].
-      receivers: int32 [devices, m], non-decreasing rows of the block; their number where an edge is padding.
-      over: how both are divided.
+    ``receivers`` are non-decreasing rows of a device's block; their number where an edge is padding.
     """
 
     senders: Array
@@ -200,7 +189,7 @@ def divided(
 ) -> tuple[Float[Array, " n"], Divided]:
     """The degrees and the edges of a graph, sorted by receiver, laid out for all devices of a mesh, on the host.
 
-    Every device has room for as many edges as the fullest one: a random order of the nodes balances them.
+    Every device has room for as many edges as the fullest one.
     """
     over = NamedSharding(mesh, P(mesh.axis_names))
     rows = -(-num_nodes // mesh.size)
@@ -304,12 +293,9 @@ def _table_sum(table: Array, padded: Array) -> Array:
 
 @pytree
 class NeighbourRows:
-    """A few first neighbours of each node, then rows of further ones: the layout of batches of graphs.
+    """The ``first`` neighbours, int32 [w, n], of each node, then rows of ``more``, int32 [W, rows]: for batches.
 
-    Attributes:
-      first: int32 [w, n], the first w neighbours of each node; n in free places.
-      more: int32 [W, rows], further neighbours; n in free places.
-      node: int32 [rows], whose; non-decreasing, n where a row is padding.
+    Free places are n. ``node`` int32 [rows] says whose a row is; non-decreasing, n where a row is padding.
     """
 
     first: Array | np.ndarray

@@ -2,7 +2,6 @@
 
 An undirected graph is stored as directed edges in both directions, sorted by receiver and then by sender, without
 self-loops and repeats. ``nodes``, ``edges`` and ``globals`` are None: private values never travel inside the graph.
-A set of graphs is a :class:`GraphSet`.
 """
 
 import dataclasses
@@ -304,14 +303,9 @@ def sorted_edges(
 def validate_symmetric(
     graph: jraph.GraphsTuple, node_graph: ArrayLike | tuple | None = None
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Check an undirected graph, or a set of them, on the host.
+    """Check an undirected graph, or a set of them, on the host: (senders, receivers, num_nodes), sorted, int32.
 
-    Args:
-      graph: edges in any order.
-      node_graph: integers [n], the graph of each node; by default those of ``graph.n_node``.
-
-    Returns:
-      (senders, receivers, num_nodes), sorted by receiver, then by sender; int32.
+    Edges are in any order; ``node_graph`` [n] is the graph of each node, by default that of ``graph.n_node``.
     """
     graph = as_graph(graph)
     sizes = np.ravel(np.asarray(graph.n_node))
@@ -354,8 +348,7 @@ class GraphSet:
     both directions. In a noisy graph the edges *into* node i are the neighbour list that user i reported.
 
     Attributes:
-      senders: int32 [m].
-      receivers: int32 [m]; edges are sorted by receiver, then by sender.
+      senders: int32 [m], as ``receivers``; edges are sorted by receiver, then by sender.
       node_graph: int32 [n], the graph of each node, non-decreasing; every graph has a node.
       labels: int32 [graphs], the class of each, from 0.
     """

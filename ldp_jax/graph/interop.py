@@ -85,8 +85,7 @@ def read(
       clean: drop self-loops and weights, merge repeated edges, and take an edge in one direction for both.
 
     Raises:
-      ValueError: for an object of another kind, names that do not fit, or edges that are not those of a simple
-        undirected graph; with all that ``clean`` would change.
+      ValueError: for other objects, names that do not fit, or edges of no simple undirected graph.
 
     >>> import networkx
     >>> graph, names = read(networkx.Graph([("ana", "bo"), ("bo", "cy")]))

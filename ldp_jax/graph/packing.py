@@ -42,15 +42,9 @@ def _starts(counts: np.ndarray) -> np.ndarray:
 
 
 class Shape(NamedTuple):
-    """The static shape of some batches; each number is the room of one batch.
+    """The static shape of some ``batches``: the room of each.
 
-    Attributes:
-      batches: how many batches have it.
-      graphs: graphs.
-      nodes: nodes.
-      edges: directed edges.
-      rows: rows of neighbours after a node's first ones.
-      rows_out: the same for the reversed edges.
+    ``rows`` are of neighbours after a node's first ones, ``rows_out`` the same for the reversed edges.
     """
 
     batches: int
@@ -63,10 +57,7 @@ class Shape(NamedTuple):
 
 @pytree
 class _Graded:
-    """:class:`~ldp_jax.graph.aggregation.NeighbourRows` of a whole set, numbered within each graph; -1 if free.
-
-    ``start`` int32 [graphs + 2] are the further rows of each graph.
-    """
+    """``NeighbourRows`` of a whole set, numbered within each graph; -1 if free. ``start`` is by graph."""
 
     first: Array
     more: Array
@@ -109,8 +100,7 @@ class Batch(NamedTuple):
       nodes_per_graph: float32 [graphs]; 0 in free places.
       node_graph: int32 [nodes], the place of each node's graph, non-decreasing; ``graphs`` where padded.
       node_mask: bool [nodes], which are nodes.
-      into: the senders of each node: :class:`~ldp_jax.graph.aggregation.NeighbourRows` or
-        :class:`~ldp_jax.graph.aggregation.Segments`.
+      into: the senders of each node.
       out: the rows of the reversed edges; None where those of ``into`` serve.
     """
 

@@ -412,8 +412,7 @@ def fit(
       settings: optimizer, epochs, batch size and patience.
 
     Raises:
-      ValueError: before compilation, for no training example, or concrete ones that name a row which the context
-        lacks or a class without an output.
+      ValueError: before compilation, for no example, a row that the context lacks, or a class without an output.
     """
     validate.threefry(key)
     check_examples(model, objective, context, {"train": train, "validation": validation, "test": test})
@@ -581,10 +580,8 @@ def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n
     """The likeliest class of each example by a trained model, int32 [n]; after :func:`fit_many` [runs, n].
 
     ``inputs`` are what the model takes, after :func:`fit_many` with a leading axis of runs. Rows of a memory-mapped
-    file are read some at a time, of one run. Of several labels an example, threshold ``model.apply``'s outputs.
-
-    Raises:
-      ValueError: for a model that has not an output for each of two classes or more.
+    file are read some at a time, of one run. ``ValueError`` for a model of fewer than two outputs; of several
+    labels an example, threshold those of ``model.apply``.
 
     >>> from ldp_jax.learning import models
     >>> z, y = jnp.eye(3)[jnp.arange(30) % 3], np.arange(30) % 3
