@@ -154,7 +154,7 @@ def distinct(name: str, nodes: ArrayLike | tuple, size: int = 2**31) -> Int[np.n
 def check_targets(targets: Targets, size: int, k: int = 2) -> None:
     """Refuse targets that are no k-tuples of nodes in [0, size), or a truth that is not theirs."""
     units, truth = np.asarray(targets.units), np.asarray(targets.truth)
-    if units.ndim != 2 or units.shape[1] != k or truth.shape != units.shape[:1] or truth.dtype != bool:
+    if units.shape[1:] != (k,) or truth.shape != units.shape[:1] or truth.dtype != bool:
         raise ValueError(
             f"targets must be units, integers [p, {k}], and truth, bool [p], got shapes {units.shape} and "
             f"{truth.shape}, of {units.dtype} and {truth.dtype}"

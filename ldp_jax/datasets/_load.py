@@ -47,10 +47,9 @@ def load(
 ) -> Dataset:
     """Load a public data set by name, or a user's own graph by path.
 
-    A name is looked up in this order: embedded data (``debian``); ``<name>.npz`` in $LDP_JAX_DATA, with the
-    registered sha256; the cache of parsed arrays; TU Dortmund's files in that folder, of the sets that have some;
-    the public files, from ``$LDP_JAX_DATA/<name>/`` or downloaded from pinned addresses, with the registered
-    digests. $LDP_JAX_CACHE moves the cache.
+    A name is looked up in this order: embedded data (``debian``); ``<name>.npz`` in $LDP_JAX_DATA; the cache of
+    parsed arrays, which $LDP_JAX_CACHE moves; TU Dortmund's files in $LDP_JAX_DATA; the public files, from
+    ``$LDP_JAX_DATA/<name>/`` or downloaded from pinned addresses. Files have the registered digests.
 
     An ``.npz`` holds arrays alone: ``edges`` [m, 2], each pair once; features, dense as ``x`` [n, d] or in CSR form
     as ``x_indptr`` [n + 1], ``x_indices``, ``x_values`` and ``x_shape`` = [n, d], and their public bounds
@@ -66,7 +65,7 @@ def load(
 
     Raises:
       ValueError: for an unknown name, a file that is corrupt, too large or not the registered one, or contents that
-        break the format. No message holds a value of a record, or says whose it is.
+        break the format; it names no value of a record.
 
     >>> from ldp_jax import datasets
     >>> debian = datasets.load("debian")

@@ -34,9 +34,8 @@ def synthetic(
     belongs to class j mod ``num_classes``), else from all, in both cases by Zipf's law; a feature is 1 where its
     word was drawn. Time and memory are O(nodes + edges + words).
 
-    Raises:
-      ValueError: for less than 2 classes, fewer nodes or features than classes, a probability outside [0, 1], a
-        mean <= 0, ``degree_exponent`` (of the power law) <= 2, or a graph too dense for its number of nodes.
+    ``ValueError`` for less than 2 classes, fewer nodes or features than classes, a probability outside [0, 1], a
+    mean <= 0, ``degree_exponent`` (of the power law) <= 2, or a graph too dense for its number of nodes.
 
     >>> import jax
     >>> data = synthetic(

@@ -1,7 +1,6 @@
 """Facebook pages, Wikipedia and Twitch from ``benedekrozemberczki/MUSAE``, and LastFM Asia from ``FEATHER``.
 
-Each has edges (a header, then two node ids a line), attributes by node id as JSON, and a table of targets. Digests
-pin the files, so that only their meaning is looked at.
+Each has edges (a header, then two ids a line), attributes by id as JSON, and a table of targets; digests pin them.
 """
 
 import csv

@@ -1,7 +1,6 @@
 """Cora, Citeseer and Pubmed from the files of ``kimiyoung/planetoid``: ``ind.<name>.*``.
 
-Seven of the eight files are pickles. They are opened after their sha256 matched, by an unpickler that knows arrays,
-sparse matrices, lists and dicts alone.
+Seven of the eight are pickles, opened after their sha256 matched, by an unpickler that knows few types.
 """
 
 import io

@@ -48,8 +48,7 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
     Another library's simple undirected graph of the nodes 0, ..., n - 1 is read, too
     (:func:`ldp_jax.graph.interop.read_numbered`).
 
-    Raises:
-      ValueError: for anything else, with how to make a graph of it; no message names an edge.
+    ``ValueError`` for anything else, with how to make a graph of it, and no edge.
 
     >>> as_graph(None)
     Traceback (most recent call last):
@@ -59,8 +58,7 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
         return graph
     from ldp_jax.graph import interop  # which needs this module
 
-    read = interop.read_numbered(graph)
-    if read is not None:
+    if (read := interop.read_numbered(graph)) is not None:
         return read
     got, module = type(graph).__name__, type(graph).__module__.partition(".")[0]
     if isinstance(graph, GraphSet):
@@ -482,5 +480,4 @@ def _check_graphs(node_graph: np.ndarray, labels: np.ndarray) -> None:
     empty = np.flatnonzero(np.bincount(node_graph, minlength=len(labels)) == 0)
     if len(empty):
         raise ValueError(f"labels and graphs disagree: graph {empty[0]} has a label but no node")
-    if labels.min() < 0:
-        raise ValueError(f"labels must be classes from 0, got {labels.min()} for graph {labels.argmin()}")
+    ids(labels=labels)

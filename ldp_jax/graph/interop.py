@@ -185,8 +185,7 @@ def to_networkx(graph: Graph, names: Names | None = None) -> "networkx.Graph":
 def to_table(names: Names, columns: Mapping[str, np.ndarray]) -> "pandas.DataFrame":
     """A pandas table with a row a user: of a matrix [n, k] a column for each of its k numbers.
 
-    Raises:
-      ValueError: for a column without a row for each name, or two columns of one name.
+    ``ValueError`` for a column without a row for each name, or two columns of one name.
 
     >>> to_table(np.array(["ana", "bo"]), {"class": np.array([1, 0]), "z": np.eye(2)}).columns.tolist()
     ['class', 'z0', 'z1']
@@ -310,9 +309,8 @@ def _named(n: int | None, names: Iterable | None) -> Names:
     # Names of one simple type make an array of it; tuples stay names.
     simple = len({type(name) for name in listed}) <= 1 and isinstance(listed[0] if listed else 0, (str, int))
     made = np.array(listed) if simple else np.empty(0)
-    if (
-        not simple or made.dtype.kind == "f" or made.tolist() != listed
-    ):  # whole numbers of 64 bits, and words that end in NUL
+    # Whole numbers of 64 bits, and words that end in NUL, stay as they are.
+    if not simple or made.dtype.kind == "f" or made.tolist() != listed:
         made = np.empty(len(listed), object)
         made[:] = listed
     if n is not None and len(made) != n:

@@ -37,8 +37,7 @@ _ROOM = 256
 class Scores(NamedTuple):
     """The share of graphs whose largest score is their label's, and the area under the ROC curve.
 
-    With more than two classes the mean area of each class against the others, by softmax probabilities; NaN where
-    all graphs are of one class.
+    Of more than two classes it is the mean of each against the others; NaN where all graphs are of one class.
     """
 
     accuracy: float
@@ -224,7 +223,8 @@ def fit_graphs(
     start = partial(_begin, room=-(-settings.epochs // _ROOM) * _ROOM, **static)
     untrained = jax.eval_shape(start, init_key, packed).variables
     outputs = _predict_compiled.eval_shape(model, untrained, packed_test).shape[-1]
-    _check_labels(outputs, parts)
+    for name, part in parts.items():
+        validate.ids(outputs, "one of the model's outputs", **{f"labels of {name}": part.labels})
     run = start(init_key, packed)
     given = epochs_key, np.int32(settings.epochs), settings.most_idle, packed, packed_validation
     store = None
@@ -275,15 +275,6 @@ def _watched(
         if store is not None:
             store.close()
     return run
-
-
-def _check_labels(outputs: int, parts: dict[str, GraphSet]) -> None:
-    for name, part in parts.items():
-        if part.labels.max() >= outputs:
-            at = int(part.labels.argmax())
-            raise ValueError(
-                f"the model has {outputs} outputs, but graph {at} of {name} has label {part.labels[at]}"
-            )
 
 
 # --- Checkpoints: by orbax, the last two epochs, each written whole or not at all -------------------------------

@@ -55,6 +55,7 @@ def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"],
     0.6667000...
     """
     _check(scores, labels)
+    validate.one_of(("micro", "macro", "weighted"), average=average)
     classes = scores.shape[-1]
     validate.ids(classes, "one of the columns of scores", labels=labels)
     predicted = jnp.eye(classes)[scores.argmax(-1)] * ~jnp.isnan(scores).any(-1, keepdims=True)
@@ -66,9 +67,7 @@ def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"],
     if average == "macro":
         present = (found + wanted) > 0
         return (each * present).sum() / jnp.maximum(present.sum(), 1)
-    if average == "weighted":
-        return (each * wanted).sum() / wanted.sum()
-    raise ValueError(f"average must be one of micro, macro, weighted; got {average!r}")
+    return (each * wanted).sum() / wanted.sum()
 
 
 def _check(scores: Array, labels: Array | np.ndarray, mask: Array | np.ndarray | None = None) -> None:

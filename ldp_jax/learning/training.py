@@ -54,7 +54,7 @@ class Objective(NamedTuple):
 
     Attributes:
       inputs: ``inputs(context, examples)`` -> the inputs of the model.
-      loss: ``loss(outputs, examples)`` -> float [batch], the loss of each example.
+      loss: ``loss(outputs, examples)`` -> float [batch].
       score: ``score(outputs, examples)`` -> scalar, larger is better: the validation and test metric.
       check: ``check(name, examples, context, outputs)`` raises ``ValueError`` for concrete examples that do not fit
         the shapes of context and outputs; examples may have a leading axis of runs.
@@ -539,8 +539,8 @@ def fit_many(
 ) -> Fitted:
     """Train one model a key, over context and examples stacked along a leading axis, in one compiled program.
 
-    Each leaf of the result has a leading axis of runs. Programs for different numbers of runs may round differently
-    in the last bits. Where keys are divided among devices, so are the runs.
+    Each leaf of the result has a leading axis of runs; last bits may depend on how many there are. Where keys are
+    divided among devices, so are the runs.
     """
     validate.threefry(keys, axes=1)
     parts = {"train": train, "validation": validation, "test": test}

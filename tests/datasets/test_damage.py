@@ -72,19 +72,11 @@ _SET = {"edges.npy": npy(np.array([[0, 1], [1, 2]])), "y.npy": npy(np.array([0, 
 
 def declared(data: bytes, **fields) -> bytes:
     """An archive where the directory says something else of its last member."""
-    places = {
-        "flags": (8, "<H"),
-        "method": (10, "<H"),
-        "crc": (16, "<I"),
-        "packed": (20, "<I"),
-        "size": (24, "<I"),
-        "at": (42, "<I"),
-    }
+    offsets = {"flags": 8, "method": 10, "crc": 16, "packed": 20, "size": 24}
     changed = bytearray(data)
     at = changed.rindex(b"PK\x01\x02")
     for field, value in fields.items():
-        offset, kind = places[field]
-        struct.pack_into(kind, changed, at + offset, value)
+        struct.pack_into("<H" if field in ("flags", "method") else "<I", changed, at + offsets[field], value)
     return bytes(changed)
 
 

@@ -126,8 +126,8 @@ def test_bounds_that_do_not_hold_are_refused(write):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"edges": [[1, 2]]}, "edges must stay in one graph, got 1 -> 2, which joins graph 0 and graph 1"),
-        ({"edges": [[3, 3]]}, "graph 1 must have no self-loops, got one at node 3"),
+        ({"edges": [[1, 2]]}, "edges must stay in one graph, got 2 -> 1, which joins graph 1 and graph 0"),
+        ({"edges": [[3, 3]]}, "edges must have no self-loops, got one at node 3"),
         ({"node_graph": [0, 0, 2, 2]}, "got 2 at node 2: graph 1 has no node"),
         ({"node_graph": [0, 0, 1, 0], "edges": [[0, 1]]}, "rise by 0 or 1, got 0 at node 3$"),
         ({"y": [0, 1, 1]}, r"one row a node \(4\) or one row a graph \(2\), got shape \(3,\)"),
