@@ -186,7 +186,6 @@ def rmia(
 
 
 def _usual(p: np.ndarray, member: np.ndarray, form: str, a: float) -> np.ndarray:
-    """The probability of a node in the attacker's models; [N, n]."""
     counts, totals = ([_without(part, side) for side in (member, ~member)] for part in (np.ones_like(p), p))
     inside, outside = (total / np.maximum(count, 1) for total, count in zip(totals, counts, strict=True))
     inside, outside = np.where(counts[0] > 0, inside, outside), np.where(counts[1] > 0, outside, inside)

@@ -40,7 +40,6 @@ def _too_much(where: str, verb: str, size: int, max_bytes: int) -> str:
 
 
 def _opened(data: bytes) -> zipfile.ZipFile:
-    """A zip in memory."""
     archive = zipfile.ZipFile(io.BytesIO(data))
     for member in archive.infolist():
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):

@@ -90,7 +90,6 @@ def load(
 
 
 def _read(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
-    """The arrays of a user's own file, or folder."""
     dataset = path.absolute().name if path.is_dir() else path.stem
     if path.is_dir():
         files = graph_sets.tu_files(path, dataset, max_bytes)

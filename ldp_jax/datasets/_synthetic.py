@@ -67,8 +67,6 @@ def synthetic(
 
 
 class _Weighted:
-    """Draws nodes of given classes in proportion to their weights."""
-
     def __init__(self, y: np.ndarray, num_classes: int, weight: np.ndarray) -> None:
         self.order = np.argsort(y, kind="stable")
         self.total = np.concatenate([[0.0], np.cumsum(weight[self.order])])

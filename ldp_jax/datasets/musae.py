@@ -72,6 +72,5 @@ def _column(data: bytes, id_column: str, column: str) -> list[str]:
 
 
 def _attributes(data: bytes, n: int) -> list[list[int]]:
-    """The attributes of nodes 0..n-1; a node may be missing."""
     lists = json.loads(data)
     return [lists.get(str(node), []) for node in range(n)]

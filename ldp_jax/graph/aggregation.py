@@ -180,7 +180,6 @@ class Divided:
 
 
 def _over_rows(over: NamedSharding, num_nodes: int) -> NamedSharding:
-    """How rows by node are divided among the devices of edges."""
     return over if num_nodes % over.mesh.size == 0 else NamedSharding(over.mesh, P())
 
 

@@ -116,7 +116,6 @@ def from_edges(
 
 
 def _pairs(edges: ArrayLike | tuple, num_nodes: int, pairs_in: Literal["rows", "columns"] | None) -> np.ndarray:
-    """The pairs as rows, of nodes that there are."""
     one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
     given = np.asarray(edges)
     pairs = given.T if pairs_in == "columns" else given

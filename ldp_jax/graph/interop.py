@@ -31,16 +31,12 @@ class NamedGraph(NamedTuple):
 
 @runtime_checkable
 class _Geometric(Protocol):
-    """PyTorch Geometric's Data."""
-
     edge_index: object
     num_nodes: int
 
 
 @runtime_checkable
 class _Dgl(Protocol):
-    """DGL's graph."""
-
     def edges(self) -> tuple: ...
 
     def num_nodes(self) -> int: ...
@@ -291,7 +287,6 @@ def _rows(edges: np.ndarray, pairs_in: str | None) -> np.ndarray:
 
 
 def _numbered(pairs: np.ndarray, n: int, nodes: int | Iterable | None, weighted: bool = False) -> _Source:
-    """Of a source that numbers its n nodes."""
     if isinstance(nodes, (int, np.integer)):
         if nodes != n:
             raise ValueError(f"nodes must be {n}, as the source has them, got {nodes}")
@@ -321,7 +316,6 @@ def _named(n: int | None, names: Iterable | None) -> Names:
 
 
 def _places(pairs: list, names: Names) -> np.ndarray:
-    """The number of each end."""
     number = {name: place for place, name in enumerate(names.tolist())}
     unknown = {end for pair in pairs for end in pair} - number.keys()
     if unknown:

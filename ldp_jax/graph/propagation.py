@@ -341,7 +341,6 @@ def _ppr(op: Operator, x: Array, alpha: Array, r: Array, tol: Array, over: Named
 
 @partial(jax.jit, donate_argnums=0)
 def _ppr_into(out: Array, op: Operator, x: Array, start: Array, *numbers: Array) -> Array:
-    """Columns from ``start`` on of a result that others are in."""
     return jax.lax.dynamic_update_slice_in_dim(
         out, _by_parts(_pages, (), None, op, x, *numbers).astype(out.dtype), start, 1
     )

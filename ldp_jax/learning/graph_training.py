@@ -104,7 +104,6 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
 
 
 def _predict(model: Model, variables: Variables, packed: Packed) -> Array:
-    """Outputs of all graphs, in their order."""
     outputs = None
     for shape, dealt in zip(packed.shapes, packing.deal(packed), strict=True):
 
@@ -323,7 +322,6 @@ class _Store:
         return jax.tree.unflatten(structure, fresh)
 
     def save(self, run: Run) -> None:
-        """Write a run after its last epoch."""
         args = self._args
         # A flat dictionary: orbax need not know the optimizer's types.
         leaves = {str(i): leaf for i, leaf in enumerate(jax.tree.leaves(run))}
@@ -331,5 +329,4 @@ class _Store:
         self._manager.save(int(run.number) - 1, args=items)
 
     def close(self) -> None:
-        """Let go of the folder."""
         self._manager.close()

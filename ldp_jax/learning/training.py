@@ -455,7 +455,6 @@ def check_examples(
 
 
 def _shapes(values: PyTree, stacked: bool) -> PyTree:
-    """The shape of each leaf, or of one run's part of it."""
     skip = 1 if stacked else 0
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf)[skip:], jnp.result_type(leaf)), values)
 
@@ -469,7 +468,6 @@ def _stopless(settings: Settings, at_once: int | None) -> Settings:
 def _begin(
     key: PRNGKey, context: PyTree, examples: PyTree, *, model: Model, objective: Objective, settings: Settings
 ) -> Run:
-    """A run before its first epoch, from the key of its variables."""
     count = jax.tree.leaves(examples)[0].shape[0]
     first = jnp.zeros(min(settings.batch_size, count), jnp.int32)
     inputs = objective.inputs(context, jax.tree.map(lambda leaf: leaf[first], examples))

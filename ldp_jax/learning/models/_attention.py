@@ -70,7 +70,6 @@ class _Edges(NamedTuple):
 
 
 def _of_tables(tables: Tables) -> _Edges:
-    """The places of the tables, in the order of the classes."""
     senders, receivers, start = [jnp.zeros(0, jnp.int32)], [np.zeros(0, np.int32)], 0
     for table in tables.neighbours:
         width, count = table.shape
@@ -81,8 +80,6 @@ def _of_tables(tables: Tables) -> _Edges:
 
 
 class _Block(NamedTuple):
-    """Some of the edges."""
-
     real: Array  # bool [m, 1], whether an edge is no padding
     senders: Array
     receivers: Array
@@ -192,7 +189,6 @@ def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Arra
     loop_slope = _slope(loop)
 
     def weigh(block: _Block) -> tuple[Array, Array, Array]:
-        """Weights, those kept, and slopes."""
         scores = _at(a, block.receivers) + _at(b, block.senders)
         exponents = jnp.where(block.real, _leaky(scores) - _at(norm, block.receivers), -jnp.inf)
         weights = jnp.exp(exponents)

@@ -66,7 +66,6 @@ class _HyperIMBA(nn.Module):
         return h
 
     def _read(self, places: Array, width: int, outputs: int, name: str) -> Array:
-        """A perceptron of one hidden layer on the places."""
         hidden = nn.leaky_relu(nn.Dense(width, use_bias=False, name=f"{name}_in")(places), 0.2)
         return nn.Dense(outputs, name=f"{name}_out")(hidden)
 
