@@ -18,12 +18,11 @@ from ldp_jax.learning.models import Model, linear, mlp
 from ldp_jax.learning.training import Examples, Objective, Pairs, Settings, fit, fit_many
 
 
-def blobs(n=90, classes=3, seed=0):
+def blobs(seed=0):
     """Rows around the corners of a triangle, far apart."""
-    rng = np.random.default_rng(seed)
-    label = np.arange(n) % classes
-    z = np.eye(classes, 4)[label] * 4 + rng.normal(size=(n, 4)) * 0.3
-    parts = [Examples(index.astype(np.int32), label[index].astype(np.int32)) for index in np.split(np.arange(n), 3)]
+    index = np.arange(90, dtype=np.int32)
+    z = np.eye(3, 4)[index % 3] * 4 + np.random.default_rng(seed).normal(size=(90, 4)) * 0.3
+    parts = [Examples(part, part % 3) for part in np.split(index, 3)]
     return jnp.asarray(z, jnp.float32), *parts
 
 
@@ -175,18 +174,14 @@ def test_what_is_made_of_the_same_arguments_is_equal():
     assert len({make() for make in EQUAL.values()}) == len(EQUAL)
 
 
-def stacked_runs(runs=2):
-    made = [blobs(seed=seed) for seed in range(runs)]
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *made)
-
-
 SETTINGS = Settings(ADAM, epochs=3, batch_size=8)
 
 
 def test_many_runs_are_the_single_ones_in_one_program(tmp_path):
     traces, programs, model = [], 0, linear(3)
     counted = Model(model.init, lambda *args, **kwargs: (traces.append(1), model.apply(*args, **kwargs))[1])
-    objective, inputs = training.node_classification, stacked_runs()
+    objective = training.node_classification
+    inputs = jax.tree.map(lambda *leaves: jnp.stack(leaves), blobs(0), blobs(1))
     many = fit_many(jax.random.split(jax.random.key(2), 2), counted, objective, *inputs, SETTINGS)
     once = len(traces)
     assert once <= 6  # the step, its gradient, two scores: not one a run or an epoch
@@ -312,27 +307,10 @@ def test_models_refuse_bad_arguments_by_name(name):
                 getattr(models, name)(**{**least, argument: value})
 
 
-def test_links_of_a_separable_toy_are_learned():
-    """Two groups; edges inside, non-edges between. The Hadamard product of two rows is linearly separable."""
-    rng = np.random.default_rng(0)
-    z = np.concatenate([np.tile([1.0, -1.0], (20, 1)), np.tile([-1.0, 1.0], (20, 1))])
-    z = jnp.asarray(z + 0.1 * rng.normal(size=z.shape), jnp.float32)
-
-    def pairs(m):
-        side = rng.integers(0, 2, m) * 20
-        edge = np.stack([side + rng.integers(0, 20, m), side + rng.integers(0, 20, m)], 1)
-        non_edge = np.stack([rng.integers(0, 20, m), 20 + rng.integers(0, 20, m)], 1)
-        return Pairs(edge.astype(np.int32), non_edge.astype(np.int32))
-
-    fitted = fit(
-        jax.random.key(4), linear(1), training.link_prediction, z, pairs(50), pairs(20), pairs(20),
-        Settings(ADAM, epochs=20, batch_size=16),
-    )  # fmt: skip
-    assert fitted.test == 1.0
-    assert fitted.losses[-1] < fitted.losses[0]
-
-
-def test_pairwise_loss_and_score_by_hand():
+def test_pairwise_inputs_loss_and_score_by_hand():
+    z, edge, non_edge = np.arange(12.0).reshape(4, 3), np.array([[0, 1], [3, 2]]), np.array([[1, 3], [2, 0]])
+    products = np.stack([z[edge].prod(1), z[non_edge].prod(1)], 1)
+    np.testing.assert_array_equal(training.link_prediction.inputs(jnp.asarray(z), Pairs(edge, non_edge)), products)
     scores = jnp.array([[[2.0], [-1.0]], [[0.0], [0.5]]])
     pairs = Pairs(None, None)  # already in the scores
     sigmoid = lambda v: 1 / (1 + np.exp(-v))
