@@ -351,13 +351,9 @@ def evaluate(
     truth, group = truth[order], group[order]
     estimate = _metrics(np.ones((1, len(truth)), bool), truth, ends, density)[0]
     step = max(1, _BLOCK // len(truth))
-    numbers = np.arange(groups)
-    left_out = np.concatenate(
-        [
-            _metrics((group != numbers[start : start + step, None, None]).all(-1), truth, ends, density)
-            for start in range(0, groups, step)
-        ]
-    )
+    parts = np.split(np.arange(groups), np.arange(step, groups, step))
+    kept = ((group != part[:, None, None]).all(-1) for part in parts)
+    left_out = np.concatenate([_metrics(some, truth, ends, density) for some in kept])
     share = float(truth.mean())
     metrics = dict(zip(_METRICS, _intervals(estimate, left_out, len(who), confidence), strict=True))
     return Attack(name, metrics, targets, scores, share, density or share, left_out, confidence)

@@ -99,7 +99,7 @@ def lira(
       confidences: float [N, n], the :func:`log_odds` of N >= 3 models.
       member: bool [N, n], which nodes each was trained on, rows drawn independently.
       form: ``online`` or ``offline``.
-      variance: ``shared`` by all nodes, for members and others each, best up to some 64 models; or one a ``node``.
+      variance: ``shared`` by all nodes, of members and of others, best up to some 64 models; ``node``, one each.
 
     Reference: Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), Algorithm 1
     and its offline form; there a shared variance also counts how far nodes are apart.

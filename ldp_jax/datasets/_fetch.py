@@ -30,8 +30,7 @@ def data_folder() -> Path | None:
 
 def cache_folder() -> Path:
     """Where downloads are kept: $LDP_JAX_CACHE, or the user's cache folder of the operating system."""
-    value = os.environ.get(CACHE_VARIABLE)
-    return Path(value).expanduser() if value else Path(pooch.os_cache("ldp_jax"))
+    return Path(os.environ.get(CACHE_VARIABLE) or pooch.os_cache("ldp_jax")).expanduser()
 
 
 @contextlib.contextmanager

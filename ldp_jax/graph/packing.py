@@ -356,7 +356,7 @@ def from_graphs(
     Args:
       graph: edges in any order; its ``nodes``, where there are any, give the number of nodes, and nothing else.
       labels: int [graphs], 0 by default; of padding graphs anything.
-      padded: whether ``jraph.pad_with_graphs`` made it: the last graph with a node, and all after it, are none.
+      padded: by ``jraph.pad_with_graphs``: the last graph with a node, and all after it, are padding.
 
     >>> from ldp_jax.graph import graphs
     >>> batch = from_graphs(graphs.from_edges([[0, 1], [1, 2]], num_nodes=4))
