@@ -1,24 +1,21 @@
-"""The perceptron of trained attackers: it tells rows of true targets from those of others."""
+"""The perceptron of trained attackers, and what it answers."""
 
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
-from ldp_jax.core.types import Array
+from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning.models import Model, mlp
-from ldp_jax.learning.training import Objective, Settings, adam
+from ldp_jax.learning.training import Objective, Settings, adam, fit
 
 
 class Perceptron(NamedTuple):
-    """An attacker's network, and how it is trained.
+    """An attacker's network: ``layers``, of which 1 is a linear model, of width ``hidden``, trained by Adam.
 
-    Attributes:
-      layers: at least 1, which is a linear model.
-      hidden: the width of those before the last.
-      epochs: of its training by Adam; held-out rows choose the one that is taken.
-      learning_rate: of Adam.
+    Held-out rows choose the one of ``epochs`` that is taken.
     """
 
     layers: int = 3
@@ -36,14 +33,14 @@ class Perceptron(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows to tell apart."""
+    """Rows of known truth: 0 or 1, or numbers to reconstruct."""
 
     features: Float[Array | np.ndarray, "*runs n k"]
-    truth: Float[Array | np.ndarray, "*runs n 1"]  # 0 or 1
+    truth: Float[Array | np.ndarray, "*runs n c"]
 
 
 def _cross_entropy(outputs: Array, rows: Rows) -> Array:
-    return jax.nn.softplus(jax.numpy.where(rows.truth > 0, -outputs, outputs))[:, 0]
+    return jax.nn.softplus(jnp.where(rows.truth > 0, -outputs, outputs))[:, 0]
 
 
 CLASSIFICATION = Objective(
@@ -52,3 +49,24 @@ CLASSIFICATION = Objective(
     score=lambda outputs, rows: -_cross_entropy(outputs, rows).mean(),
 )
 """Binary cross entropy on rows, which chooses the epoch too."""
+
+
+def trained_answers(
+    key: PRNGKey,
+    perceptron: Perceptron,
+    objective: Objective,
+    rows: Rows,
+    parts: tuple[Int[np.ndarray, " a"], Int[np.ndarray, " b"]],
+    asked: Float[np.ndarray, "p k"],
+    batch_size: int = 256,
+) -> Float[np.ndarray, "p c"]:
+    """Outputs for the features ``asked``, of a network trained on the first of two ``parts`` of the rows.
+
+    The second chooses the epoch. Features are standardised over all rows.
+    """
+    mean, spread = rows.features.mean(0), rows.features.std(0) + 1e-6
+    scaled = lambda features: jnp.asarray((features - mean) / spread, jnp.float32)
+    train, validation = (Rows(scaled(rows.features[part]), jnp.asarray(rows.truth[part])) for part in parts)
+    model = perceptron.model(rows.truth.shape[1])
+    fitted = fit(key, model, objective, (), train, validation, validation, perceptron.settings(batch_size))
+    return np.asarray(model.apply(fitted.variables, scaled(asked), key=None, train=False)[0])

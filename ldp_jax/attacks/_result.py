@@ -43,8 +43,8 @@ class Targets(NamedTuple):
 
     Attributes:
       units: int [p, k]: k = 2 for pairs of nodes, 1 for nodes, or runs.
-      truth: bool [p], whether the secret holds: an edge joins the pair, the node has the attribute. For
-        memberships bool [N, p], whether each of N models was trained on the node.
+      truth: bool [p], whether the secret holds: an edge, an attribute. For memberships bool [N, p], whether each of
+        N models was trained on the node.
     """
 
     units: Int[np.ndarray, "p k"]
@@ -61,11 +61,19 @@ def pairs_of(name: str, pairs: ArrayLike | tuple) -> Int[np.ndarray, "m 2"]:
     return pairs.astype(np.int64)
 
 
-def rows_of(name: str, rows: ArrayLike | tuple, dtype: DTypeLike = np.float32) -> Float[np.ndarray, "n d"]:
-    """A record a row; refused unless finite and at least one."""
+def rows_of(
+    name: str, rows: ArrayLike | tuple, dtype: DTypeLike = np.float32, *, least: int = 1, most: int | None = None
+) -> Float[np.ndarray, "n d"]:
+    """A record a row; refused unless finite, and as many as asked for."""
     rows = np.asarray(rows, dtype)
-    if rows.ndim != 2 or not len(rows) or not np.isfinite(rows).all():
-        raise ValueError(f"{name} must be finite numbers [n, d], got shape {rows.shape}")
+    if (
+        rows.ndim != 2
+        or not rows.size
+        or not least <= len(rows) <= (most or len(rows))
+        or not np.isfinite(rows).all()
+    ):
+        wanted = f"{'' if most else '>= '}{least}"
+        raise ValueError(f"{name} must be finite numbers [n, d], n {wanted}, got shape {rows.shape}")
     return rows
 
 
@@ -146,31 +154,17 @@ def distinct(name: str, nodes: ArrayLike | tuple, size: int = 2**31) -> Int[np.n
 def check_targets(targets: Targets, size: int, k: int = 2) -> None:
     """Refuse targets that are no k-tuples of nodes in [0, size), or a truth that is not theirs."""
     units, truth = np.asarray(targets.units), np.asarray(targets.truth)
-    if (
-        (units.size and units.dtype.kind not in "iu")
-        or units.ndim != 2
-        or units.shape[1] != k
-        or truth.shape != units.shape[:1]
-        or truth.dtype != bool
-    ):
+    if units.shape[1:] != (k,) or truth.shape != units.shape[:1] or truth.dtype != bool:
         raise ValueError(
             f"targets must be units, integers [p, {k}], and truth, bool [p], got shapes {units.shape} and "
             f"{truth.shape}, of {units.dtype} and {truth.dtype}"
         )
-    if len(units) and (units.min() < 0 or units.max() >= size):
-        raise ValueError(
-            f"units of targets must be in [0, {size}), got numbers from {units.min()} to {units.max()}"
-        )
+    validate.ids(size, **{"units of targets": units})
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Difference:
-    """How much more one attack finds than another: ``difference.auc`` is an interval, and so is each metric.
-
-    Attributes:
-      name: of the two attacks.
-      metrics: the interval of each metric, by its name.
-    """
+    """How much more one attack finds than another: ``difference.auc`` is an interval, and so is each metric."""
 
     name: str
     metrics: dict[str, ConfidenceInterval]
@@ -193,8 +187,7 @@ class Attack(Difference):
     """The result of an attack. Prints as one line; ``a.minus(b)`` compares two on the same targets.
 
     Each metric is a :class:`ldp_jax.learning.metrics.ConfidenceInterval` of a share (not of per cent), over nodes
-    drawn alike; of memberships over models. It does not cover another training of the attacked model; seeds do
-    (:func:`ldp_jax.learning.metrics.mean_interval`).
+    drawn alike; of memberships over models. It does not cover another training of the attacked model.
 
     * ``auc``: the area under the ROC curve;
     * ``average_precision``: the mean precision over the true targets, from the largest score down;
@@ -203,8 +196,6 @@ class Attack(Difference):
     * ``tpr``: the share of true targets that stand out above all but 1 % of the others; chance is 0.01.
 
     Attributes:
-      name: of the attack.
-      metrics: the interval of each metric, by its name.
       targets: what was asked.
       scores: float64, one a truth of the targets, larger where the attacker rather believes in the secret.
       density: the share of true targets, the precision of chance.
@@ -244,13 +235,10 @@ class Attack(Difference):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Reconstruction(Difference):
-    """Records as an attacker reconstructed them. Prints as one line; ``a.minus(b)`` compares two.
+    """Records ``x`` as an attacker reconstructed them. Prints as one line; ``a.minus(b)`` compares two.
 
-    Attributes:
-      name: of the attack.
-      metrics: ``mse``, the squared error a feature; and of images ``ssim``, the structural similarity: means over
-        records with Student's interval.
-      x: float32 [n, d], the reconstructions.
+    ``metrics`` are ``mse``, the squared error a feature, and of images ``ssim``, the structural similarity: means
+    over records with Student's interval.
     """
 
     x: Float[np.ndarray, "n d"]
@@ -275,13 +263,10 @@ class Reconstruction(Difference):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Poisoning(Difference):
-    """What liars do to the honest. Prints as one line; ``a.minus(b)`` compares two.
+    """What a number of ``liars`` does to the honest. Prints as one line; ``a.minus(b)`` compares two.
 
-    Attributes:
-      name: of the attack.
-      metrics: ``honest`` and ``poisoned``, the mean over honest users without liars and with them, and ``harm``,
-        the former less the latter, paired by user: with Student's interval.
-      liars: how many.
+    ``metrics`` are ``honest`` and ``poisoned``, the mean over honest users without liars and with them, and
+    ``harm``, the former less the latter, paired by user: with Student's interval.
     """
 
     liars: int
@@ -331,17 +316,15 @@ def evaluate(
     threshold for them all, as scikit-learn's.
 
     The intervals are Student's, from a jackknife that leaves out one of at most 100 groups of nodes at a time, with
-    every pair of a node of the group: pairs that share a node are not independent. Noise of each pair by itself
-    counts twice in the variance, so the intervals are up to 1.5 times too wide. That of ``tpr``, a tail's quantile,
-    is too narrow where fewer than about a thousand targets are false. The groups are fixed, which pairs the
-    intervals of :meth:`Attack.minus`. Widths are NaN where one group is in all true targets, or all others.
+    every pair of a node of the group: pairs that share a node are not independent. They are up to 1.5 times too
+    wide; that of ``tpr`` is too narrow where fewer than about a thousand targets are false. Widths are NaN where
+    one group is in all true targets, or all others.
 
     Args:
       name: of the attack.
       scores: float [p], larger where the secret is rather believed in; infinite ones are allowed.
       targets: what was asked.
-      density: the share of targets that the attacker takes for true; by default the true one, where precision and
-        recall are the same number.
+      density: the share of targets that the attacker takes for true; by default the true one.
       confidence: of the intervals.
 
     >>> pairs = all_pairs(np.arange(30), [[i, i + 1] for i in range(29)])
@@ -368,18 +351,12 @@ def evaluate(
     truth, group = truth[order], group[order]
     estimate = _metrics(np.ones((1, len(truth)), bool), truth, ends, density)[0]
     step = max(1, _BLOCK // len(truth))
-    numbers = np.arange(groups)
-    left_out = np.concatenate(
-        [
-            _metrics((group != numbers[start : start + step, None, None]).all(-1), truth, ends, density)
-            for start in range(0, groups, step)
-        ]
-    )
+    parts = np.split(np.arange(groups), np.arange(step, groups, step))
+    kept = ((group != part[:, None, None]).all(-1) for part in parts)
+    left_out = np.concatenate([_metrics(some, truth, ends, density) for some in kept])
     share = float(truth.mean())
     metrics = dict(zip(_METRICS, _intervals(estimate, left_out, len(who), confidence), strict=True))
-    return Attack(
-        name, metrics, targets, scores, share, share if density is None else density, left_out, confidence
-    )
+    return Attack(name, metrics, targets, scores, share, density or share, left_out, confidence)
 
 
 def _checked(
@@ -402,16 +379,9 @@ def evaluate_membership(
 ) -> Attack:
     """Judge the scores of an attack on memberships, one's own or one of this package, as :func:`evaluate` does.
 
-    Each metric is computed on the nodes of one target model at a time; intervals are Student's, over models. These
-    share nodes and the attacker's models: the intervals take them for more independent than they are.
-
-    Args:
-      name: of the attack.
-      scores: float [N, n], larger where a node rather is a member; infinite ones are allowed.
-      member: bool [N, n], the truth: which of n nodes each of N targets was trained on.
-      density: the share of nodes that the attacker takes for members; by default the true one of each target, where
-        precision and recall are the same number.
-      confidence: of the intervals.
+    Each metric is computed on the nodes of one target model at a time; intervals are Student's, over models, which
+    they take for more independent than they are. ``scores`` are float [N, n], ``member`` is bool [N, n], the truth:
+    which of n nodes each of N targets was trained on; ``density`` is by default the true one of each target.
 
     >>> member = np.array([[True, False, True], [False, False, True]])
     >>> evaluate_membership("opposite", -1.0 * member, member).auc.mean
@@ -431,11 +401,10 @@ def evaluate_membership(
     rates = (_FALSE, _STRICT) if (~member).sum(1).min() >= 1 / _STRICT else (_FALSE,)
     each = _metrics(np.ones_like(member), np.take_along_axis(member, order, 1), ends, density, rates)
     found = [mean_interval(column, confidence) for column in each.T]
-    share = float(member.mean())
-    return Attack(
-        name, dict(zip((*_METRICS, "strict_tpr"), found, strict=False)), Targets(places[:, None], member), scores,
-        share, share if density is None else density, each[:, : len(_METRICS)], confidence,
-    )  # fmt: skip
+    share, samples = float(member.mean()), each[:, : len(_METRICS)]
+    metrics = dict(zip((*_METRICS, "strict_tpr"), found, strict=False))
+    targets = Targets(places[:, None], member)
+    return Attack(name, metrics, targets, scores, share, density or share, samples, confidence)
 
 
 def check_member(member: ArrayLike | tuple) -> Bool[np.ndarray, "N n"]:
@@ -457,13 +426,8 @@ def _metrics(
 ) -> np.ndarray:
     """All metrics of targets in falling order of their scores; float64 [rows of kept, metrics].
 
-    Args:
-      kept: bool [rows, p], which targets count.
-      truth: bool [p], or [rows, p] where each row has an order of its own.
-      ends: the last place of each run of equal scores; or, for orders of their own, [rows, p], that of the run
-        which each place is in.
-      density: that is believed; None for the true one.
-      false_rates: the shares of false positives at which true ones are counted.
+    Those that are ``kept``, bool [rows, p], count; ``ends`` are the last places of runs of equal scores. Where rows
+    have orders of their own, ``truth`` and ``ends``, of each place's run, are [rows, p].
     """
     first = np.zeros((len(kept), 1))
     counts = (np.cumsum(kept & side, 1, dtype=np.float64) for side in (truth, ~truth))
@@ -500,10 +464,7 @@ def _intervals(estimate: np.ndarray, left_out: np.ndarray, n: int, confidence: f
 
 
 def table(attacks: Sequence[Attack], *, beside: Attack | None = None) -> str:
-    """Attacks as a Markdown table, one line each; with a column of what each finds beyond ``beside``.
-
-    ``beside`` is an attacker with public knowledge only, asked about the same targets.
-    """
+    """Attacks as a Markdown table, one line each; with a column of what each finds beyond ``beside``."""
     titles = ["attack", *(_TITLES[metric] for metric in _METRICS)]
     titles += [f"AUC beyond {beside.name}"] if beside is not None else []
     lines = [titles, ["---"] + ["--:"] * (len(titles) - 1)]

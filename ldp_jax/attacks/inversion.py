@@ -1,33 +1,23 @@
 """Feature inversion: raw inputs from their embeddings, by a network that was trained on public ones."""
 
-from typing import NamedTuple
-
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from ldp_jax.attacks._classifier import Perceptron
+from ldp_jax.attacks._classifier import Perceptron, Rows, trained_answers
 from ldp_jax.attacks._result import Reconstruction, rows_of
 from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning import metrics
 from ldp_jax.learning.metrics import mean_interval
-from ldp_jax.learning.training import Objective, fit
-
-
-class _Rows(NamedTuple):
-    z: Float[np.ndarray, "n k"]
-    x: Float[np.ndarray, "n d"]
-
+from ldp_jax.learning.training import Objective
 
 _RECONSTRUCTION = Objective(
-    inputs=lambda _, rows: rows.z,
-    loss=lambda outputs, rows: ((outputs - rows.x) ** 2).mean(-1),
-    score=lambda outputs, rows: -((outputs - rows.x) ** 2).mean(),
+    inputs=lambda _, rows: rows.features,
+    loss=lambda outputs, rows: ((outputs - rows.truth) ** 2).mean(-1),
+    score=lambda outputs, rows: -((outputs - rows.truth) ** 2).mean(),
 )
 """Squared error of reconstructed rows."""
-
 
 _PERCEPTRON = Perceptron(hidden=256, epochs=100, learning_rate=1e-3)
 
@@ -44,11 +34,11 @@ def inversion(
 ) -> Reconstruction:
     """Reconstruct records from embeddings, perturbed or not, by a perceptron trained on public pairs of both.
 
-    An attacker who knows the mechanism perturbs the public embeddings by it too. The leak of the embeddings is the
-    difference to :func:`public_mean`. Reconstructions are clipped to the range of the public records.
+    The leak of the embeddings is the difference to :func:`public_mean`. Reconstructions are clipped to the range of
+    the public records.
 
     Args:
-      key: a typed threefry key.
+      key: a threefry key.
       z: float [n, k], the release of the records; as estimates, not as codes.
       x: float [n, d], the records themselves, for the verdict alone.
       public_z: float [m, k], at least 10, of public records made the same way.
@@ -73,18 +63,10 @@ def inversion(
     _check_records(x, public_x, shape)
     order_key, fit_key = random.split(key)
     order = np.asarray(random.permutation(order_key, len(public_z)))
-    held = max(1, len(order) // 10)
-    mean, spread = public_z.mean(0), public_z.std(0) + 1e-6
-    centre = public_x.mean(0)
-    train, validation = (
-        _Rows((public_z[part] - mean) / spread, public_x[part] - centre) for part in (order[held:], order[:held])
-    )
-    model = perceptron.model(x.shape[1])
-    fitted = fit(
-        fit_key, model, _RECONSTRUCTION, (), train, validation, validation, perceptron.settings(batch_size=64)
-    )
-    found, _ = model.apply(fitted.variables, jnp.asarray((z - mean) / spread), key=None, train=False)
-    return _judge("inversion", np.asarray(found) + centre, x, public_x, shape)
+    held, centre = len(order) // 10, public_x.mean(0)
+    rows, parts = Rows(public_z, public_x - centre), (order[held:], order[:held])
+    found = trained_answers(fit_key, perceptron, _RECONSTRUCTION, rows, parts, z, batch_size=64)
+    return _judge("inversion", found + centre, x, public_x, shape)
 
 
 def public_mean(

@@ -9,7 +9,7 @@ from jaxtyping import PyTree
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from ldp_jax.attacks._result import Attack, Targets, evaluate
+from ldp_jax.attacks._result import Attack, Targets, evaluate, rows_of
 from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
 
@@ -32,18 +32,14 @@ def planted_edge(
     """Run everything with a planted edge and without it, and attack by :func:`likelihood_ratio`.
 
     Args:
-      key: a typed threefry key.
+      key: a threefry key.
       observe: ``observe(key, world)`` -> float, the attacker's view of one run: perturbation, training and query.
-        It is traced, and each function is a compiled program; give views that cannot be traced to
-        :func:`likelihood_ratio`.
+        It is traced; give views that cannot be to :func:`likelihood_ratio`.
       without: the world without the edge, a pytree such as ``(graph, x)``; an argument of the program.
       with_edge: the same with it. Arrays of the same shapes (padded edges) share one program.
       shadows: the attacker's runs of each world, at least 8.
       runs: of each world, to be told apart; at least 2.
       at_once: runs that are vmapped together; None for one at a time.
-
-    Raises:
-      ValueError: as :func:`likelihood_ratio`, and for a key that is not threefry.
 
     >>> flipped = lambda key, bit: bit ^ jax.random.bernoulli(key, 0.25)
     >>> found = planted_edge(jax.random.key(0), lambda key, bit: 1.0 * flipped(key, bit), False, True)
@@ -71,8 +67,7 @@ def likelihood_ratio(
 ) -> Attack:
     r"""Tell runs with a planted edge from runs without it, by shadow runs of both kinds.
 
-    The attacker knows everything but the edge {u, v}, and runs the whole of perturbation, training and query many
-    times with it and without it. A run shows a vector, for instance the posteriors of u, v and their neighbours.
+    A run of perturbation, training and query shows a vector, such as the posteriors of u, v and their neighbours.
     Half of the shadows give the direction :math:`w = (S + \lambda \, \mathrm{diag} S)^{-1} (\mu_1 - \mu_0)`; the
     other half give normal laws of the projections on w, and the score of a run is :math:`\log N(w \cdot y; m_1,
     s_1) - \log N(w \cdot y; m_0, s_0)`.
@@ -85,12 +80,9 @@ def likelihood_ratio(
       ridge: lambda, >= 0.
 
     Returns:
-      Scores of the runs without the edge, then of those with it, and intervals over runs. A mechanism of
-      (epsilon, 0) allows a TPR at 1 % FPR of no more than 0.01 e^epsilon. The one that is found is an estimate, and
-      no bound (:func:`ldp_jax.verification.private_edge_lower_bound` is one).
-
-    Raises:
-      ValueError: for runs of different lengths, too few of them, or ones that are not finite.
+      Scores of the runs without the edge, then of those with it, and intervals over runs. The TPR at 1 % FPR, of
+      (epsilon, 0) at most 0.01 e^epsilon, is an estimate: :func:`ldp_jax.verification.private_edge_lower_bound`
+      bounds it. ``ValueError`` for runs of different lengths, too few of them, or ones that are not finite.
 
     Reference: Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), section V, with
     one target and a learned direction.
@@ -101,7 +93,7 @@ def likelihood_ratio(
     True
     """
     parts = {
-        name: _runs(name, values, least)
+        name: rows_of(name, values, np.float64, least=least)
         for name, values, least in (
             ("shadows_without", shadows_without, 8),
             ("shadows_with", shadows_with, 8),
@@ -130,12 +122,3 @@ def likelihood_ratio(
     scores = laws[1].logpdf(along) - laws[0].logpdf(along)
     targets = Targets(np.arange(len(runs))[:, None], truth)
     return evaluate("likelihood ratio", scores, targets)
-
-
-def _runs(name: str, values: ArrayLike, least: int) -> np.ndarray:
-    runs = np.asarray(values, np.float64)
-    if runs.ndim != 2 or len(runs) < least or not runs.shape[1] or not np.isfinite(runs).all():
-        raise ValueError(
-            f"{name} must be at least {least} runs [runs, q] of finite numbers, got shape {runs.shape}"
-        )
-    return runs

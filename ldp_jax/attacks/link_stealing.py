@@ -9,12 +9,11 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows
+from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows, trained_answers
 from ldp_jax.attacks._result import Attack, Targets, check_targets, codes, evaluate, rows_of
 from ldp_jax.core import random, validate
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.learning.training import fit
 
 Distance = Literal[
     "cosine", "euclidean", "correlation", "chebyshev", "braycurtis", "canberra", "cityblock", "sqeuclidean"
@@ -116,16 +115,15 @@ def trained_link_stealing(
 ) -> Attack:
     """Score pairs by an attacker that was trained on pairs whose truth is public.
 
-    A perceptron of the distances between the answers for two nodes, of the entropies of both and, where given, of
-    the distances between their records.
+    It reads the distances between the answers for two nodes, the entropies of both and, where given, the distances
+    between their records.
 
     Args:
-      key: a typed threefry key.
+      key: a threefry key.
       posteriors: float [n, classes], probabilities that the model answered.
       targets: pairs of its rows.
       known: pairs with a public truth, at least 10 of each kind, such as :func:`ldp_jax.attacks.balanced_pairs` of
-        the public edges; a fifth of them chooses the epoch. No target may be among them, where they are of the same
-        nodes.
+        the public edges; a fifth of them chooses the epoch. No target of the same nodes may be among them.
       known_posteriors: float [m, classes], the answers for ``known``: those of a shadow model on another graph,
         against inductive models. By default ``posteriors``.
       x: float [n, d], records that the attacker has, too.
@@ -155,25 +153,12 @@ def trained_link_stealing(
     split_key, fit_key = random.split(key)
     order = np.asarray(random.permutation(split_key, len(truth)))
     order = np.concatenate([order[truth[order]], order[~truth[order]]])  # each fifth pair of either kind validates
-    rows = _pair_features(seen, seen_x, known.units)
-    mean, spread = rows.mean(0), rows.std(0) + 1e-6
     validates = np.arange(len(order)) % 5 == 0
-    train, validation = (
-        Rows(jnp.asarray((rows[part] - mean) / spread, jnp.float32), jnp.asarray(truth[part], jnp.float32)[:, None])
-        for part in (order[~validates], order[validates])
-    )
-    model = perceptron.model()
-    fitted = fit(fit_key, model, CLASSIFICATION, (), train, validation, validation, perceptron.settings())
-    features = np.asarray((_pair_features(asked, asked_x, targets.units) - mean) / spread, np.float32)
-    scores = model.apply(fitted.variables, jnp.asarray(features), key=None, train=False)[0][:, 0]
-    name = "trained link stealing" + (" with records" if asked_x else "")
-    return evaluate(name, np.asarray(scores, np.float64), targets)
+    rows = Rows(_pair_features(seen, seen_x, known.units), truth[:, None].astype(np.float32))
+    features, parts = _pair_features(asked, asked_x, targets.units), (order[~validates], order[validates])
+    scores = trained_answers(fit_key, perceptron, CLASSIFICATION, rows, parts, features)[:, 0]
+    return evaluate("trained link stealing" + (" with records" if asked_x else ""), scores, targets)
 
 
 def _records(x: ArrayLike | tuple | None, size: int, name: str) -> tuple[np.ndarray, ...]:
-    if x is None:
-        return ()
-    rows = rows_of(name, x, np.float64)
-    if len(rows) != size:
-        raise ValueError(f"{name} must have a row for each of {size} nodes, got shape {rows.shape}")
-    return (rows,)
+    return () if x is None else (rows_of(name, x, np.float64, least=size, most=size),)

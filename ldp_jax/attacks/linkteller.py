@@ -33,20 +33,17 @@ def linkteller(
 
     The attacker knows the records x, chooses them, and sees the outputs of a model on a hidden graph: :math:`I(u
     \to v) = \| \partial f_v / \partial s_u \|_2` where s_u multiplies x_u, and the score of {u, v} is :math:`I(u
-    \to v) + I(v \to u)`. All derivatives are pushed through one linearisation of the model. The share of the
-    records alone is that of :func:`ldp_jax.attacks.feature_similarity`.
-
-    Time is in proportion to the nodes that the targets name.
+    \to v) + I(v \to u)`. The share of the records alone is that of :func:`ldp_jax.attacks.feature_similarity`. Time
+    is in proportion to the nodes that the targets name.
 
     Args:
       model: of nodes on a graph.
       variables: its parameters.
       inputs: a :class:`ldp_jax.learning.models.NodeInputs` without scale, which the attack varies; or any ``(graph,
-        x)``, whose rows of x are multiplied. The graph is best an operator.
+        x)``, whose rows of x are multiplied.
       targets: pairs of nodes.
       step: None for the derivative; a number for the finite difference of that size, as published with 0.01.
-      degrees: float [n], the known or released degree of each node: influence on v is multiplied by degrees[v] + 1,
-        by which the mean over v's neighbourhood divides it.
+      degrees: float [n], known or released: influence on v is multiplied by degrees[v] + 1.
       outputs: of the model as the attacker sees them: ``logits``, or their ``softmax`` or ``sigmoid``.
 
     Reference: Wu et al., LinkTeller: recovering private edges from graph neural networks via influence analysis

@@ -5,8 +5,8 @@ each was trained on. Each model is the target in turn: the attacker trained the 
 have been drawn independently: where every node is in exactly half of the models, the others reveal the target.
 
 A split of the nodes of a graph is not exchangeable: a member was trained among its neighbours, and is asked among
-others. So the bound of differential privacy on independent records, an advantage of at most (e^epsilon - 1 + 2
-delta) / (e^epsilon + 1), need not apply, nor is it refuted by a better attack (Khosla, 2026).
+others. So an advantage above that of differential privacy on independent records, (e^epsilon - 1 + 2 delta) /
+(e^epsilon + 1), refutes nothing (Khosla, 2026).
 """
 
 from functools import partial
@@ -48,10 +48,9 @@ def log_odds(
     if answers.ndim < 2 or answers.shape[-1] < 2 or not np.isfinite(answers).all():
         raise ValueError(f"answers must be finite numbers [..., n, classes >= 2], got shape {answers.shape}")
     classes = answers.shape[-1]
-    if labels.shape != answers.shape[-2:-1] or not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"labels must be integers [{answers.shape[-2]}], got {labels.dtype} of {labels.shape}")
-    if labels.min(initial=0) < 0 or labels.max(initial=0) >= classes:
-        raise ValueError(f"labels must be in [0, {classes}), got from {labels.min()} to {labels.max()}")
+    if labels.shape != answers.shape[-2:-1]:
+        raise ValueError(f"labels must be integers [{answers.shape[-2]}], got shape {labels.shape}")
+    validate.ids(classes, labels=labels)
     own = np.arange(classes) == labels[:, None]
     if outputs == "logits":
         return (answers * own).sum(-1) - scipy.special.logsumexp(np.where(own, -np.inf, answers), axis=-1)
@@ -100,8 +99,7 @@ def lira(
       confidences: float [N, n], the :func:`log_odds` of N >= 3 models.
       member: bool [N, n], which nodes each was trained on, rows drawn independently.
       form: ``online`` or ``offline``.
-      variance: ``shared`` takes one variance within nodes for all nodes, for members and others each, best up to
-        some 64 models; ``node`` one for each node.
+      variance: ``shared`` by all nodes, of members and of others, best up to some 64 models; ``node``, one each.
 
     Reference: Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), Algorithm 1
     and its offline form; there a shared variance also counts how far nodes are apart.
@@ -152,8 +150,7 @@ def rmia(
     With P(v) the target's probability of the label of v, and Q(v) its mean over the attacker's models, the score of
     v is the share of population nodes z with :math:`P(v) / Q(v) \ge \gamma P(z) / Q(z)`. Online, Q is the mean of
     those of models with v and without; offline, :math:`((1 + a) Q_\mathrm{out} + 1 - a) / 2`. Where no other model
-    has v, or all have it, Q is of those there are. Q is taken for 1e-12 at least, which understates what is told of
-    nodes that all models find all but impossible.
+    has v, or all have it, Q is of those there are; it is taken for 1e-12 at least.
 
     Args:
       confidences: float [N, n], the :func:`log_odds` of N >= 2 models.
@@ -189,7 +186,6 @@ def rmia(
 
 
 def _usual(p: np.ndarray, member: np.ndarray, form: str, a: float) -> np.ndarray:
-    """The probability of a node in the attacker's models; [N, n]."""
     counts, totals = ([_without(part, side) for side in (member, ~member)] for part in (np.ones_like(p), p))
     inside, outside = (total / np.maximum(count, 1) for total, count in zip(totals, counts, strict=True))
     inside, outside = np.where(counts[0] > 0, inside, outside), np.where(counts[1] > 0, outside, inside)
@@ -213,17 +209,15 @@ def trained_membership(
     All are trained in one program. A fifth of these answers chooses the epoch.
 
     Args:
-      key: a typed threefry key.
-      posteriors: float [N, n, classes], the probabilities of N >= 2 models, in the order of classes that the
-        attacker sees: sorted ones show how sure a model was, and not of which class.
+      key: a threefry key.
+      posteriors: float [N, n, classes], the probabilities of N >= 2 models, in the order that the attacker sees.
       member: bool [N, n], which nodes each was trained on, rows drawn independently.
-      side: float [n, k], side information on each node, such as its place in a hierarchy; [N, n, k] where it
-        depends on the model, as :func:`log_odds` do.
+      side: float [n, k], side information on each node, or [N, n, k], as :func:`log_odds` are.
       shadows: how many models the attacker learns from, at most N - 1.
       perceptron: the attacker.
 
-    Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021);
-    PoinDP, Table 3 and appendix B.3 (with hierarchy as side information).
+    Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021); PoinDP,
+    Table 3 and appendix B.3.
     """
     validate.threefry(key)
     member = check_member(member)

@@ -2,8 +2,7 @@ r"""Poisoning: users who report to harm, what they do to the honest, and defence
 
 *Input* poisoning sends a false record through the honest mechanism; *output* poisoning sends any value of the
 codomain. A mechanism that hides a record must stretch its estimates, and a liar's report is stretched as much
-(:func:`leverage`): local privacy makes manipulation worse as epsilon falls. Every function here replaces the
-reports of the liars alone, so that the honest noise is the same with and without them.
+(:func:`leverage`). Functions replace the reports of the liars alone: the honest noise is the same without them.
 
 Reference: Cheu, Smith & Ullman, Manipulation attacks in local differential privacy (IEEE S&P 2021).
 """
@@ -68,15 +67,13 @@ def lying_reports(
 
     Args:
       key: of the liars.
-      mechanism: that all were asked to report by; its codomain bounds the liars.
+      mechanism: that all were asked to report by; its codomain bounds the liars. ``ValueError`` where it has no
+        ends, or is neither of numbers nor of numbers of coordinates.
       reports: of all users as if they were honest.
       liars: who lies.
       lie: ``random``, or ``worst``: the report whose estimate is largest in the direction ``towards``; of sampled
         coordinates it holds those that count most.
       towards: float [n], of vectors [n, d].
-
-    Raises:
-      ValueError: for a codomain that has no ends, or is neither of numbers nor of numbers of coordinates.
 
     >>> from ldp_jax.features import Piecewise
     >>> m = Piecewise(1.0)
@@ -202,8 +199,8 @@ def lying_counts(
       reports: of all users as if they were honest.
       liars: who lies.
       lie: output: ``random`` numbers of the span; ``worst``, the largest in the group ``aimed`` at and the smallest
-        in all others; ``response``, all true friends in that group, without noise. Input: ``friends``, so many
-        ``fakes`` more in that group; ``classes``, each group's friends in the next one.
+        in others; ``response``, all true friends in that group, without noise. Input: ``friends``, ``fakes`` more
+        in that group; ``classes``, each group's friends in the next one.
       aimed: a group a user, such as :func:`opposed_groups`.
       fakes: false friends of a liar.
     """
@@ -267,8 +264,7 @@ def degrees_by_both_ends(
     With b, b' the bits of a pair and q their ``flip``, a pair counts :math:`(b - q)(b' - q) / (1 - 2q)^2` where
     ``checked``: 0 in expectation wherever an honest end has no such friend, whatever the other end sends. Without,
     :math:`(b + b' - 2q) / (2 - 4q)`, which one lie moves by :math:`1 / (2 - 4q)`. The check's variance is
-    :math:`v^2` a pair without an edge and the mean's :math:`v / 2`, :math:`v = q (1 - q) / (1 - 2q)^2`: dearer
-    where v > 1/2, epsilon below 1.32, and cheaper above.
+    :math:`v^2` a pair without an edge and the mean's :math:`v / 2`, :math:`v = q (1 - q) / (1 - 2q)^2`.
 
     >>> degrees_by_both_ends(np.array([[0, 1], [1, 0], [0, 2]]), 3, 0.0, checked=True).tolist()
     [1.0, 1.0, 0.0]
@@ -287,9 +283,7 @@ def degrees_by_both_ends(
 
 
 def harm(name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Bool[np.ndarray, " n"]) -> Poisoning:
-    """What liars do to the others, from a value a user (larger is better) without liars and with them.
-
-    Values of liars are not looked at, and NaN is nobody's.
+    """What liars do to the others, from a value a user (larger is better, NaN for none) without them and with them.
 
     >>> right = np.array([1.0, 1.0, 0.0, 1.0])
     >>> print(harm("worst", right, [1.0, 0.0, 0.0, 0.0], np.array([False, False, False, True])))

@@ -15,10 +15,7 @@ _BLOCK = 2**16
 def _adjacency(public_edges: ArrayLike | tuple, num_nodes: int) -> scipy.sparse.csr_array:
     validate.integer_in(1, num_nodes=num_nodes)
     edges = pairs_of("public_edges", public_edges)
-    if len(edges) and (edges.min() < 0 or edges.max() >= num_nodes):
-        raise ValueError(
-            f"public_edges must join nodes in [0, {num_nodes}), got numbers from {edges.min()} to {edges.max()}"
-        )
+    validate.ids(num_nodes, public_edges=edges)
     ends = np.concatenate([edges, edges[:, ::-1]])
     ones = np.ones(len(ends), np.float32)
     adjacency = scipy.sparse.csr_array((ones, (ends[:, 0], ends[:, 1])), shape=(num_nodes, num_nodes))

@@ -28,13 +28,9 @@ MembershipProtocol = Literal["TSTF", "TSTS", "0-hop"]
 
 
 class Shadows(NamedTuple):
-    """Models that were each trained on a random part of the nodes, and their answers.
+    """Models, ``variables`` with a leading axis of N, and their logits, ``outputs``, for a population of ``nodes``.
 
-    Attributes:
-      outputs: the logits for the nodes of the population.
-      member: which of these each model was trained on.
-      nodes: the population.
-      variables: of the models, each leaf with a leading axis of N.
+    ``member`` are the nodes that each was trained on.
     """
 
     outputs: Float[np.ndarray, "N p outputs"]
@@ -67,15 +63,15 @@ def shadow_models(
     * ``0-hop``: about each node alone, without edges.
 
     Args:
-      key: a typed threefry key.
+      key: a threefry key.
       model: of nodes on a graph: its inputs are :class:`ldp_jax.learning.models.NodeInputs`.
       objective: of :class:`ldp_jax.learning.training.Examples`, such as
         :data:`ldp_jax.learning.training.node_classification`.
-      graph: a ``jraph.GraphsTuple`` of one graph, or its operator. Layout ``ell`` is several times faster on a CPU;
-        models that attend to neighbours need ``segment``, which a ``GraphsTuple`` is given.
+      graph: a ``jraph.GraphsTuple`` of one graph, or its operator: ``ell`` is several times faster on a CPU; models
+        that attend to neighbours need ``segment``, the default.
       x: float [n, d].
       labels: [n] or [n, k], as the objective takes them.
-      settings: of each training; one batch of all nodes is cheapest, since every step applies the model to all.
+      settings: of each training; one batch of all nodes is cheapest.
       models: N, at least 2; memory does not grow with it.
       protocol: ``TSTF``, ``TSTS`` or ``0-hop``.
       nodes: distinct integers [p], the population that members are drawn from; all by default.

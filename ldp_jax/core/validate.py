@@ -185,6 +185,26 @@ def known(labels: object, mask: object = None) -> None:
             raise ValueError("labels must be known, and some are -1: leave those out")
 
 
+def ids(size: int | None = None, of: str = "", **kwargs: object) -> None:
+    """Refuse concrete arrays of anything but whole numbers in [0, size); ``of`` says in words which these are.
+
+    >>> ids(2, "one of the nodes", senders=[0, 2])
+    Traceback (most recent call last):
+    ValueError: senders must be in [0, 2), one of the nodes, got numbers from 0 to 2
+    """
+    import numpy as np
+
+    for name, value in kwargs.items():
+        if not concrete(value):
+            continue
+        array = np.asarray(value)
+        if array.dtype.kind not in "iu":
+            raise ValueError(f"{name} must be integers, got {array.dtype}")
+        if array.size and (array.min() < 0 or (size is not None and array.max() >= size)):
+            wanted = ", ".join(filter(None, [">= 0" if size is None else f"in [0, {size})", of]))
+            raise ValueError(f"{name} must be {wanted}, got numbers from {array.min()} to {array.max()}")
+
+
 def one_of(choices: tuple[str, ...], **kwargs: object) -> None:
     """Refuse a name that is not among ``choices``; the message lists them."""
     for name, value in kwargs.items():

@@ -1,8 +1,7 @@
 """Graphs to work on: one embedded in the package, the public benchmarks, a user's own, and drawn ones.
 
-``load(name)`` gives a :class:`Dataset` whose records are checked against public bounds; ``names()`` lists the
-names; ``read_records`` takes a pandas table; ``save`` writes one file that ``load`` reads back; ``synthetic`` and
-``synthetic_graphs`` draw from models.
+``load(name)`` gives a :class:`Dataset` whose records are checked against public bounds, of one of ``names()`` or
+of a file that ``save`` wrote; ``read_records`` takes a pandas table.
 """
 
 from ldp_jax.datasets import splits

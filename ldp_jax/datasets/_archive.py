@@ -40,7 +40,6 @@ def _too_much(where: str, verb: str, size: int, max_bytes: int) -> str:
 
 
 def _opened(data: bytes) -> zipfile.ZipFile:
-    """A zip in memory."""
     archive = zipfile.ZipFile(io.BytesIO(data))
     for member in archive.infolist():
         if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -82,10 +81,9 @@ def member_names(data: bytes) -> list[str]:
 def read_arrays(
     data: bytes, where: str, max_bytes: int = MAX_BYTES, names: Iterable[str] | None = None
 ) -> dict[str, np.ndarray]:
-    """Arrays of an ``.npz``, never a pickle.
+    """Arrays of an ``.npz``, by default all, never a pickle; messages name the file ``where``.
 
-    ``max_bytes`` is the most that the arrays may declare together, compared before any of them is read; ``names``
-    are those to read, by default all. Messages name the file ``where``.
+    ``max_bytes`` is the most that the arrays may declare together, compared before any of them is read.
     """
     unreadable = f"{where} is no readable .npz of plain arrays (corrupt or truncated?)"
     with naming(unreadable, Exception):

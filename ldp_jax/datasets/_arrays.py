@@ -10,11 +10,7 @@ from numpy.typing import ArrayLike
 
 
 def whole_numbers(data: bytes) -> np.ndarray:
-    r"""Whole numbers between white space, int64, without a Python object for each; ValueError for others or beyond.
-
-    >>> whole_numbers(b"3 1\n20").tolist()
-    [3, 1, 20]
-    """
+    """Whole numbers between white space, int64, without a Python object for each; ValueError for others."""
     with warnings.catch_warnings():
         warnings.simplefilter("error", DeprecationWarning)  # how older NumPy says that it stopped midway
         try:
@@ -28,14 +24,10 @@ def whole_numbers(data: bytes) -> np.ndarray:
 
 
 def table(text: bytes, name: str, of: str, width: int, *, shown: bool = True) -> np.ndarray:
-    r"""Lines of ``width`` whole numbers with commas between them; int64 [lines, width]. Empty lines do not count.
+    """Lines of ``width`` whole numbers with commas between them; int64 [lines, width]. Empty lines do not count.
 
-    Raises:
-      ValueError: naming the file and the first line (the n-th ``of``) that holds anything else, or a number of more
-        than 18 digits. It shows the line where ``shown``: not where lines are private.
-
-    >>> table(b"1, 2\n 3,4", "mine.csv", "edge", 2).tolist()
-    [[1, 2], [3, 4]]
+    ``ValueError`` for the first line (the n-th ``of``) that holds anything else, or a number of more than 18
+    digits; it shows the line where ``shown``: not where lines are private.
     """
     line = rb"\s*+" + rb",".join([rb"[ \t]*+[+-]?\d{1,18}[ \t]*+"] * width) + rb"\r?(?:\n|\Z)"
     matched = re.compile(rb"(?>%s)*+\s*+" % line).match(text)
@@ -51,21 +43,13 @@ def table(text: bytes, name: str, of: str, width: int, *, shown: bool = True) ->
 
 
 def distinct(codes: np.ndarray) -> np.ndarray:
-    """Whole numbers from 0, sorted, each once; ``np.unique`` may hash them, a hundred times as slowly.
-
-    >>> distinct(np.array([3, 0, 3])).tolist()
-    [0, 3]
-    """
+    """Whole numbers from 0, sorted, each once; ``np.unique`` may hash them, a hundred times as slowly."""
     codes = np.sort(codes)
     return codes[np.diff(codes, prepend=-1) > 0]
 
 
 def simple_edges(pairs: ArrayLike) -> np.ndarray:
-    """Undirected simple edges, each once with u < v, sorted, int32: direction, repeats and self-loops go.
-
-    >>> simple_edges([[1, 0], [0, 1], [2, 2], [1, 2]]).tolist()
-    [[0, 1], [1, 2]]
-    """
+    """Undirected simple edges, each once with u < v, sorted, int32: direction, repeats and self-loops go."""
     pairs = np.asarray(pairs, np.int64).reshape(-1, 2)
     low, high = pairs.min(1), pairs.max(1)
     if len(pairs) and (low.min() < 0 or high.max() >= 2**31):
@@ -96,7 +80,7 @@ def integers(field: str, array: ArrayLike, dtype: type[np.integer]) -> np.ndarra
 
 def csr_arrays(x: scipy.sparse.sparray | np.ndarray) -> dict[str, np.ndarray]:
     """The four ``x_`` arrays of a sparse matrix: rows sorted, no stored zeros."""
-    x = scipy.sparse.csr_array(x)
+    x = scipy.sparse.csr_array(x, copy=True)
     x.sum_duplicates()
     x.eliminate_zeros()
     return {
@@ -108,17 +92,10 @@ def csr_arrays(x: scipy.sparse.sparray | np.ndarray) -> dict[str, np.ndarray]:
 
 
 def attribute_arrays(lists: Sequence[Sequence[int]], num_features: int) -> dict[str, np.ndarray]:
-    """The four ``x_`` arrays of lists of attributes: 1 where a node has one, however often it is listed.
-
-    >>> attribute_arrays([[2, 0, 2], []], 3)["x_indices"].tolist()
-    [0, 2]
-    """
+    """The four ``x_`` arrays of lists of attributes: 1 where a node has one, however often it is listed."""
     rows = [sorted({int(j) for j in row}) for row in lists]
     if any(row and not 0 <= row[0] <= row[-1] < num_features for row in rows):
         raise ValueError(f"features must be in [0, {num_features}), and some are not")
-    return {
-        "x_indptr": np.cumsum([0, *map(len, rows)]).astype(np.int32),
-        "x_indices": np.array([j for row in rows for j in row], np.int32),
-        "x_values": np.ones(sum(map(len, rows)), np.float32),
-        "x_shape": np.array([len(rows), num_features], np.int64),
-    }
+    columns, starts = np.array([j for row in rows for j in row], np.int32), np.cumsum([0, *map(len, rows)])
+    ones = np.ones(len(columns), np.float32)
+    return csr_arrays(scipy.sparse.csr_array((ones, columns, starts), shape=(len(rows), num_features)))

@@ -10,7 +10,6 @@ import scipy.sparse
 from jaxtyping import Bool, Float32, Int32
 
 from ldp_jax.core import validate
-from ldp_jax.core.validate import integer_in
 from ldp_jax.datasets._arrays import integers
 
 Bounds: TypeAlias = tuple[float | int, float | int]
@@ -26,8 +25,8 @@ class Dataset:
     Attributes:
       graph: a ``jraph.GraphsTuple`` as :func:`ldp_jax.graph.graphs.from_edges` builds it, on the host.
       x: raw feature values of the source, float32 [n, d], sparse or dense; [n, 0] where there are none.
-      y: one class a node, int32 [n], -1 (also given as None, NaN) where it is unknown; several labels a node, int8
-        [n, k] of 0/1; or, for a set of graphs, one class a graph, int32 [graphs], all known.
+      y: one class a node, int32 [n], -1 (or None, NaN) where unknown; several labels a node, int8 [n, k] of 0/1;
+        or, for a set of graphs, one class a graph, int32 [graphs], all known.
       lower: public bound of every feature value, as ``upper``.
       node_graph: for a set of graphs, which graph each node is of, int32 [n]; else ``None``.
       extras: further arrays of the source, by name.
@@ -36,8 +35,7 @@ class Dataset:
       public_choices: choices that were computed from the records; guarantees name them as not protected.
 
     Raises:
-      ValueError: where the fields do not fit each other, or a value of ``x`` is NaN or outside the bounds. No
-        message holds a value of ``x`` or ``y``, or says whose it is.
+      ValueError: for fields that do not fit each other, and values of ``x`` outside the bounds; it names no value.
 
     >>> from ldp_jax import datasets
     >>> debian = datasets.load("debian")
@@ -87,11 +85,8 @@ class Dataset:
         object.__setattr__(self, "y", self.y.astype(np.int32 if self.y.ndim == 1 else np.int8))
         if self.node_graph is not None:
             graphs.check_edges(np.asarray(self.graph.senders), np.asarray(self.graph.receivers), self.node_graph)
-        for field, length in (
-            ("feature_names", self.num_features),
-            ("node_names", n),
-            ("class_names", self.num_classes),
-        ):
+        lengths = {"feature_names": self.num_features, "node_names": n, "class_names": self.num_classes}
+        for field, length in lengths.items():
             names = getattr(self, field)
             if names is not None and len(names) != length:
                 raise ValueError(f"{field} of {self.name} must hold {length} names, got {len(names)}")
@@ -170,7 +165,7 @@ class Dataset:
 
         The choice comes from the records, and no mechanism protects it: ``notes`` and ``public_choices`` say so.
         """
-        integer_in(1, self.num_features, k=k)
+        validate.integer_in(1, self.num_features, k=k)
         frequency = np.asarray((self.x != 0).sum(0)).ravel()
         keep = np.sort(np.argsort(-frequency, kind="stable")[:k])
         names = self.feature_names
@@ -184,11 +179,9 @@ class Dataset:
 
 
 def validate_records(x: Any, lower: float | int, upper: float | int, name: str) -> None:
-    """Refuse records [n, d], dense or sparse, that are not numbers within their declared bounds.
+    """Refuse records [n, d], dense or sparse, that are not finite numbers within their declared bounds.
 
-    Raises:
-      ValueError: where a value is NaN, infinite or outside [lower, upper]. The message names the bound, and neither
-        by how much it is broken, nor for whom, nor how often.
+    The message names the bound, and neither by how much it is broken, nor for whom, nor how often.
 
     >>> validate_records(np.array([[0.0, 1.0]]), 0, 1, "mine")
     >>> validate_records(np.array([[0.0, 3.0]]), 0, 1, "mine")  # doctest: +ELLIPSIS
@@ -223,44 +216,25 @@ def _check_block(start: int, stop: int, size: int) -> None:
 
 
 def check_bounds(lower: Any, upper: Any, name: str) -> tuple[float, float]:
-    """Bounds as two numbers by which records can be scaled to [-1, 1] in float32.
-
-    Raises:
-      ValueError: unless they are real numbers, finite and lower < upper, in float32 too, with a width whose
-        reciprocal float32 holds in full precision.
-    """
+    """Bounds as two numbers; ``ValueError`` unless float32 can scale records from them to [-1, 1]."""
     limits = np.finfo(np.float32)
-    try:
-        for bound in (lower, upper):
-            if isinstance(bound, (bool, np.bool_, str, bytes)) or np.ndim(bound) or np.iscomplexobj(bound):
-                raise TypeError
-        low, high = float(lower), float(upper)
-    except (TypeError, ValueError, OverflowError):
-        raise ValueError(f"bounds of {name} must be two finite real numbers, got ({lower!r}, {upper!r})") from None
-    if not (np.isfinite(low) and np.isfinite(high) and low < high):
-        raise ValueError(f"bounds of {name} must be finite with lower < upper, got ({low}, {high})")
-    least, most = float(limits.tiny), 2 / float(limits.tiny)
-    if (
-        max(abs(low), abs(high)) > float(limits.max)
-        or not least <= high - low <= most
-        or np.float32(low) == np.float32(high)
-    ):
-        raise ValueError(
-            f"bounds of {name} must be finite and apart in float32, by {least:.2g} to {most:.2g}, "
-            f"got ({low}, {high})"
-        )
+    most, least = float(limits.max), float(limits.tiny)
+    low, high = (validate.number(-most, most, **{f"bounds of {name}": bound}) for bound in (lower, upper))
+    if not least <= high - low <= 2 / least or np.float32(low) == np.float32(high):
+        wanted = f"lower < upper, apart in float32, by {least:.2g} to {2 / least:.2g}"
+        raise ValueError(f"bounds of {name} must be {wanted}, got ({low}, {high})")
     return low, high
 
 
 def _check_labels(y: np.ndarray, n: int, node_graph: np.ndarray | None, name: str, *, named: int = 0) -> None:
-    """Refuse labels that do not fit; a class of which nobody is must be among so many that have names."""
+    """Refuse labels that do not fit; a class without a member must be among the ``named`` first."""
     lengths = {n: "node"}
     if node_graph is not None:
         if node_graph.shape != (n,):
             raise ValueError(f"node_graph of {name} must have shape ({n},), got {node_graph.shape}")
-        steps = np.diff(node_graph)
-        if n and (node_graph[0] != 0 or not np.isin(steps, (0, 1)).all()):
-            at = 0 if node_graph[0] != 0 else int(np.flatnonzero(~np.isin(steps, (0, 1)))[0]) + 1
+        rise = np.diff(node_graph, prepend=0)
+        if len(wrong := np.flatnonzero((rise < 0) | (rise > (np.arange(n) > 0)))):
+            at = int(wrong[0])
             got, due = int(node_graph[at]), int(node_graph[at - 1]) + 1 if at else 0
             empty = f": graph {due} has no node" if got > due else ""
             raise ValueError(

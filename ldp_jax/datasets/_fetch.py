@@ -30,8 +30,7 @@ def data_folder() -> Path | None:
 
 def cache_folder() -> Path:
     """Where downloads are kept: $LDP_JAX_CACHE, or the user's cache folder of the operating system."""
-    value = os.environ.get(CACHE_VARIABLE)
-    return Path(value).expanduser() if value else Path(pooch.os_cache("ldp_jax"))
+    return Path(os.environ.get(CACHE_VARIABLE) or pooch.os_cache("ldp_jax")).expanduser()
 
 
 @contextlib.contextmanager
@@ -64,8 +63,6 @@ def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
     """The checked bytes of one public file: from ``$LDP_JAX_DATA/<name>/``, earlier downloads, or its address.
 
     A file without a published digest is not kept: the parsed arrays are cached.
-
-    :class:`DataUnavailableError` where it is nowhere; ``ValueError`` for a file that is not the published one.
     """
     folder = data_folder()
     if folder is not None and (folder / entry.name / raw.name).is_file():

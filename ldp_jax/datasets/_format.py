@@ -1,11 +1,8 @@
 """The uniform format: one ``.npz`` a data set, numpy arrays alone, never a pickle.
 
-A file holds ``edges`` [m, 2], the features in CSR form (``x_indptr``, ``x_indices``, ``x_values``, ``x_shape``:
-or dense as ``x`` [n, d]; left out where there are none), ``y`` (-1 for an unknown class; left out where nothing is
-labelled), and ``node_graph`` for a set of graphs.
-Optional are the public bounds ``x_lower`` and ``x_upper``, and UTF-8 text as uint8 arrays: ``source``, ``licence``,
-``notes``, and ``feature_names``, ``node_names``, ``class_names``, ``public_choices`` with one a line. Any other
-array is an extra.
+Beside the arrays that :func:`ldp_jax.datasets.load` lists, a file may hold ``node_graph`` of a set of graphs, and
+UTF-8 text as uint8 arrays: ``source``, ``licence``, ``notes``, and ``feature_names``, ``node_names``,
+``class_names``, ``public_choices`` with one a line. Any other array is an extra.
 """
 
 import contextlib
@@ -20,7 +17,7 @@ import numpy as np
 import scipy.sparse
 
 from ldp_jax.datasets._archive import MAX_BYTES, naming
-from ldp_jax.datasets._arrays import integers
+from ldp_jax.datasets._arrays import csr_arrays, integers
 from ldp_jax.datasets._dataset import Bounds, Dataset, check_bounds
 
 _TEXT = ("source", "licence", "notes")
@@ -43,10 +40,11 @@ def build(
 ) -> Dataset:
     """Check the arrays of the uniform format and make a data set of them.
 
-    ``bounds`` of the features stand above those of the arrays, and so does ``metadata``; ``clip`` brings values to
-    the nearer bound and says so in the notes; ``max_bytes`` is of one dense record. A ``ValueError`` names the file
-    ``where``, the array, and of the graph the place; never a value of ``x`` or ``y``.
+    ``bounds`` and ``metadata`` stand above those of the arrays; ``max_bytes`` is of one dense record. A
+    ``ValueError`` names the file ``where``, the array, and of the graph the place; never a value of ``x`` or ``y``.
     """
+    from ldp_jax.graph import graphs  # brings jax, which naming the data sets does not need
+
     with naming(where):
         if "edges" not in arrays:
             raise ValueError(f"the array edges is missing, got {sorted(arrays)}")
@@ -63,7 +61,7 @@ def build(
             fields["notes"] = " ".join(filter(None, [fields.get("notes"), _CLIPPED]))
         return Dataset(
             name=name,
-            graph=_graph(arrays["edges"], x.shape[0], node_graph),
+            graph=graphs.from_edges(arrays["edges"], x.shape[0], pairs_in="rows"),
             x=x,
             y=y,
             lower=lower,
@@ -84,12 +82,8 @@ def _nodes(
             f"x_shape declares {x.shape[1]} features: one dense record has {4 * x.shape[1]} bytes, and {max_bytes} "
             "are allowed (max_bytes=... allows another number)"
         )
-    if node_graph is not None:
-        node_graph = integers("node_graph", node_graph, np.int32)
-        if not node_graph.size or node_graph.ndim != 1:
-            raise ValueError(
-                f"a set of graphs must have a graph a node, got node_graph of shape {node_graph.shape}"
-            )
+    if node_graph is not None and (not node_graph.size or node_graph.ndim != 1):
+        raise ValueError(f"a set of graphs must have a graph a node, got node_graph of shape {node_graph.shape}")
     if x is None:
         rows = node_graph if node_graph is not None else y
         if rows is None or not rows.ndim:
@@ -106,15 +100,6 @@ def _metadata(arrays: Mapping[str, np.ndarray], given: Mapping[str, str]) -> dic
         if field in arrays:
             fields[field] = tuple(_text(field, arrays[field]).split("\n"))
     return fields
-
-
-def _graph(edges: np.ndarray, n: int, node_graph: np.ndarray | None) -> object:
-    from ldp_jax.graph import graphs  # brings jax, which naming the data sets does not need
-
-    pairs = edges.shape[1:] == (2,) and np.issubdtype(edges.dtype, np.integer)
-    if pairs and node_graph is not None and node_graph.shape == (n,):
-        graphs.check_edges(edges[:, 0], edges[:, 1], node_graph)
-    return graphs.from_edges(edges, n, pairs_in="rows")
 
 
 def _text(field: str, array: np.ndarray) -> str:
@@ -195,13 +180,7 @@ def to_arrays(dataset: Dataset) -> dict[str, np.ndarray]:
     if taken:
         raise ValueError(f"extras must not use the names of the format, got {', '.join(taken)}")
     x = dataset.x
-    if scipy.sparse.issparse(x):
-        x = scipy.sparse.csr_array(x, copy=not x.has_canonical_format)
-        x.sum_duplicates()
-        parts = x.indptr.astype(np.int32), x.indices.astype(np.int32), x.data.astype(np.float32)
-        features = dict(zip(_FEATURES, (*parts, np.array(x.shape, np.int64)), strict=True))
-    else:
-        features = {"x": np.asarray(x, np.float32)}
+    features = csr_arrays(x) if scipy.sparse.issparse(x) else {"x": np.asarray(x, np.float32)}
     arrays: dict[str, np.ndarray] = {
         "edges": dataset.edges,
         **features,

@@ -47,19 +47,17 @@ def load(
 ) -> Dataset:
     """Load a public data set by name, or a user's own graph by path.
 
-    A name is looked up in this order: embedded data (``debian``); ``<name>.npz`` in $LDP_JAX_DATA, with the
-    registered sha256; the cache of parsed arrays; TU Dortmund's files in that folder, of the sets that have some;
-    the public files, from ``$LDP_JAX_DATA/<name>/`` or downloaded from pinned addresses, with the registered
-    digests. $LDP_JAX_CACHE moves the cache.
+    A name is looked up in this order: embedded data (``debian``); ``<name>.npz`` in $LDP_JAX_DATA; the cache of
+    parsed arrays, which $LDP_JAX_CACHE moves; TU Dortmund's files in $LDP_JAX_DATA; the public files, from
+    ``$LDP_JAX_DATA/<name>/`` or downloaded from pinned addresses. Files have the registered digests.
 
     An ``.npz`` holds arrays alone: ``edges`` [m, 2], each pair once; features, dense as ``x`` [n, d] or in CSR form
     as ``x_indptr`` [n + 1], ``x_indices``, ``x_values`` and ``x_shape`` = [n, d], and their public bounds
     ``x_lower`` and ``x_upper``; labels ``y`` [n], -1 where unknown. Features or labels may be left out.
 
     Args:
-      name_or_path: one of :func:`names`, or a path: of an ``.npz`` as :func:`ldp_jax.datasets.save` writes it; of a
-        set of graphs in the format of TU Dortmund, the unpacked folder or the ``.zip``; or in that of powerful-gnns
-        (``.txt``).
+      name_or_path: one of :func:`names`, or a path: of an ``.npz``; of a set of graphs in TU Dortmund's format,
+        the unpacked folder or the ``.zip``; or in that of powerful-gnns (``.txt``).
       bounds: public (lower, upper) of every feature value; needed for features without declared bounds, and above
         any declaration. Never compute them from the records.
       clip: bring values outside the declared bounds to the nearer one; ``notes`` says so. NaN is refused.
@@ -67,7 +65,7 @@ def load(
 
     Raises:
       ValueError: for an unknown name, a file that is corrupt, too large or not the registered one, or contents that
-        break the format. No message holds a value of a record, or says whose it is.
+        break the format; it names no value of a record.
 
     >>> from ldp_jax import datasets
     >>> debian = datasets.load("debian")
@@ -92,7 +90,6 @@ def load(
 
 
 def _read(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
-    """The arrays of a user's own file, or folder."""
     dataset = path.absolute().name if path.is_dir() else path.stem
     if path.is_dir():
         files = graph_sets.tu_files(path, dataset, max_bytes)

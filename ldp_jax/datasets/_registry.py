@@ -10,10 +10,7 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class RawFile:
-    """One public file: its address, pinned to a commit where the host has commits, and the digest of its bytes.
-
-    ``blob`` is git's name of the bytes; where ``sha256`` is known, it is checked instead.
-    """
+    """One public file: its pinned address, and the sha256 of its bytes, or ``blob``, git's name of them."""
 
     url: str
     blob: str | None = None
@@ -47,11 +44,10 @@ def git_blob_id(data: bytes) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Entry:
-    """One data set that is known by name; a count is ``None`` where no source states it exactly.
+    """One data set that is known by name; a count, over all graphs, is ``None`` where no source states it exactly.
 
-    Nodes and simple undirected edges are counted over all graphs. ``npz_sha256`` is of the file in the uniform
-    format; ``parser`` and its ``options`` read the public files ``raw``; ``tu`` is what TU Dortmund calls the set,
-    where a user's copy of their files serves too.
+    ``npz_sha256`` is of the file in the uniform format; ``parser`` and its ``options`` read the public files
+    ``raw``; ``tu`` is what TU Dortmund calls the set, where a user's copy of their files serves too.
     """
 
     name: str

@@ -28,15 +28,14 @@ def synthetic(
 ) -> Dataset:
     """Draw an attributed degree-corrected block model with a chosen edge homophily.
 
-    Classes are nearly equal in size, in random order. Each of ``num_nodes mean_degree / 2`` edges joins two nodes
-    of one class with probability ``homophily``; within classes ends are drawn in proportion to node weights from a
-    power law. Each of about ``words_per_node`` words of a node comes, with probability ``topicality``, from the
-    words of its class (word j belongs to class j mod ``num_classes``), else from all words, in both cases by Zipf's
-    law; a feature is 1 where its word was drawn. Time and memory are O(nodes + edges + words).
+    Classes are nearly equal in size. Each of ``num_nodes mean_degree / 2`` edges joins two nodes of one class with
+    probability ``homophily``; within classes ends are drawn in proportion to node weights from a power law. Each of
+    about ``words_per_node`` words of a node comes, with probability ``topicality``, from those of its class (word j
+    belongs to class j mod ``num_classes``), else from all, in both cases by Zipf's law; a feature is 1 where its
+    word was drawn. Time and memory are O(nodes + edges + words).
 
-    Raises:
-      ValueError: for less than 2 classes, fewer nodes or features than classes, a probability outside [0, 1], a
-        mean <= 0, ``degree_exponent`` (of the power law) <= 2, or a graph too dense for its number of nodes.
+    ``ValueError`` for less than 2 classes, fewer nodes or features than classes, a probability outside [0, 1], a
+    mean <= 0, ``degree_exponent`` (of the power law) <= 2, or a graph too dense for its number of nodes.
 
     >>> import jax
     >>> data = synthetic(
@@ -68,8 +67,6 @@ def synthetic(
 
 
 class _Weighted:
-    """Draws nodes of given classes in proportion to their weights."""
-
     def __init__(self, y: np.ndarray, num_classes: int, weight: np.ndarray) -> None:
         self.order = np.argsort(y, kind="stable")
         self.total = np.concatenate([[0.0], np.cumsum(weight[self.order])])
@@ -172,12 +169,12 @@ def synthetic_graphs(
 ) -> Dataset:
     """Draw graphs of two classes that degrees cannot tell apart: communities (1), and the same rewired (0).
 
-    Groups of nodes are joined with probability ``within``, other pairs with ``across``. Half of the graphs, at
+    Pairs within a group are joined with probability ``within``, others with ``across``. Half of the graphs, at
     random, are then rewired by double-edge swaps (a-b and c-d become a-d and c-b): every degree is kept, and all
     else is forgotten. Time and memory are O(pairs of nodes).
 
-    ``num_nodes`` are the least and the most nodes of a graph, at least 4, ``group_size`` those of a group, but for
-    a graph's last one; both are uniform. ``ValueError`` for a parameter outside its range, or 2^31 pairs of nodes.
+    ``num_nodes`` are the least and the most nodes of a graph, at least 4, ``group_size`` those of a group; both are
+    uniform. ``ValueError`` for a parameter outside its range, or 2^31 pairs of nodes.
 
     >>> import jax
     >>> data = synthetic_graphs(jax.random.key(0), num_graphs=10)

@@ -10,8 +10,7 @@ The rules, in the order in which they act:
    for those that only accompany another package: names in -doc, -dbg, -dbgsym, -data, -common, -dev.
 3. Two nodes are joined where one names the other in Depends, Pre-Depends, Recommends or Suggests, as any of
    several alternatives, whatever the version or architecture; once, whoever names whom and how often.
-4. The largest connected component is kept (the first by package name, if two are as large). Nodes are sorted
-   by name.
+4. The largest connected component is kept (the first by name, if two are as large). Nodes are sorted by name.
 5. Words are runs of two or more letters a-z in the lower-case short description, without English stop words;
    those that stand in the descriptions of at least five kept packages are the features, sorted, 0 or 1.
 
@@ -135,7 +134,7 @@ def arrays_of(dump: bytes, release: str) -> dict[str, np.ndarray]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line; see the head of this file."""
+    """The command line."""
     parser = argparse.ArgumentParser(prog="python -m ldp_jax.datasets.build_debian", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("dump", type=Path, help="a file made by `apt-cache dumpavail`")

@@ -38,10 +38,9 @@ def parse_tu(files: Mapping[str, bytes], *, dataset: str, max_bytes: int = MAX_B
 
     ``_A.txt`` has one directed edge a line, ``_graph_indicator.txt`` the graph of each node and
     ``_graph_labels.txt`` the class of each graph, all ids from 1; edges all in both directions, or all in one.
-    Nodes are sorted by graph; classes are numbered by value. Where they are there, ``_node_attributes.txt`` are the
-    features, ``_node_labels.txt`` the extra ``node_labels`` int32 [n], and ``_graph_attributes.txt`` the extra
-    ``graph_attributes`` float32 [graphs, k]. Labels and attributes of edges are not read, as ``notes`` says.
-    ``files`` are the one archive, whose members may declare ``max_bytes``, or the files of ``dataset``.
+    Nodes are sorted by graph; classes are numbered by value. Optional ``_node_attributes.txt`` are the features,
+    ``_node_labels.txt`` and ``_graph_attributes.txt`` extras. Labels and attributes of edges are not read, as
+    ``notes`` says. ``files`` are the one archive, whose members may declare ``max_bytes``, or those of ``dataset``.
     """
     name = lambda part: f"{dataset}_{part}.txt"
     listed = files if name("A") in files or len(files) > 1 else member_names(next(iter(files.values())))
@@ -177,8 +176,8 @@ def _arrays(
 ) -> dict[str, np.ndarray]:
     """The arrays of the uniform format, after the checks that both formats share.
 
-    ``pairs`` are directed edges between nodes from 0; ``graph`` [n] is each node's graph, from 0, in any order.
-    Messages call nodes by ``ids`` [n], and the first graph ``first``.
+    ``pairs`` are directed, ``graph`` [n] each node's graph, both from 0. Messages call nodes by ``ids`` [n], and
+    the first graph ``first``.
     """
     if not len(labels):
         raise ValueError(f"{where} must hold a graph, got none")

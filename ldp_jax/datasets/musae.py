@@ -1,7 +1,6 @@
 """Facebook pages, Wikipedia and Twitch from ``benedekrozemberczki/MUSAE``, and LastFM Asia from ``FEATHER``.
 
-Each has edges (a header, then two node ids a line), attributes by node id as JSON, and a table of targets. Digests
-pin the files, so that only their meaning is looked at.
+Each has edges (a header, then two ids a line), attributes by id as JSON, and a table of targets; digests pin them.
 """
 
 import csv
@@ -19,9 +18,8 @@ def parse(
 ) -> dict[str, np.ndarray]:
     """The arrays of the uniform format, from files whose names begin with ``stem``; accounts are left out.
 
-    Classes are those of ``label``: ``page_type`` (in alphabetical order), ``traffic`` (above its median; the extra
-    ``target`` has the figures) or ``mature`` (the flag). The extra ``y_karateclub`` is 1 for traffic above
-    ``karateclub_above``.
+    Classes are those of ``label``: ``page_type`` (in alphabetical order), ``traffic`` (above its median; extras are
+    ``target``, the figures, and ``y_karateclub``, above ``karateclub_above``) or ``mature`` (the flag).
     """
     id_column = "new_id" if label == "mature" else "id"
     values = _column(files[f"{stem}_target.csv"], id_column, "target" if label == "traffic" else label)
@@ -74,6 +72,5 @@ def _column(data: bytes, id_column: str, column: str) -> list[str]:
 
 
 def _attributes(data: bytes, n: int) -> list[list[int]]:
-    """The attributes of nodes 0..n-1; a node may be missing."""
     lists = json.loads(data)
     return [lists.get(str(node), []) for node in range(n)]

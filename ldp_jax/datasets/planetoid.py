@@ -1,7 +1,6 @@
 """Cora, Citeseer and Pubmed from the files of ``kimiyoung/planetoid``: ``ind.<name>.*``.
 
-Seven of the eight files are pickles. They are opened after their sha256 matched, by an unpickler that knows arrays,
-sparse matrices, lists and dicts alone.
+Seven of the eight are pickles, opened after their sha256 matched, by an unpickler that knows few types.
 """
 
 import io
@@ -54,7 +53,6 @@ _ADMITTED: Mapping[tuple[str, str], object] = {
 
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> object:
-        """Only what is admitted."""
         try:
             return _ADMITTED[module, name]
         except KeyError:
@@ -62,7 +60,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def unpickle(data: bytes) -> Any:
-    """Read one pickled file of Planetoid, written by Python 2; its bytes were checked against their sha256."""
+    """One pickled file, written by Python 2; its bytes were checked against their sha256."""
     return _Unpickler(io.BytesIO(data), fix_imports=False, encoding="latin1").load()
 
 

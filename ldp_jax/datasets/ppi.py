@@ -20,10 +20,9 @@ _TOLERANCE = 1e-6  # of standardised values, which the archive rounds to float64
 def parse(files: Mapping[str, bytes], *, graphs: Sequence[int]) -> dict[str, np.ndarray]:
     """The arrays of the uniform format: the graphs of all three splits, one after the other.
 
-    The archive has features standardised by mean and deviation over the training graphs, which everybody's records
-    move. That is undone: features are 0 or 1, so that their bounds hold by definition. Each split has as many
-    ``graphs``; labels are int8 [n, k]; the extra ``graph_split`` has 1, 2 or 3 for a graph of the training,
-    validation or test split.
+    The archive has features standardised over the training graphs. That is undone: they are 0 or 1, so that their
+    bounds hold by definition. Each split has as many ``graphs``; labels are int8 [n, k]; the extra ``graph_split``
+    is 1, 2 or 3 of a graph of the training, validation or test split.
     """
     ((where, data),) = files.items()
     arrays = read_arrays(
@@ -49,9 +48,6 @@ def _attributes(train: np.ndarray, valid: np.ndarray, test: np.ndarray) -> np.nd
     """0 or 1, float32 [n, d], from columns that were 0 or 1 before they were standardised over the first rows.
 
     A value that was 1 is above 0, by at least 1 / sqrt(n), far more than rounding. A column of 0 everywhere was 0.
-
-    >>> _attributes(np.array([[-0.5], [2.0], [-0.5], [-0.5], [-0.5]]), np.array([[2.0]]), np.zeros((0, 1))).ravel()
-    array([0., 1., 0., 0., 0., 1.], dtype=float32)
     """
     x = np.concatenate([train, valid, test]).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):

@@ -67,9 +67,7 @@ def link_split(
 ) -> LinkSplit:
     """Split the edges, each given once in either direction, and draw as many distinct pairs without an edge.
 
-    Raises:
-      ValueError: for an edge given twice, a self-loop, an end outside [0, num_nodes), or a graph too dense to have
-        that many pairs without an edge.
+    ``ValueError`` for repeats, self-loops, ends outside [0, num_nodes), and graphs too dense for such pairs.
 
     >>> import jax
     >>> ring = np.array([[i, i + 1] for i in range(99)], np.int32)

@@ -16,14 +16,12 @@ Missing = Literal["centre", "refuse"]
 
 
 class Records(NamedTuple):
-    """The records of users, as numbers in [0, 1].
+    """The records of the users ``names`` as numbers in [0, 1].
 
     Attributes:
       x: float32 [n, d]; numbers scaled by their declared bounds, then a 0/1 column for each declared category.
       columns: the d names, as ``age`` and ``country=SI``.
-      names: [n], the user of each row.
       y: int32 [n], -1 where the class is unknown; None without labels.
-      class_names: of the classes 0, 1, ...
     """
 
     x: Float32[np.ndarray, "n d"]
@@ -33,11 +31,7 @@ class Records(NamedTuple):
     class_names: tuple[str, ...] = ()
 
     def dataset(self, name: str, graph: object) -> Dataset:
-        """These records on a graph whose node i is the user of row i; :func:`ldp_jax.datasets.save` keeps it.
-
-        Raises:
-          ValueError: where the graph has another number of nodes.
-        """
+        """These records on a graph whose node i is the user of row i; ``ValueError`` for other numbers of nodes."""
         y = np.zeros((len(self.x), 0), np.int8) if self.y is None else self.y
         return Dataset(
             name, graph, self.x, y, 0, 1, feature_names=self.columns, node_names=tuple(map(str, self.names)),
@@ -64,13 +58,12 @@ def read_records(
       categories: the public categories of each column of words.
       label: the column of classes; an empty cell or -1, a number or a word, is an unknown class.
       classes: the public names of the classes; by default those that occur, sorted.
-      nodes: the users in the order of the graph's nodes, as :func:`ldp_jax.graph.interop.read` gives it; a user
-        without a row has a record of missing values. By default the rows of the table.
+      nodes: the users in the order of the graph's nodes, by default of the table; one without a row misses all.
       missing: ``centre`` puts a number at the middle of its bounds, and no category at all; ``refuse`` raises.
       clip: move numbers outside their bounds to the nearest bound; else they are refused.
 
     Raises:
-      ValueError: with all faults of the table at once. No message holds a value of a record.
+      ValueError: with all faults of the table at once, and no value of a record.
 
     >>> import pandas
     >>> table = pandas.DataFrame({"age": [20, None], "job": ["cook", "smith"], "team": ["red", None]})

@@ -22,9 +22,8 @@ def write_columns(
 ) -> np.memmap:
     """float32 [n, d] of blocks [n, width], in a .npy file in Fortran order; ``made_of`` are the arguments.
 
-    Until it is whole its name holds their digest, by which a later call finds it, and its length says which blocks
-    are whole: so a killed process loses the block in flight. The digest follows the array, where readers do not
-    look, and a file that is whole is not made again. Two processes that make one file write the same bytes.
+    Until it is whole its name holds their digest, and its length says which blocks are whole. The digest follows
+    the array, where readers do not look, and a whole file is not made again.
     """
     path, name = Path(path), digest(made_of)
     (rows, columns), written = shape, io.BytesIO()

@@ -4,15 +4,11 @@ r"""Sums over neighbours, :math:`y_i = \sum_{j \to i} w_{ji} h_j`, in three layo
   alone, so one program serves many graphs, traced and stacked ones too.
 * :class:`Tables`: nodes in classes of equal degree, a padded gather a class. About four times faster on a CPU, and
   far slower on a GPU, where each gather is a kernel; its shapes are those of one graph.
-* :class:`NeighbourRows`: a few first neighbours of every node, then rows of further ones. Gathers, of shapes that
-  batches of graphs can share.
+* :class:`NeighbourRows`: a few first neighbours of every node, then rows of further ones; batches share shapes.
 
-:class:`Divided` is segments on the devices of a mesh, for graphs beyond one of them.
-:class:`Induced` is tables of which only edges within parts of the nodes count: subgraphs drawn inside a program.
-
-All are differentiable forward (``jax.jvp``, ``jax.linearize``) and backward (``jax.grad``). The transpose of a
-gather is a scatter, slow on every backend; so gradients of gathers are given as gathers (:func:`linear`). A layout
-is an argument of compiled code, never captured.
+:class:`Divided` is segments on the devices of a mesh, :class:`Induced` tables of which only edges within parts of
+the nodes count. All are differentiable forward and backward. The transpose of a gather is a scatter, slow on every
+backend; so gradients of gathers are given as gathers (:func:`linear`).
 """
 
 import math
@@ -47,8 +43,8 @@ _LARGE = 2**15
 def linear(forward: Callable[[Array], Array], transpose: Callable[[Array], Array], x: Array) -> Array:
     """``forward(x)`` of a linear map that keeps the shape of ``x``, whose transpose is given rather than derived.
 
-    Unlike ``jax.custom_vjp``, it works in both modes, in any order, and under ``vmap``: to JAX the map is the
-    solution of ``y = x``, found by ``forward``. The closures of both functions are constants to a derivative.
+    Unlike ``jax.custom_vjp``, it works in both modes and in any order: to JAX the map is the solution of ``y = x``.
+    The closures of both functions are constants to a derivative.
 
     >>> doubled = lambda x: linear(lambda v: 2 * v, lambda v: 2 * v, x)
     >>> jax.grad(lambda x: doubled(x).sum())(jnp.ones(2)).tolist()
@@ -69,31 +65,14 @@ def _check_ends(senders: Array | np.ndarray, receivers: Array | np.ndarray, size
     if np.shape(senders) != np.shape(receivers):
         shapes = f"{np.shape(senders)} and {np.shape(receivers)}"
         raise ValueError(f"senders and receivers must be as many, one of each an edge, got shapes {shapes}")
-    _check_ids(size, senders=senders, receivers=receivers)
+    validate.ids(size, senders=senders, receivers=receivers)
     if validate.concrete(receivers) and (np.diff(np.asarray(receivers).astype(np.int64), axis=-1) < 0).any():
         raise ValueError("receivers must not decrease: sort edges by receiver, then sender")
 
 
-def _check_ids(size: int | None = None, **named: Array | np.ndarray) -> None:
-    for name, values in named.items():
-        if not validate.concrete(values):
-            continue
-        ids = np.asarray(values)
-        if not np.issubdtype(ids.dtype, np.integer):
-            raise ValueError(f"{name} must be integers, got {ids.dtype}")
-        if ids.size and (ids.min() < 0 or (size is not None and ids.max() >= size)):
-            wanted = ">= 0" if size is None else f"in [0, {size})"
-            raise ValueError(f"{name} must be ids of nodes {wanted}, got {ids.min()} to {ids.max()}")
-
-
 @pytree
 class Segments:
-    """Edges sorted by receiver.
-
-    Attributes:
-      senders: int32 [m].
-      receivers: int32 [m], non-decreasing; the number of nodes where an edge is padding.
-    """
+    """Edges, int32 [m], sorted by receiver; the receiver of padding is the number of nodes."""
 
     senders: Array | np.ndarray
     receivers: Array | np.ndarray
@@ -151,11 +130,8 @@ class Tables:
 class Induced:
     """Tables of a graph, of which only the edges within each of some parts of its nodes are there.
 
-    A product costs as much as that of the whole graph, once a part. The parts may be decided inside a program.
-
-    Attributes:
-      whole: of all edges.
-      parts: float32 [k, n], 1 for the nodes of each part, 0 for others; no node is in two.
+    ``parts`` are float32 [k, n], 1 for the nodes of each part, 0 for others; no node is in two. A product costs as
+    much as that of the whole graph, once a part.
 
     >>> path = tables(np.array([1, 0, 2, 1]), np.array([0, 1, 1, 2]), 3)
     >>> Induced(path, jnp.array([[1.0, 1.0, 0.0]])).sum(jnp.array([1.0, 2.0, 4.0])).tolist()
@@ -176,12 +152,9 @@ class Induced:
 
 @pytree
 class Divided:
-    """Edges by receiver, on the devices of a mesh: each has those of a block of rows. See :func:`divided`.
+    """Edges by receiver, int32 [devices, m] divided ``over`` a mesh; see :func:`divided`.
 
-    Attributes:
-      senders: int32 [devices, m].
-      receivers: int32 [devices, m], non-decreasing rows of the block; their number where an edge is padding.
-      over: how both are divided.
+    ``receivers`` are non-decreasing rows of a device's block; their number where an edge is padding.
     """
 
     senders: Array
@@ -207,7 +180,6 @@ class Divided:
 
 
 def _over_rows(over: NamedSharding, num_nodes: int) -> NamedSharding:
-    """How rows by node are divided among the devices of edges."""
     return over if num_nodes % over.mesh.size == 0 else NamedSharding(over.mesh, P())
 
 
@@ -216,7 +188,7 @@ def divided(
 ) -> tuple[Float[Array, " n"], Divided]:
     """The degrees and the edges of a graph, sorted by receiver, laid out for all devices of a mesh, on the host.
 
-    Every device has room for as many edges as the fullest one: a random order of the nodes balances them.
+    Every device has room for as many edges as the fullest one.
     """
     over = NamedSharding(mesh, P(mesh.axis_names))
     rows = -(-num_nodes // mesh.size)
@@ -237,13 +209,9 @@ def divided(
 def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, spare: int = 1024) -> Tables:
     """Lay a symmetric graph out by degree class, on the host, once: widths are some of 0, 1, 2, 3, 4, 6, 8, ...
 
-    Some 17 % of the places are padding, and the spared ones.
-
-    Edges are sorted by receiver, then sender, each with its reverse, as
-    :func:`ldp_jax.graph.graphs.validate_symmetric` returns them. A class is left out, and its nodes go to the next
-    wider one, where that costs at most ``spare`` places of padding: gathering is faster than compiling a table.
-    Beyond 2^15 nodes those of a class are in an order in which neighbours are near each other: rows that a product
-    gathers are then more often in the cache.
+    Edges are as :func:`ldp_jax.graph.graphs.validate_symmetric` returns them. A class is left out, and its nodes go
+    to the next wider one, where that costs at most ``spare`` places of padding: gathering is faster than compiling
+    a table. Beyond 2^15 nodes a class's neighbours are near each other, more often in the cache.
     """
     _check_ends(senders, receivers, validate.whole(0, num_nodes=num_nodes))
     # jnp.asarray would compile a program for each table that is brought to the device.
@@ -324,12 +292,9 @@ def _table_sum(table: Array, padded: Array) -> Array:
 
 @pytree
 class NeighbourRows:
-    """A few first neighbours of each node, then rows of further ones: the layout of batches of graphs.
+    """The ``first`` neighbours, int32 [w, n], of each node, then rows of ``more``, int32 [W, rows]: for batches.
 
-    Attributes:
-      first: int32 [w, n], the first w neighbours of each node; n in free places.
-      more: int32 [W, rows], further neighbours; n in free places.
-      node: int32 [rows], whose; non-decreasing, n where a row is padding.
+    Free places are n. ``node`` int32 [rows] says whose a row is; non-decreasing, n where a row is padding.
     """
 
     first: Array | np.ndarray
@@ -337,7 +302,7 @@ class NeighbourRows:
     node: Array | np.ndarray
 
     def __post_init__(self) -> None:
-        _check_ids(first=self.first, more=self.more, node=self.node)
+        validate.ids(first=self.first, more=self.more, node=self.node)
 
     def sum(self, h: Float[Array, "n d"], transpose: "NeighbourRows | None" = None) -> Float[Array, "n d"]:
         """The sum over the neighbours of each node; ``transpose`` has the reversed edges of directed graphs."""

@@ -2,7 +2,6 @@
 
 An undirected graph is stored as directed edges in both directions, sorted by receiver and then by sender, without
 self-loops and repeats. ``nodes``, ``edges`` and ``globals`` are None: private values never travel inside the graph.
-A set of graphs is a :class:`GraphSet`.
 """
 
 import dataclasses
@@ -16,7 +15,7 @@ from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from ldp_jax.core.types import Graph
-from ldp_jax.core.validate import first_fraction, integer_in, one_of
+from ldp_jax.core.validate import first_fraction, ids, integer_in, one_of
 
 __all__ = [
     "GraphSet",
@@ -31,9 +30,7 @@ __all__ = [
     "validate_symmetric",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 GraphsTuple = jraph.GraphsTuple
@@ -48,12 +45,10 @@ _BLOCK = 2**22
 def as_graph(graph: Graph, name: str = "graph") -> Graph:
     """A graph as it is, traced or not; ``name`` is that of the argument. All entry points ask here.
 
-    Another library's graph is read, where it is simple and undirected, and its nodes are the numbers 0, ..., n - 1,
-    which rows of records follow (:func:`ldp_jax.graph.interop.read_numbered`). Of names
-    :func:`ldp_jax.graph.interop.read` says which row is whose.
+    Another library's simple undirected graph of the nodes 0, ..., n - 1 is read, too
+    (:func:`ldp_jax.graph.interop.read_numbered`).
 
-    Raises:
-      ValueError: for anything else, with how to make a graph of it; no message names an edge.
+    ``ValueError`` for anything else, with how to make a graph of it, and no edge.
 
     >>> as_graph(None)
     Traceback (most recent call last):
@@ -63,8 +58,7 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
         return graph
     from ldp_jax.graph import interop  # which needs this module
 
-    read = interop.read_numbered(graph)
-    if read is not None:
+    if (read := interop.read_numbered(graph)) is not None:
         return read
     got, module = type(graph).__name__, type(graph).__module__.partition(".")[0]
     if isinstance(graph, GraphSet):
@@ -122,7 +116,6 @@ def from_edges(
 
 
 def _pairs(edges: ArrayLike | tuple, num_nodes: int, pairs_in: Literal["rows", "columns"] | None) -> np.ndarray:
-    """The pairs as rows, of nodes that there are."""
     one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
     given = np.asarray(edges)
     pairs = given.T if pairs_in == "columns" else given
@@ -251,10 +244,9 @@ def _undirected(senders: np.ndarray, receivers: np.ndarray) -> tuple[np.ndarray,
 
 
 def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray) -> None:
-    """Check that edges stay within the nodes and within one graph of a set, and are no self-loops.
-
-    ``node_graph`` [n] is the graph of each node. The error names the first invalid edge and its graph.
-    """
+    """Refuse edges beyond the nodes or between graphs, and self-loops; ``node_graph`` [n] is each node's graph."""
+    if senders.shape != receivers.shape:
+        raise ValueError(f"senders and receivers must pair up, got {senders.shape} and {receivers.shape}")
     n = len(node_graph)
     ends = senders, receivers
     outside = _first(lambda s, r: (s < 0) | (s >= n) | (r < 0) | (r >= n), *ends)
@@ -285,30 +277,15 @@ def _first(holds: Callable[..., np.ndarray], *arrays: np.ndarray) -> int | None:
     return None
 
 
-def validate_symmetric(
-    graph: jraph.GraphsTuple, node_graph: ArrayLike | tuple | None = None
-) -> tuple[np.ndarray, np.ndarray, int]:
-    """Check an undirected graph, or a set of them, on the host.
-
-    Args:
-      graph: edges in any order.
-      node_graph: integers [n], the graph of each node; by default those of ``graph.n_node``.
-
-    Returns:
-      (senders, receivers, num_nodes), sorted by receiver, then by sender: int32, the graph's arrays themselves
-      where they are sorted already.
-    """
-    graph = as_graph(graph)
-    sizes = np.ravel(np.asarray(graph.n_node))
-    n = int(sizes.sum())
-    node_graph = np.repeat(np.arange(len(sizes)), sizes) if node_graph is None else np.asarray(node_graph)
-    senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
-    if senders.shape != receivers.shape:
-        raise ValueError(f"senders and receivers must pair up, got {senders.shape} and {receivers.shape}")
+def sorted_edges(
+    senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Directed edges, checked, sorted by receiver, then by sender; int32, the arrays themselves where they are."""
     check_edges(senders, receivers, node_graph)
     senders, receivers = (end.astype(np.int32, copy=False) for end in (senders, receivers))
     one_after_another = receivers[:-1], senders[:-1], receivers[1:], senders[1:]
     if _first(lambda r, s, r2, s2: (r2 < r) | ((r2 == r) & (s2 < s)), *one_after_another) is not None:
+        n = len(node_graph)
         code = _codes(receivers, senders, n)
         code.sort(kind="stable")
         receivers, senders = (end.astype(np.int32) for end in np.divmod(code, n))
@@ -317,6 +294,21 @@ def validate_symmetric(
     if repeat is not None:
         s, r = senders[repeat], receivers[repeat]
         raise ValueError(f"graph {node_graph[r]} must have each edge once, got {s} -> {r} twice")
+    return senders, receivers
+
+
+def validate_symmetric(
+    graph: jraph.GraphsTuple, node_graph: ArrayLike | tuple | None = None
+) -> tuple[np.ndarray, np.ndarray, int]:
+    """Check an undirected graph, or a set of them, on the host: (senders, receivers, num_nodes), sorted, int32.
+
+    Edges are in any order; ``node_graph`` [n] is the graph of each node, by default that of ``graph.n_node``.
+    """
+    graph = as_graph(graph)
+    sizes = np.ravel(np.asarray(graph.n_node))
+    n = int(sizes.sum())
+    node_graph = np.repeat(np.arange(len(sizes)), sizes) if node_graph is None else np.asarray(node_graph)
+    senders, receivers = sorted_edges(np.asarray(graph.senders), np.asarray(graph.receivers), node_graph)
     upwards = senders < receivers
     backward, count = _grouped(senders[~upwards], receivers[~upwards], n)
     if not (
@@ -353,8 +345,7 @@ class GraphSet:
     both directions. In a noisy graph the edges *into* node i are the neighbour list that user i reported.
 
     Attributes:
-      senders: int32 [m].
-      receivers: int32 [m]; edges are sorted by receiver, then by sender.
+      senders: int32 [m], as ``receivers``; edges are sorted by receiver, then by sender.
       node_graph: int32 [n], the graph of each node, non-decreasing; every graph has a node.
       labels: int32 [graphs], the class of each, from 0.
     """
@@ -389,21 +380,9 @@ class GraphSet:
         if not len(labels) or not len(node_graph):
             raise ValueError(f"a graph set must have a graph, got {len(labels)} labels and {len(node_graph)} nodes")
         _check_graphs(node_graph, labels)
-        if len(senders) != len(receivers):
-            raise ValueError(f"senders and receivers must pair up, got {len(senders)} and {len(receivers)}")
-        check_edges(senders, receivers, node_graph)
-        code = receivers * len(node_graph) + senders
-        if (code[1:] <= code[:-1]).any():
-            order = np.argsort(code, kind="stable")
-            senders, receivers, code = senders[order], receivers[order], code[order]
-            repeat = np.flatnonzero(code[1:] == code[:-1])
-            if len(repeat):
-                at = int(repeat[0])
-                raise ValueError(
-                    f"graph {node_graph[receivers[at]]} must have each edge once, "
-                    f"got {senders[at]} -> {receivers[at]} twice"
-                )
-        return cls(*(array.astype(np.int32) for array in (senders, receivers, node_graph, labels)))
+        return cls(
+            *sorted_edges(senders, receivers, node_graph), node_graph.astype(np.int32), labels.astype(np.int32)
+        )
 
     @classmethod
     def from_dataset(cls, dataset) -> "GraphSet":
@@ -453,11 +432,10 @@ class GraphSet:
         indices = _whole("indices", indices)
         if not len(indices):
             raise ValueError("indices must name at least one graph, got none")
-        if indices.min() < 0 or indices.max() >= len(self):
-            bad = indices[(indices < 0) | (indices >= len(self))][0]
-            raise ValueError(f"indices must be graphs in [0, {len(self)}), got {bad}")
-        if len(np.unique(indices)) < len(indices):
-            raise ValueError(f"indices must name each graph once, got graph {_first_repeat(indices)} twice")
+        ids(len(self), "one of the graphs", indices=indices)
+        distinct, times = np.unique(indices, return_counts=True)
+        if times.max() > 1:
+            raise ValueError(f"indices must name each graph once, got graph {distinct[times.argmax()]} twice")
         counts, edge_counts = self.nodes_per_graph, self.edges_per_graph
         nodes = _ranges((np.cumsum(counts) - counts)[indices], counts[indices])
         # Sorted by receiver is sorted by graph.
@@ -482,11 +460,6 @@ def _whole(name: str, values: ArrayLike | tuple, of: str = "place") -> np.ndarra
     return array.astype(np.int64)
 
 
-def _first_repeat(values: np.ndarray) -> int:
-    ordered = np.sort(values)
-    return int(ordered[1:][ordered[1:] == ordered[:-1]][0])
-
-
 def _ranges(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """``arange(start, start + count)`` of every run, one after the other."""
     return np.repeat(starts - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
@@ -506,5 +479,4 @@ def _check_graphs(node_graph: np.ndarray, labels: np.ndarray) -> None:
     empty = np.flatnonzero(np.bincount(node_graph, minlength=len(labels)) == 0)
     if len(empty):
         raise ValueError(f"labels and graphs disagree: graph {empty[0]} has a label but no node")
-    if labels.min() < 0:
-        raise ValueError(f"labels must be classes from 0, got {labels.min()} for graph {labels.argmin()}")
+    ids(labels=labels)

@@ -1,8 +1,6 @@
 """Graphs of other libraries, read and written; users keep the names that they had there.
 
-:func:`read` takes networkx graphs, scipy sparse adjacency matrices, tables of edges (pandas), arrays of edges, and
-objects with an ``edge_index`` (PyTorch Geometric) or an ``edges()`` (DGL). No such library is imported before an
-object of it is seen.
+No such library is imported before an object of it is seen.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,8 +10,8 @@ import numpy as np
 import scipy.sparse
 from jaxtyping import Int
 
+from ldp_jax.core import validate
 from ldp_jax.core.types import Graph
-from ldp_jax.core.validate import one_of
 from ldp_jax.graph import graphs
 
 if TYPE_CHECKING:
@@ -25,12 +23,7 @@ Names = np.ndarray
 
 
 class NamedGraph(NamedTuple):
-    """A graph, and whom each of its nodes stands for.
-
-    Attributes:
-      graph: undirected, of n nodes.
-      names: [n]; row i of features, embeddings and predictions is about ``names[i]``.
-    """
+    """An undirected graph of n nodes, and their names [n]: row i of all results is about ``names[i]``."""
 
     graph: Graph
     names: Names
@@ -38,16 +31,12 @@ class NamedGraph(NamedTuple):
 
 @runtime_checkable
 class _Geometric(Protocol):
-    """PyTorch Geometric's Data."""
-
     edge_index: object
     num_nodes: int
 
 
 @runtime_checkable
 class _Dgl(Protocol):
-    """DGL's graph."""
-
     def edges(self) -> tuple: ...
 
     def num_nodes(self) -> int: ...
@@ -92,8 +81,7 @@ def read(
       clean: drop self-loops and weights, merge repeated edges, and take an edge in one direction for both.
 
     Raises:
-      ValueError: for an object of another kind, names that do not fit, or edges that are not those of a simple
-        undirected graph; with all that ``clean`` would change.
+      ValueError: for other objects, names that do not fit, or edges of no simple undirected graph.
 
     >>> import networkx
     >>> graph, names = read(networkx.Graph([("ana", "bo"), ("bo", "cy")]))
@@ -102,13 +90,11 @@ def read(
     >>> read(np.array([[0, 1, 1, 2], [1, 0, 2, 1]]), nodes=4).graph.n_node.tolist()
     [4]
     """
-    one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
+    validate.one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
     found = _parse(source, nodes, pairs_in)
     n = len(found.names)
+    validate.ids(n, "one of the nodes", source=found.pairs)
     low, high = found.pairs.min(1), found.pairs.max(1)
-    if len(low) and (low.min() < 0 or high.max() >= n):
-        bad = found.pairs[(low < 0) | (high >= n)][0].tolist()
-        raise ValueError(f"source must join nodes in [0, {n}), got {tuple(bad)}")
     loops = low == high
     code, upwards = low[~loops] * n + high[~loops], found.pairs[~loops, 0] == low[~loops]
     forward, repeats = np.unique(code[upwards], return_counts=True)
@@ -134,8 +120,8 @@ def read(
 def read_numbered(source: object) -> Graph | None:
     """The graph of an object that can be read in one way alone, or None: no message may name a private edge.
 
-    A networkx graph whose nodes are 0, ..., n - 1 in any order; a scipy matrix, PyTorch Geometric or DGL graph that
-    holds each edge in both directions: an edge in one of them alone may be a directed one.
+    A networkx graph of the nodes 0, ..., n - 1; a scipy matrix, PyTorch Geometric or DGL graph that holds each edge
+    in both directions: an edge in one of them alone may be a directed one.
 
     >>> both, one = scipy.sparse.csr_array([[0, 1], [1, 0]]), scipy.sparse.csr_array([[0, 1], [0, 0]])
     >>> read_numbered(both).senders.tolist(), read_numbered(one)
@@ -195,8 +181,7 @@ def to_networkx(graph: Graph, names: Names | None = None) -> "networkx.Graph":
 def to_table(names: Names, columns: Mapping[str, np.ndarray]) -> "pandas.DataFrame":
     """A pandas table with a row a user: of a matrix [n, k] a column for each of its k numbers.
 
-    Raises:
-      ValueError: where a column does not have a row for each name, or two would have one name.
+    ``ValueError`` for a column without a row for each name, or two columns of one name.
 
     >>> to_table(np.array(["ana", "bo"]), {"class": np.array([1, 0]), "z": np.eye(2)}).columns.tolist()
     ['class', 'z0', 'z1']
@@ -302,7 +287,6 @@ def _rows(edges: np.ndarray, pairs_in: str | None) -> np.ndarray:
 
 
 def _numbered(pairs: np.ndarray, n: int, nodes: int | Iterable | None, weighted: bool = False) -> _Source:
-    """Of a source that numbers its n nodes."""
     if isinstance(nodes, (int, np.integer)):
         if nodes != n:
             raise ValueError(f"nodes must be {n}, as the source has them, got {nodes}")
@@ -320,9 +304,8 @@ def _named(n: int | None, names: Iterable | None) -> Names:
     # Names of one simple type make an array of it; tuples stay names.
     simple = len({type(name) for name in listed}) <= 1 and isinstance(listed[0] if listed else 0, (str, int))
     made = np.array(listed) if simple else np.empty(0)
-    if (
-        not simple or made.dtype.kind == "f" or made.tolist() != listed
-    ):  # whole numbers of 64 bits, and words that end in NUL
+    # Whole numbers of 64 bits, and words that end in NUL, stay as they are.
+    if not simple or made.dtype.kind == "f" or made.tolist() != listed:
         made = np.empty(len(listed), object)
         made[:] = listed
     if n is not None and len(made) != n:
@@ -333,7 +316,6 @@ def _named(n: int | None, names: Iterable | None) -> Names:
 
 
 def _places(pairs: list, names: Names) -> np.ndarray:
-    """The number of each end."""
     number = {name: place for place, name in enumerate(names.tolist())}
     unknown = {end for pair in pairs for end in pair} - number.keys()
     if unknown:

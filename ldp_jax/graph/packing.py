@@ -1,8 +1,7 @@
 """How sets of graphs are packed into a few static shapes, so that an epoch is one compiled program.
 
-:func:`pack` lays a set out on the host and finds the shapes of its batches; :func:`deal` draws which graphs share a
-batch, and :func:`assemble` builds one, both compiled. Graphs are sorted by size and cut into strata of as many
-graphs as there are batches; each batch gets one random graph of each stratum, so that all are nearly of one size.
+Graphs are sorted by size and cut into strata of as many graphs as there are batches; each batch gets one random
+graph of each stratum, so that all are nearly of one size.
 """
 
 from functools import partial
@@ -21,9 +20,7 @@ from ldp_jax.graph.graphs import GraphSet, as_graph
 
 __all__ = ["Batch", "GraphSet", "Packed", "Shape", "assemble", "deal", "from_graphs", "pack", "whole"]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 _POOL = 16
@@ -45,15 +42,9 @@ def _starts(counts: np.ndarray) -> np.ndarray:
 
 
 class Shape(NamedTuple):
-    """The static shape of some batches; each number is the room of one batch.
+    """The static shape of some ``batches``: the room of each.
 
-    Attributes:
-      batches: how many batches have it.
-      graphs: graphs.
-      nodes: nodes.
-      edges: directed edges.
-      rows: rows of neighbours after a node's first ones.
-      rows_out: the same for the reversed edges.
+    ``rows`` are of neighbours after a node's first ones, ``rows_out`` the same for the reversed edges.
     """
 
     batches: int
@@ -66,10 +57,7 @@ class Shape(NamedTuple):
 
 @pytree
 class _Graded:
-    """:class:`~ldp_jax.graph.aggregation.NeighbourRows` of a whole set, numbered within each graph; -1 if free.
-
-    ``start`` int32 [graphs + 2] are the further rows of each graph.
-    """
+    """``NeighbourRows`` of a whole set, numbered within each graph; -1 if free. ``start`` is by graph."""
 
     first: Array
     more: Array
@@ -112,8 +100,7 @@ class Batch(NamedTuple):
       nodes_per_graph: float32 [graphs]; 0 in free places.
       node_graph: int32 [nodes], the place of each node's graph, non-decreasing; ``graphs`` where padded.
       node_mask: bool [nodes], which are nodes.
-      into: the senders of each node: :class:`~ldp_jax.graph.aggregation.NeighbourRows` or
-        :class:`~ldp_jax.graph.aggregation.Segments`.
+      into: the senders of each node.
       out: the rows of the reversed edges; None where those of ``into`` serve.
     """
 
@@ -175,9 +162,8 @@ def _runs(counts: Array, size: int) -> tuple[Array, Array, Array]:
 def pack(graph_set: GraphSet, batch_size: int, *, shapes: int = 2) -> Packed:
     """Lay a graph set out for batches of a few static shapes; on the host, once.
 
-    Batches have at most ``batch_size`` graphs, and nearly equally many, so that no batch norm meets a batch of one
-    graph. They have at most ``shapes`` shapes; each is compiled, and more of them waste less. A shape has room for
-    the largest of its batches in some deals; :func:`deal` repeats a draw that does not fit.
+    Batches have at most ``batch_size`` graphs, and nearly equally many. They have at most ``shapes`` shapes; each
+    is compiled, and more of them waste less. :func:`deal` repeats a draw that does not fit.
 
     >>> pairs = GraphSet.from_edges([1, 0, 3, 2], [0, 1, 2, 3], [0, 0, 1, 1, 2], [0, 1, 1])
     >>> pack(pairs, batch_size=2).shapes
@@ -295,10 +281,10 @@ def _classes(sizes: np.ndarray, most: int) -> list[tuple[int, int]]:
 
 @jax.jit
 def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batches slots"], ...]:
-    """Draw which graphs share a batch, and in which order the batches come; traced or not.
+    """Draw which graphs share a batch, and in which order the batches come; without a key in the order of size.
 
-    Without a key the deal is in the order of size. The result has for each shape the graphs of its batches, int32
-    [batches, slots]; the number of graphs stands for a free place. Each graph is dealt once.
+    The result has for each shape the graphs of its batches, int32 [batches, slots]; the number of graphs stands for
+    a free place. Each graph is dealt once.
     """
     strata = packed.strata
     kind = np.repeat(np.arange(len(packed.shapes)), [shape.batches for shape in packed.shapes])
@@ -324,7 +310,7 @@ def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batche
 
 @partial(jax.jit, static_argnames="shape")
 def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: Shape) -> Batch:
-    """Put ``graphs`` that :func:`deal` drew for ``shape`` side by side in one batch; traced or not."""
+    """Put ``graphs`` that :func:`deal` drew for ``shape`` side by side in one batch."""
     graphs = jnp.asarray(graphs)
     counts = packed.node_start[graphs + 1] - packed.node_start[graphs]
     slot, within, inside = _runs(counts, shape.nodes)
@@ -370,8 +356,7 @@ def from_graphs(
     Args:
       graph: edges in any order; its ``nodes``, where there are any, give the number of nodes, and nothing else.
       labels: int [graphs], 0 by default; of padding graphs anything.
-      padded: whether ``jraph.pad_with_graphs`` made it: then the last graph that has a node, and the empty ones
-        after it, are padding, outside the masks.
+      padded: by ``jraph.pad_with_graphs``: the last graph with a node, and all after it, are padding.
 
     >>> from ldp_jax.graph import graphs
     >>> batch = from_graphs(graphs.from_edges([[0, 1], [1, 2]], num_nodes=4))

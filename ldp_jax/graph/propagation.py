@@ -2,8 +2,6 @@ r"""Personalized PageRank on the server: :math:`Z = \sum_l \alpha (1-\alpha)^l (
 
 Z solves :math:`(I - (1-\alpha) P) Z = \alpha X`, :math:`P = D^{r-1} A D^{-r}`, whose spectrum is within [-1, 1]:
 Chebyshev semi-iteration reaches an error of 1e-5 in 26 products at alpha = 0.1 where the power series needs 110.
-:func:`ppr` solves it, :func:`ppr_push` as the paper does, :func:`ppr_dense` in float64 for tests; :func:`kprop`
-gives the powers :math:`P^K X`.
 
 The iteration runs on :math:`W = D^{-r} Z`, for which the operator is :math:`D^{-1} A` whatever r is: no edge
 weights, one division a row. A node without edges keeps z = alpha x.
@@ -51,9 +49,7 @@ __all__ = [
     "traced_operator",
 ]
 
-
-def __dir__() -> list[str]:
-    return __all__
+__dir__ = lambda: __all__
 
 
 OperatorLayout = Literal["auto", "segment", "ell"]
@@ -70,9 +66,7 @@ class Operator:
 
     Attributes:
       degree: float32 [n], how many edges end at each node.
-      neighbours: :class:`~ldp_jax.graph.aggregation.Segments` or :class:`~ldp_jax.graph.aggregation.Tables`;
-        :class:`~ldp_jax.graph.aggregation.Induced` where only parts of these are there, and
-        :class:`~ldp_jax.graph.aggregation.Divided` on the devices of a mesh.
+      neighbours: a layout of :mod:`ldp_jax.graph.aggregation`.
       directed: whether an edge may lack its reverse; then there are segments, and :func:`ppr` adds up the power
         series, because Chebyshev iteration may diverge.
     """
@@ -157,34 +151,27 @@ def operator(
     Args:
       graph: a concrete ``GraphsTuple``, symmetric, as :func:`ldp_jax.graph.graphs.from_edges` makes it.
       layout: ``ell`` is a padded gather by degree class, about four times faster on a CPU; its shapes are
-        those of one graph. ``segment`` is a sorted segment sum, whose shapes are the same for all graphs with
-        as many nodes and edges, so that one program serves many of them; on a GPU it is one kernel, and far faster.
-        ``auto`` is ``ell`` on a CPU, ``segment`` elsewhere.
-      allow_directed: whether to take a graph that is not symmetric, too; it gets the layout ``segment``. Such are
-        the noisy graphs whose users report their whole lists: P averages over the reported neighbours.
+        those of one graph. ``segment`` is a sorted segment sum, far faster on a GPU; one program serves all graphs
+        of as many nodes and edges. ``auto`` is ``ell`` on a CPU, ``segment`` elsewhere.
+      allow_directed: whether to take a graph that is not symmetric, too, in the layout ``segment``: P averages over
+        the senders of a node's edges, such as the neighbours that a user reported.
       places: room for so many edges, both directions counted, the rest padding; of layout ``segment``. One program
         then serves graphs whose numbers of edges differ, such as noisy ones.
       mesh: devices that share the nodes and their edges, of layout ``segment``, for graphs beyond one of them. Each
-        has a block of rows of Z, and gathers those of some columns for a product. Rows stay divided where their
-        number is a multiple of that of the devices; nodes without edges may fill them up.
+        has a block of rows of Z. Rows stay divided where their number is a multiple of that of the devices; nodes
+        without edges may fill them up.
     """
     validate.one_of(("auto", "segment", "ell"), layout=layout)
     graph = graphs.as_graph(graph)
     if places is not None:
         validate.integer_in(len(graph.senders), places=places)
         validate.one_of(("segment",), layout=layout)
-    if allow_directed and not graphs.is_symmetric(graph):
-        n = graphs.num_nodes(graph)
-        ends = np.asarray(graph.senders), np.asarray(graph.receivers)
-        graphs.check_edges(*ends, np.zeros(n, np.int32))
-        order = np.lexsort(ends)
-        senders, receivers = (end[order].astype(np.int32) for end in ends)
-        if ((senders[1:] == senders[:-1]) & (receivers[1:] == receivers[:-1])).any():
-            raise ValueError("graph must hold each directed edge once, and has one twice")
-        directed = True
+    directed = allow_directed and not graphs.is_symmetric(graph)
+    if directed:
+        n, ends = graphs.num_nodes(graph), (np.asarray(graph.senders), np.asarray(graph.receivers))
+        senders, receivers = graphs.sorted_edges(*ends, np.zeros(n, np.int32))
     else:
         senders, receivers, n = graphs.validate_symmetric(graph)
-        directed = False
     if mesh is not None:
         if places is not None:
             raise ValueError(
@@ -215,11 +202,7 @@ def chebyshev_steps(alpha: Scalar, tol: Scalar) -> Array:
 
 
 def power_steps(alpha: Scalar, tol: Scalar) -> Int[Array, ""]:
-    r"""How many products the power series takes: the least m with :math:`(1-\alpha)^m \le tol`.
-
-    >>> int(power_steps(0.1, 1e-5))
-    110
-    """
+    r"""How many products the power series takes: the least m with :math:`(1-\alpha)^m \le tol`."""
     decay = jnp.clip(1.0 - jnp.asarray(alpha, jnp.float32), 1e-6, 1 - 1e-7)
     return jnp.ceil(jnp.log(jnp.asarray(tol, jnp.float32)) / jnp.log(decay)).astype(jnp.int32)
 
@@ -252,8 +235,7 @@ def _chebyshev(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> 
 def block_width(*, to_file: bool = False) -> int:
     """Columns worked on at a time: on a CPU few enough for a graph's rows to stay in the cache.
 
-    A quarter of them where each block goes to a file: large graphs then need a quarter of the memory, and lose as
-    much less where a process is killed.
+    A quarter of them where each block goes to a file: so much less memory is needed, and lost by a killed process.
     """
     return (64 if jax.default_backend() == "cpu" else 1024) // (4 if to_file else 1)
 
@@ -267,7 +249,7 @@ def take_columns(x: Float[Array, "n c"], start: Scalar, *, width: int) -> Float[
 def _blocked(function: Callable[[Array], Array], x: Array) -> Array:
     """Apply a map of columns to blocks of them, one after the other, within a program; its result is [..., n, c].
 
-    A program does not see how its columns are divided among devices. So a block has some columns of each part.
+    A block has some columns of each device: a program does not see how columns are divided.
     """
     n, columns = x.shape
     width = block_width()
@@ -359,7 +341,6 @@ def _ppr(op: Operator, x: Array, alpha: Array, r: Array, tol: Array, over: Named
 
 @partial(jax.jit, donate_argnums=0)
 def _ppr_into(out: Array, op: Operator, x: Array, start: Array, *numbers: Array) -> Array:
-    """Columns from ``start`` on of a result that others are in."""
     return jax.lax.dynamic_update_slice_in_dim(
         out, _by_parts(_pages, (), None, op, x, *numbers).astype(out.dtype), start, 1
     )
@@ -382,7 +363,7 @@ def ppr_by_blocks(
     """:func:`ppr` of columns that are made some at a time, from the host: one program serves all blocks of a graph.
 
     ``block(start)`` gives the columns from ``start`` on: :func:`block_width` of them, or all where there are fewer.
-    The last block overlaps the one before it where the width does not divide the columns.
+    The last block may overlap the one before it.
     """
     numbers, width = _numbers(alpha, r, tol), block_width()
     if columns <= width:
@@ -411,9 +392,8 @@ def ppr_to_file(
 ) -> Float[np.memmap, "n columns"]:
     """:func:`ppr_by_blocks`, by smaller ones that each go to a .npy file, from which the result is read as needed.
 
-    A call with the same arguments goes on where another was killed, and loses the block in flight alone; until all
-    are there the file's name ends with ``.part``. ``block`` holds all that its columns depend on, and gives
-    ``block_width(to_file=True)`` of them, or all where there are fewer.
+    A call with the same arguments goes on where another was killed; until then the file's name ends with ``.part``.
+    ``block`` holds all that its columns depend on, and gives ``block_width(to_file=True)`` of them, or all.
     """
     numbers, width = _numbers(alpha, r, tol), min(columns, block_width(to_file=True))
     made_of = op, block.func.__qualname__.encode(), block.args, numbers
@@ -451,11 +431,16 @@ def _check_rows(num_nodes: int, x: ArrayLike | tuple) -> None:
         raise ValueError(f"x must have a row for each of {num_nodes} nodes, got shape {np.shape(x)}")
 
 
-def _as_columns(x: ArrayLike | tuple) -> tuple[Array, bool]:
-    x = jnp.asarray(x)
-    if not jnp.issubdtype(x.dtype, jnp.floating) or jnp.finfo(x.dtype).bits < 32:
-        x = x.astype(jnp.float32)
-    return (x[:, None], True) if x.ndim == 1 else (x, False)
+def _given(op_or_graph: Operator | Graph, x: ArrayLike | tuple) -> tuple[Operator, Array]:
+    """The operator and the columns of x, float32 or float64 [n, c]."""
+    if hasattr(x, "toarray"):
+        raise ValueError(f"x must be dense, got {type(x).__name__}: give x.toarray()")
+    columns = jnp.asarray(x)
+    if not jnp.issubdtype(columns.dtype, jnp.floating) or jnp.finfo(columns.dtype).bits < 32:
+        columns = columns.astype(jnp.float32)
+    op = _as_operator(op_or_graph, columns.shape[0])
+    _check_rows(op.num_nodes, x)
+    return op, columns[:, None] if columns.ndim == 1 else columns
 
 
 def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5) -> Array:
@@ -466,8 +451,8 @@ def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: S
     Args:
       op_or_graph: an :class:`Operator`, or a graph to build one from: checked where it is concrete; a traced one
         must be symmetric and sorted by receiver. Of a directed operator the power series is added up.
-      x: [n] or [n, c] float. Where its columns are divided among devices, nothing moves between these; where its
-        rows are, they are exchanged for columns, and back. An operator of a mesh takes any x to its own rows.
+      x: [n] or [n, c] float. Columns that are divided among devices stay where they are; rows are exchanged for
+        columns, and back. An operator of a mesh takes any x to its own rows.
       alpha: decay factor in (0, 1]; small alpha looks far.
       r: convolution coefficient in [0, 1].
       tol: bound on the relative error in the :math:`D^{1/2-r}`-weighted Euclidean norm, column by column, in
@@ -476,9 +461,8 @@ def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: S
 
     Returns:
       Z, of the shape of x, divided as x is, or as the operator. It is linear in x, and differentiable in x, alpha
-      and r, forward and backward (the transpose of the operator is the same one with r -> 1 - r; a directed one
-      has forward derivatives alone). On explicit axes JAX refuses ``jax.grad`` outside ``jax.jit`` and
-      ``jax.set_mesh(mesh)``, of this as of any function.
+      and r, forward and backward (of a directed operator forward alone). On explicit axes JAX refuses ``jax.grad``
+      outside ``jax.jit`` and ``jax.set_mesh(mesh)``.
 
     Reference: LDP-GE eq. 2, 17. Golub & Varga, Numer. Math. 1961 (semi-iteration).
 
@@ -489,11 +473,7 @@ def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: S
     """
     _check(alpha, r)
     validate.in_range(0.0, 1.0, open_lower=True, tol=tol)
-    if hasattr(x, "toarray"):
-        raise ValueError(f"x must be dense, got {type(x).__name__}: give x.toarray()")
-    columns, flat = _as_columns(x)
-    op = _as_operator(op_or_graph, columns.shape[0])
-    _check_rows(op.num_nodes, x)
+    op, columns = _given(op_or_graph, x)
     over = placement(columns)
     known = all(map(validate.concrete, jax.tree.leaves((columns, op, alpha, r, tol))))
     if columns.shape[1] > block_width() and known and over is None and not isinstance(op.neighbours, Divided):
@@ -501,7 +481,7 @@ def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: S
         return ppr_by_blocks(op, take, columns.shape[1], alpha, r, tol)
     numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))
     z = _ppr(op, columns, *numbers, over=over)
-    return z[:, 0] if flat else z
+    return z[:, 0] if np.ndim(x) == 1 else z
 
 
 @jax.jit
@@ -526,17 +506,9 @@ def ppr_push(
 ) -> Array:
     """Personalized PageRank by backward push: all residues above the threshold at once, sweep by sweep.
 
-    Of the two printed forms PrivGE's is right: a push gives each neighbour u the residue over |N(u)|, not
-    over |N(v)| as in LDP-GE Algorithm 3 line 4.
+    Row v is off by at most r_max max(1, degree_v)^r, plus rounding; the other arguments are those of :func:`ppr`.
 
-    Args:
-      op_or_graph: an :class:`Operator`, or a concrete symmetric graph.
-      x: [n] or [n, c].
-      alpha: decay factor in (0, 1].
-      r: convolution coefficient in [0, 1].
-      r_max: threshold; row v is off by at most r_max * max(1, degree_v)^r, plus rounding.
-
-    Reference: LDP-GE Algorithm 3, PrivGE Algorithm 3.
+    Reference: PrivGE Algorithm 3 (LDP-GE Algorithm 3 line 4 prints |N(v)| for |N(u)|).
 
     >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
     >>> z = ppr_push(graph, jnp.array([1.0, 0.0, 0.0, 1.0]), alpha=0.5, r=0.5)
@@ -547,11 +519,9 @@ def ppr_push(
     validate.positive(r_max=r_max)
     if validate.concrete(alpha) and np.float32(1.0) - np.asarray(alpha, np.float32) == 1.0:
         raise ValueError(f"alpha must be at least 3e-8, below which residues never shrink in float32, got {alpha}")
-    op = _as_operator(op_or_graph)
-    _check_rows(op.num_nodes, x)
-    columns, flat = _as_columns(x)
+    op, columns = _given(op_or_graph, x)
     z = _push(op, columns, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, r_max)))
-    return z[:, 0] if flat else z
+    return z[:, 0] if np.ndim(x) == 1 else z
 
 
 def ppr_dense(
@@ -559,7 +529,7 @@ def ppr_dense(
 ) -> Float[np.ndarray, "..."]:
     """Personalized PageRank by a float64 solve on the host, also of directed graphs: for tests and small graphs.
 
-    Five matrices of n^2 float64 are held, in ``memory`` bytes; ``ValueError`` where these do not hold them.
+    ``ValueError`` where ``memory`` bytes do not hold five matrices of n^2 float64.
 
     >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
     >>> ppr_dense(graph, [1.0, 0.0, 0.0, 1.0], alpha=0.5, r=0.5).round(3).tolist()
@@ -644,12 +614,10 @@ def kprop(
 ) -> Array:
     r"""KProp: K sums over neighbours, without self-loops and without parameters, which average noise out.
 
-    :math:`(D^{-1/2} A D^{-1/2})^K X`, or :math:`(D^{-1} A)^K X`. A node's own row comes back to it by its
-    neighbours alone. One compiled program for every K, which is traced.
+    :math:`(D^{-1/2} A D^{-1/2})^K X`, or :math:`(D^{-1} A)^K X`. One compiled program for every K, which is traced.
 
     Args:
-      op_or_graph: an :class:`Operator`, or a graph to build one from, as for :func:`ppr`. On a directed operator D
-        counts the edges that end at a node.
+      op_or_graph: as for :func:`ppr`. On a directed operator D counts the edges that end at a node.
       x: [n] or [n, d] float: estimates of noisy records, or one-hot noisy labels with 0 where none is given.
       steps: K >= 0; may be traced.
       normalisation: ``symmetric``, which weighs an edge by 1 / sqrt(d_u d_v), or ``mean`` over the neighbours.
@@ -702,7 +670,5 @@ def _step(steps: Scalar) -> Scalar:
 
 def _kprop_of(op_or_graph: Operator | Graph, x: ArrayLike | tuple, gaps: Array, normalisation: str) -> Array:
     validate.one_of(tuple(_EXPONENTS), normalisation=normalisation)
-    columns, _ = _as_columns(x)
-    op = _as_operator(op_or_graph, columns.shape[0])
-    _check_rows(op.num_nodes, x)
+    op, columns = _given(op_or_graph, x)
     return _kprop(op, columns, jnp.float32(_EXPONENTS[normalisation]), gaps, over=placement(columns))

@@ -1,9 +1,7 @@
-"""Models, their training, metrics, and bounds of what noise leaves to learn.
+"""Models (the one folder that imports flax), their training, metrics, and bounds of what noise leaves to learn.
 
-* ``models``: MLP, GCN, GAT, GIN and hyperbolic networks; the one folder that imports flax;
-* ``training``: nodes and pairs, many seeds at once; ``graph_training``: packed graphs; ``label_training``: labels
-  that are reported with noise;
-* ``metrics``, ``importance``, ``bounds``.
+``training`` is of nodes and pairs, ``graph_training`` of packed graphs, ``label_training`` of labels that are
+reported with noise.
 """
 
 from ldp_jax.core import lazy

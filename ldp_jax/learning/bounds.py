@@ -1,8 +1,7 @@
-r"""How far a private embedding can be from the true one: Theorems 2 to 4 of LDP-GE, with their constants.
+r"""How far a private embedding can be from the true one: Theorems 2 to 4 of LDP-GE, in float64, on the host.
 
 Bounds hold for the actual rows of the PageRank matrix (:func:`ldp_jax.graph.propagation.ppr_rows`), every r and
-every data set in [-1, 1]^d; the paper proves them with row sums of 1, which hold for r = 0 alone. The error of the
-propagation itself (its ``tol``) comes on top. Float64, on the host.
+every data set in [-1, 1]^d. The error of the propagation itself (its ``tol``) comes on top.
 """
 
 from typing import NamedTuple, TypeAlias
@@ -26,8 +25,7 @@ class ErrorBound(NamedTuple):
     """With probability at least 1 - delta, max_j |z~_vj - z_vj| <= total_v, for each node v by itself.
 
     ``total`` is ``deviation``, the bound on max_j |z~_vj - E z~_vj|, plus ``bias``, on max_j |E z~_vj - z_vj|.
-    ``variance`` is the worst one of a coordinate of an estimate, ``range`` the length of its interval (inf for
-    Laplace).
+    Of a coordinate's estimate ``variance`` is the largest, ``range`` the length of its interval (inf for Laplace).
     """
 
     total: Float[np.ndarray, " nodes"]
@@ -48,8 +46,7 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
     * Theorem 3 (Laplace): with :math:`\nu = 4d/\epsilon`, :math:`\tau = \nu \sqrt{2L} \|\Pi_v\|_2` where L is at
       most :math:`\|\Pi_v\|_2^2 / (2 \|\Pi_v\|_\infty^2)`, else :math:`\tau = 2 \nu L \|\Pi_v\|_\infty`.
 
-    Raises:
-      ValueError: for a mechanism that no theorem covers: Laplace with k < d, or an estimate that is rescaled.
+    ``ValueError`` for a mechanism that no theorem covers: Laplace with k < d, or an estimate that is rescaled.
 
     Reference: LDP-GE Theorems 2 to 4, eq. 18-34, with the row sums as they are (erratum 3).
 

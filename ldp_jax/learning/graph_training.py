@@ -1,9 +1,9 @@
 """Training for classes of graphs: one compiled loop over epochs, stopped by validation, resumed from disk."""
 
-import hashlib
 from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
+from types import ModuleType
 from typing import NamedTuple
 
 import jax
@@ -14,11 +14,11 @@ from jaxtyping import Float, Int, PyTree
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.progress import watched
+from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph import packing
 from ldp_jax.graph.packing import GraphSet, Packed
 from ldp_jax.learning import metrics
-from ldp_jax.learning._checkpoint import Store, import_orbax
 from ldp_jax.learning.models import Model, Variables
 from ldp_jax.learning.training import Run, Settings, begin, in_blocks, run_epochs, step
 
@@ -35,11 +35,9 @@ _ROOM = 256
 
 
 class Scores(NamedTuple):
-    """How good class scores are.
+    """The share of graphs whose largest score is their label's, and the area under the ROC curve.
 
-    ``accuracy`` is the share of graphs whose largest score is their label's; ``auc`` the area under the ROC curve,
-    with more than two classes the mean of those of each class against the others, by softmax probabilities. NaN
-    where all graphs are of one class.
+    Of more than two classes it is the mean of each against the others; NaN where all graphs are of one class.
     """
 
     accuracy: float
@@ -67,8 +65,7 @@ def step_decay_adam(
 ) -> optax.GradientTransformationExtraArgs:
     """Adam whose learning rate is multiplied by ``decay`` after each ``every`` epochs.
 
-    The same object for the same numbers. Its update takes the epoch, ``update(..., epoch=number)``, which all
-    trainers of this package pass.
+    The same object for the same numbers. Its update takes the epoch: ``update(..., epoch=number)``.
     """
     validate.positive(learning_rate=learning_rate)
     validate.in_range(0.0, 1.0, open_lower=True, decay=decay)
@@ -107,7 +104,6 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
 
 
 def _predict(model: Model, variables: Variables, packed: Packed) -> Array:
-    """Outputs of all graphs, in their order."""
     outputs = None
     for shape, dealt in zip(packed.shapes, packing.deal(packed), strict=True):
 
@@ -147,23 +143,16 @@ def _train(
     model: Model,
     optimizer: optax.GradientTransformation,
 ) -> Run:
-    """Epochs up to ``until``, one or all: of one program, so that a run that is watched has the same bits."""
+    """Epochs up to ``until``, one or all, of one program: a run that is watched has the same bits."""
 
     def epoch(number: Array, variables: Variables, state: PyTree) -> tuple[Variables, PyTree, Array]:
         deal_key, *shape_keys = random.split(random.fold_in(key, number), 1 + len(packed.shapes))
 
         def one(shape: packing.Shape, carry: tuple, graphs_and_key: tuple[Array, PRNGKey]) -> tuple[tuple, None]:
-            variables, state, total = carry
             graphs, step_key = graphs_and_key
             batch = packing.assemble(packed, graphs, shape)
-
-            def loss(outputs: Array) -> tuple[Array, Array]:
-                each = optax.softmax_cross_entropy_with_integer_labels(outputs, batch.labels)
-                total = jnp.where(batch.graph_mask, each, 0.0).sum()
-                return total / batch.graph_mask.sum(), total
-
-            variables, state, value = step(model, optimizer, loss, variables, state, batch, step_key, number)
-            return (variables, state, total + value), None
+            losses = lambda outputs: optax.softmax_cross_entropy_with_integer_labels(outputs, batch.labels)
+            return step(model, optimizer, losses, batch.graph_mask, carry, batch, step_key, number), None
 
         carry = variables, state, jnp.float32(0.0)
         dealt = packing.deal(packed, deal_key)
@@ -201,33 +190,29 @@ def fit_graphs(
     checkpoint: Path | str | None = None,
     progress: Progress | None = None,
 ) -> FittedGraphs:
-    """Train a classifier of graphs by cross entropy and keep the best epoch by validation.
+    """Train a classifier of graphs by cross entropy and keep the best epoch, as ``training.fit`` does.
 
     The same arguments give the same bits on one machine, in any process, whether watched, killed and resumed from a
-    checkpoint, or neither; another machine or release of jax divides the work otherwise. Compiled once for the same
-    model, optimizer and shapes of the graph sets. A run whose validation score is NaN in every epoch returns its
-    first variables, and a validation of -inf.
+    checkpoint, or neither. Compiled once for the same model, optimizer and shapes of the graph sets.
 
     Args:
       key: a threefry key, for the parameters, the batches and dropout; epoch i draws from ``fold_in`` of i.
       model: of a :class:`ldp_jax.graph.packing.Batch`, as :func:`ldp_jax.learning.models.gin` makes it.
-      train: graphs, as those of ``validation``, which choose the epoch by their accuracy, and of ``test``, which
-        are scored once.
-      validation: see train.
-      test: see train.
+      train: graphs to learn from.
+      validation: graphs that choose the epoch by their accuracy.
+      test: graphs that are scored once.
       settings: optimizer, epochs, graphs in a batch, and patience.
       checkpoint: a folder for this run alone, written after every epoch (by orbax-checkpoint, extra
         ``experiments``). Where it holds a part of this run already, training goes on from there.
       progress: called with the epoch from 0, its loss and validation score, after each is on disk.
 
     Raises:
-      ValueError: for labels that the model has no output for, before anything is compiled; or a checkpoint of other
-        arguments, naming those.
+      ValueError: for labels without an output of the model, before compilation, or a checkpoint of other arguments.
       ImportError: for a checkpoint without orbax-checkpoint.
     """
     validate.threefry(key)
     if checkpoint is not None:
-        import_orbax()
+        _import_orbax()
     parts = {"train": train, "validation": validation, "test": test}
     packed, packed_validation, packed_test = (
         packing.pack(part, settings.batch_size, shapes=2 if name == "train" else 1) for name, part in parts.items()
@@ -237,22 +222,23 @@ def fit_graphs(
     start = partial(_begin, room=-(-settings.epochs // _ROOM) * _ROOM, **static)
     untrained = jax.eval_shape(start, init_key, packed).variables
     outputs = _predict_compiled.eval_shape(model, untrained, packed_test).shape[-1]
-    _check_labels(outputs, parts)
+    for name, part in parts.items():
+        validate.ids(outputs, "one of the model's outputs", **{f"labels of {name}": part.labels})
     run = start(init_key, packed)
     given = epochs_key, np.int32(settings.epochs), settings.most_idle, packed, packed_validation
     store = None
     if checkpoint is not None:
         made_by = {
-            "key": np.asarray(jax.random.key_data(key)).tolist(),
-            **{name: _digest(part) for name, part in parts.items()},
+            "key": jax.random.key_data(key),
+            **{name: vars(part) for name, part in parts.items()},
             "epochs": settings.epochs,
             "batch_size": settings.batch_size,
             "patience": settings.patience,
             # The lowered program holds what has no name of its own: the model, the optimizer and their numbers.
-            "model, optimizer": _hash(_train.lower(run, *given, **static).as_text().encode()),
+            "model, optimizer": _train.lower(run, *given, **static).as_text().encode(),
             "versions": [jax.__version__, jax.lib.__version__, jax.default_backend()],
         }
-        store = Store(Path(checkpoint), made_by)
+        store = _Store(Path(checkpoint), {name: digest(value).hex() for name, value in made_by.items()})
     go_on = lambda run, until: _train(run, given[0], until, *given[2:], **static)
     with watched("fit_graphs", settings.progress):
         run = _watched(run, go_on, settings.epochs, store, progress)
@@ -269,11 +255,7 @@ def fit_graphs(
 
 
 def _watched(
-    run: Run,
-    go_on: Callable[[Run, np.int32], Run],
-    epochs: int,
-    store: Store | None,
-    progress: Progress | None,
+    run: Run, go_on: Callable[[Run, np.int32], Run], epochs: int, store: "_Store | None", progress: Progress | None
 ) -> Run:
     """A run to its end: in blocks, or epoch by epoch where someone looks at each."""
     if store is None and progress is None:
@@ -294,19 +276,57 @@ def _watched(
     return run
 
 
-def _check_labels(outputs: int, parts: dict[str, GraphSet]) -> None:
-    for name, part in parts.items():
-        if part.labels.max() >= outputs:
-            at = int(part.labels.argmax())
+# --- Checkpoints: by orbax, the last two epochs, each written whole or not at all -------------------------------
+
+
+def _import_orbax() -> ModuleType:
+    """The library; ``ImportError`` with what to install."""
+    try:
+        import orbax.checkpoint as orbax
+    except ImportError as error:
+        raise ImportError(
+            "checkpoints need orbax-checkpoint: pip install 'ldp_jax[experiments]', or leave checkpoint out"
+        ) from error
+    return orbax
+
+
+class _Store:
+    """The checkpoints of one run; ``made_by`` are the arguments that it was started with."""
+
+    def __init__(self, folder: Path, made_by: dict):
+        orbax = _import_orbax()
+        self._args = orbax.args
+        self._folder = folder
+        self._made_by = made_by
+        options = orbax.CheckpointManagerOptions(max_to_keep=2, enable_async_checkpointing=False, create=True)
+        self._manager = orbax.CheckpointManager(folder.absolute(), options=options)
+
+    def load(self, run: Run) -> Run:
+        """The last epoch on disk, or ``run`` where there is none."""
+        latest = self._manager.latest_step()
+        if latest is None:
+            return run
+        args = self._args
+        found = self._manager.restore(latest, args=args.Composite(settings=args.JsonRestore()))["settings"]
+        other = [name for name in self._made_by if found.get(name) != self._made_by[name]]
+        if other:
             raise ValueError(
-                f"the model has {outputs} outputs, but graph {at} of {name} has label {part.labels[at]}"
+                f"checkpoint {self._folder} is of a run with other settings: {', '.join(other)}; give this run a "
+                "folder of its own"
             )
+        leaves, structure = jax.tree.flatten(run)
+        wanted = args.StandardRestore({str(i): leaf for i, leaf in enumerate(leaves)})
+        stored = self._manager.restore(latest, args=args.Composite(run=wanted))["run"]
+        # As new arrays: what orbax restores is pinned to its device, and would be another program's argument.
+        fresh = [jnp.asarray(np.asarray(stored[str(i)])) for i in range(len(leaves))]
+        return jax.tree.unflatten(structure, fresh)
 
+    def save(self, run: Run) -> None:
+        args = self._args
+        # A flat dictionary: orbax need not know the optimizer's types.
+        leaves = {str(i): leaf for i, leaf in enumerate(jax.tree.leaves(run))}
+        items = args.Composite(run=args.StandardSave(leaves), settings=args.JsonSave(self._made_by))
+        self._manager.save(int(run.number) - 1, args=items)
 
-def _hash(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
-
-
-def _digest(graph_set: GraphSet) -> str:
-    arrays = graph_set.senders, graph_set.receivers, graph_set.node_graph, graph_set.labels
-    return _hash(b"".join(f"{len(array)}:".encode() + array.astype("<i4").tobytes() for array in arrays))
+    def close(self) -> None:
+        self._manager.close()

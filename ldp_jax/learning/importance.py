@@ -1,7 +1,7 @@
 """Which features matter to a model, and which reveal sensitive inputs: scores for the budgets of FeatureRR.
 
-Scores of private records are a release that no guarantee of FeatureRR covers. So a score knows its sources:
-:class:`Public` marks public values, and :class:`FeatureScores` of anything else cannot be turned into numbers.
+Scores of private records are a release that no guarantee of FeatureRR covers: only scores of :class:`Public` values
+can be turned into numbers.
 
 >>> from ldp_jax.features import FeatureRR, importance_weights
 >>> panel = Public(np.array([[0.0, 1.0], [1.0, 3.0]]), "a panel that opted in")
@@ -38,10 +38,9 @@ __dir__ = lambda: __all__
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Public:
-    """A public value, and why it is public.
+    """Public records, or a function of nothing private, such as a model trained on public data.
 
-    Its ``value`` is records, or a function that depends on nothing private, such as a model trained on public data;
-    ``source`` says in words where it comes from.
+    ``source`` says in words where the ``value`` comes from.
     """
 
     value: PyTree
@@ -54,10 +53,9 @@ class Public:
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class FeatureScores:
-    """A score for each feature, and its sources. ``np.asarray`` gives the numbers of public scores.
+    """A score for each feature. ``np.asarray`` gives the numbers of public scores.
 
-    ``sources`` are of the public values that it was computed on, ``private`` the arguments that were not
-    :class:`Public`.
+    ``sources`` are those of public arguments, ``private`` the names of arguments that were not :class:`Public`.
     """
 
     name: str
@@ -145,13 +143,11 @@ def importance(
     r"""HeteroRR's importance of a feature: the mean of its :math:`|\phi_i|` over records and outputs, normalised.
 
     :math:`\phi_i(x) = E [(x_i - x'_i) \, \partial_i f(x' + t (x - x'))]` over background records x' and t uniform
-    in [0, 1]: expected gradients. They are the Shapley values where f is a sum of functions of one feature each; of
-    a linear f exactly where ``draws`` is a multiple of the background records.
+    in [0, 1]: expected gradients. They are the Shapley values where f is a sum of functions of one feature each.
 
     ``function`` is of rows [b, d], each by itself, to [b] or [b, c], differentiable; each is a compiled program.
     ``x`` [n, d] are explained by ``draws`` points each, and compared with ``background`` [m, d]. Scores sum to 1,
-    and are public where all three arguments are. ``ValueError`` for records of unlike widths, or where no feature
-    moves any output.
+    and are public where all three arguments are. ``ValueError`` where widths differ, or no feature moves an output.
 
     Reference: HeteroRR eq. 6, averaged over records; Erion et al., Improving performance of deep learning models
     with axiomatic attribution priors and expected gradients (Nature Machine Intelligence 2021), eq. 3.
@@ -174,8 +170,8 @@ def sensitivity(
     r"""HeteroRR's sensitivity of an embedding's feature: its change where the sensitive inputs are masked.
 
     :math:`\beta_i = |z_i - \hat z_i| / \|z - \hat z\|_1` with z the embedding [n, k] of the records x [n, d] and
-    :math:`\hat z` that of the same records without their sensitive inputs, averaged over those that change at all.
-    Scores sum to 1, and are public where all three arguments are; ``ValueError`` where masking changes nothing.
+    :math:`\hat z` that of ``masked`` ones, averaged over records that change. Scores sum to 1, and are public where
+    all three arguments are; ``ValueError`` where masking changes nothing.
 
     Reference: HeteroRR eq. 5, averaged over records.
     """

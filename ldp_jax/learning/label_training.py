@@ -5,7 +5,7 @@ P(y' | y) \, p(y | x)`, before it is compared with them: in expectation that los
 *Drop* averages both sides over neighbours by K steps of :func:`ldp_jax.graph.propagation.kprop`.
 
 Guarantee: post-processing. A record costs epsilon_x of its features and epsilon_y of its label, where it is asked
-for. The graph is public, and so is who was asked.
+for. The graph is public, and so are the nodes that were asked.
 
 Reference: Sajadmanesh & Gatica-Perez, Locally private graph neural networks (CCS 2021), section on private labels;
 Patrini et al., Making deep neural networks robust to label noise (CVPR 2017), Theorem 2 (forward correction).
@@ -56,8 +56,8 @@ _ERRORS = 3.0
 class NoisyExamples(NamedTuple):
     """Rows of the context with randomised labels; made by :func:`noisy_examples`.
 
-    Row ``index`` has as ``label`` the share of each class in its reports: 1 at its report, or the shares of its
-    neighbours (:func:`drop_inputs`). ``keep`` is the probability in (1 / k, 1] that a report is the true class.
+    ``label`` is 1 at the report of row ``index``, or the shares of its neighbours (:func:`drop_inputs`); ``keep``
+    the probability in (1 / k, 1] that a report is the true class.
     """
 
     index: Int[Array | np.ndarray, " b"]
@@ -68,8 +68,8 @@ class NoisyExamples(NamedTuple):
 def noisy_examples(mechanism: Discrete, index: ArrayLike | tuple, reports: ArrayLike | tuple) -> NoisyExamples:
     """Reports of a randomised response as examples, one a row; reports may be traced.
 
-    The mechanism is a table on categories that keeps each with one probability and takes all others alike, such as
-    :func:`ldp_jax.features.GeneralizedRR`; ``ValueError`` otherwise.
+    ``ValueError`` for a mechanism that does not keep each category with one probability and take all others alike,
+    as :func:`ldp_jax.features.GeneralizedRR` does.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> made = noisy_examples(GeneralizedRR(1.0, 3), [4, 7], [2, 0])
@@ -80,10 +80,7 @@ def noisy_examples(mechanism: Discrete, index: ArrayLike | tuple, reports: Array
     index, reports = (v if isinstance(v, jax.Array) else np.asarray(v) for v in (index, reports))
     if index.ndim != 1 or index.shape != reports.shape:
         raise ValueError(f"reports must be one for each of index, got shapes {reports.shape} and {index.shape}")
-    if validate.concrete(reports):
-        known = np.asarray(reports)
-        if not (np.issubdtype(known.dtype, np.integer) and ((known >= 0) & (known < size)).all()):
-            raise ValueError(f"reports must be categories of the mechanism, whole numbers in [0, {size})")
+    validate.ids(size, "one of the mechanism's categories", reports=reports)
     return NoisyExamples(index, jax.nn.one_hot(reports, size), jnp.full(len(index), keep, jnp.float32))
 
 
@@ -134,10 +131,9 @@ noisy_node_classification = Objective(
 )
 """Forward-corrected cross entropy on rows with randomised labels: context z [n, d], :class:`NoisyExamples`.
 
-The score of noisy examples is the mean log-likelihood of their reports: no true class takes part in choosing an
-epoch. It is -inf where the model agrees with more reports than a right model could, by three standard errors: then
-it has learned the noise. (The published limit has no standard errors, which refuses half of all right models.)
-:class:`Examples` hold true labels and are scored by accuracy: the test, and non-private rows.
+The score of noisy examples is the mean log-likelihood of their reports: no true class chooses an epoch. It is -inf
+where the model agrees with more reports than a right model could, by three standard errors: it has learned the
+noise. (The published limit has no standard errors.) :class:`Examples` hold true labels and are scored by accuracy.
 """
 
 
@@ -162,16 +158,13 @@ def drop_inputs(
     also: NoisyExamples | None = None,
     rounded: bool = True,
 ) -> tuple[DropInputs, NoisyExamples]:
-    """Average the reports over neighbours, for the training of a model under :func:`drop`.
+    """The context of training under :func:`drop`, and its examples with labels averaged over neighbours.
 
-    The result is the context of training, and the training examples with averaged labels. A node with no report K
-    steps away keeps its own.
-
-    ``inputs`` are of the model itself, such as :class:`ldp_jax.learning.models.NodeInputs`; neighbours in the
-    public graph ``op`` are alike more often than not. ``train`` are reports, as :func:`noisy_examples` makes them;
-    ``also`` those that are averaged and not trained on, of the validation nodes, as published. ``steps``, K >= 0,
-    may be traced; 0 is forward correction alone. ``rounded`` labels are their largest class, as published
-    (:func:`drop`).
+    A node with no report K steps away keeps its own. ``inputs`` are of the model itself, such as
+    :class:`ldp_jax.learning.models.NodeInputs`; the graph ``op`` is public. ``train`` are reports, as
+    :func:`noisy_examples` makes them; ``also`` those that are averaged and not trained on, of the validation nodes.
+    ``steps``, K >= 0, may be traced; 0 is forward correction alone. ``rounded`` labels are their largest class, as
+    published.
     """
     if not isinstance(op, Operator):
         raise ValueError(f"op must be what propagation.operator(graph) makes, got {type(op).__name__}")

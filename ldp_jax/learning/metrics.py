@@ -33,9 +33,7 @@ def accuracy(
     labels: Int[Array | np.ndarray, " n"],
     mask: Shaped[Array | np.ndarray, " n"] | None = None,
 ) -> Float[Array, ""]:
-    """The share of rows whose largest score is their label's; over masked rows only, where a mask is given.
-
-    A row that has a NaN is wrong.
+    """The share of (masked) rows whose largest score is their label's; a row that has a NaN is wrong.
 
     >>> float(accuracy(jnp.array([[2.0, 1.0], [0.0, 3.0]]), jnp.array([0, 0])))
     0.5
@@ -57,9 +55,9 @@ def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"],
     0.6667000...
     """
     _check(scores, labels)
+    validate.one_of(("micro", "macro", "weighted"), average=average)
     classes = scores.shape[-1]
-    if validate.concrete(labels) and np.max(labels, initial=0) >= classes:
-        raise ValueError(f"labels must be below {classes}, the columns of scores, got {np.max(labels)}")
+    validate.ids(classes, "one of the columns of scores", labels=labels)
     predicted = jnp.eye(classes)[scores.argmax(-1)] * ~jnp.isnan(scores).any(-1, keepdims=True)
     true = jnp.eye(classes)[labels]
     hits, found, wanted = (predicted * true).sum(0), predicted.sum(0), true.sum(0)
@@ -69,9 +67,7 @@ def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"],
     if average == "macro":
         present = (found + wanted) > 0
         return (each * present).sum() / jnp.maximum(present.sum(), 1)
-    if average == "weighted":
-        return (each * wanted).sum() / wanted.sum()
-    raise ValueError(f"average must be one of micro, macro, weighted; got {average!r}")
+    return (each * wanted).sum() / wanted.sum()
 
 
 def _check(scores: Array, labels: Array | np.ndarray, mask: Array | np.ndarray | None = None) -> None:
@@ -101,9 +97,7 @@ def auc(positive: Float[Array, " p"], negative: Float[Array, " q"]) -> Float[Arr
 
 
 def micro_f1(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray, "n labels"]) -> Float[Array, ""]:
-    """The F1 score of labels that a row has or has not, all rows and labels together.
-
-    Scores above 0 predict a label. 0 where nothing is predicted and no label is there.
+    """The F1 score of all rows' labels together, predicted by scores above 0; 0 where there is none.
 
     >>> float(micro_f1(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([[1, 1], [0, 1]])))
     0.6666...
@@ -118,17 +112,14 @@ def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> F
 
 
 class Fidelity(NamedTuple):
-    """How well an embedding shows another one; made by :func:`fidelity`.
-
-    Columns are about their means; the ``relative_error`` is after the best scalar: sqrt(1 - correlation^2).
-    """
+    """How well an embedding shows another one, columns about their means; made by :func:`fidelity`."""
 
     correlation: Float[Array, ""]
     relative_error: Float[Array, ""]
 
 
 def fidelity(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Fidelity:
-    """The correlation of an embedding with the true one, and its relative error after the best scalar.
+    """The correlation with the true embedding, and sqrt(1 - correlation^2), the error after the best scalar.
 
     A mechanism that shrinks all reports alike loses nothing by it, nor does a network trained on them.
 
@@ -173,10 +164,7 @@ def ssim(
 
 
 class ConfidenceInterval(NamedTuple):
-    """A mean and its confidence interval.
-
-    It is mean +- half_width, of n values; NaN for a single one.
-    """
+    """The interval mean +- half_width of n values; NaN for a single one."""
 
     mean: float
     half_width: float

@@ -54,10 +54,10 @@ class Objective(NamedTuple):
 
     Attributes:
       inputs: ``inputs(context, examples)`` -> the inputs of the model.
-      loss: ``loss(outputs, examples)`` -> float [batch], the loss of each example.
+      loss: ``loss(outputs, examples)`` -> float [batch].
       score: ``score(outputs, examples)`` -> scalar, larger is better: the validation and test metric.
       check: ``check(name, examples, context, outputs)`` raises ``ValueError`` for concrete examples that do not fit
-        the context and the outputs, of which it gets shapes; examples may have a leading axis of runs.
+        the shapes of context and outputs; examples may have a leading axis of runs.
     """
 
     inputs: Callable[[PyTree, PyTree], PyTree]
@@ -89,10 +89,8 @@ class Settings:
       epochs: the largest number of epochs, at least 1.
       batch_size: examples, or graphs, in a batch; any size.
       patience: stop after as many epochs without a better validation score; None trains all epochs.
-      at_once: of many runs, those that are vmapped together; None for one at a time, which is fastest on a CPU. On
-        an accelerator take as many as fit.
-      progress: told how far a training of more than five seconds is; without it, it is shown. Equal settings may
-        differ in it.
+      at_once: of many runs, those that are vmapped together; None for one at a time, fastest on a CPU.
+      progress: told how far a training of more than five seconds is; by default that is shown.
     """
 
     optimizer: optax.GradientTransformation
@@ -130,23 +128,9 @@ class Pairs(NamedTuple):
 # --- Objectives ------------------------------------------------------------------------------------------------
 
 
-def _refuse_outside(name: str, values: Array | np.ndarray, size: int, of: str) -> None:
-    """Refuse concrete indices or classes that are no whole numbers in [0, size); tracers pass."""
-    if not validate.concrete(values):
-        return
-    array = np.asarray(values)
-    if not np.issubdtype(array.dtype, np.integer):
-        raise ValueError(f"{name} must be integers, got {array.dtype}")
-    if array.size and (array.min() < 0 or array.max() >= size):
-        raise ValueError(
-            f"{name} must be in [0, {size}), one of {of}, counted from 0; "
-            f"got numbers from {array.min()} to {array.max()}"
-        )
-
-
 def check_index(name: str, index: Array | np.ndarray, z: jax.ShapeDtypeStruct) -> None:
     """Refuse indices that name no row of the context."""
-    _refuse_outside(name, index, z.shape[0], "the rows of the context")
+    validate.ids(z.shape[0], "one of the rows of the context", **{name: index})
 
 
 def check_nodes(name: str, examples: Examples, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
@@ -155,7 +139,7 @@ def check_nodes(name: str, examples: Examples, z: PyTree, scores: jax.ShapeDtype
     if np.shape(examples.index) != np.shape(examples.label):
         shapes = f"{np.shape(examples.label)} and {np.shape(examples.index)}"
         raise ValueError(f"label of {name} must be as many as index of {name}, got shapes {shapes}")
-    _refuse_outside(f"label of {name}", examples.label, scores.shape[-1], "the model's outputs")
+    validate.ids(scores.shape[-1], "one of the model's outputs", **{f"label of {name}": examples.label})
 
 
 def _check_pairs(name: str, pairs: Pairs, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
@@ -222,9 +206,8 @@ link_prediction = Objective(
 def on_graph(objective: Objective) -> Objective:
     """The same objective on nodes whose outputs depend on the whole graph.
 
-    The context is the input of the model, such as :class:`ldp_jax.learning.models.NodeInputs`, and ``index`` of
-    :class:`Examples` names nodes. Every step applies the model to all nodes, so one batch of all training examples
-    is cheapest. Equal objectives give equal ones.
+    The context is the input of the model, such as :class:`ldp_jax.learning.models.NodeInputs`. Every step applies
+    the model to all nodes: one batch of all examples is cheapest. Equal objectives give equal ones.
 
     >>> two = Examples(np.array([0, 2]), np.array([1, 1]))
     >>> float(on_graph(node_classification).score(jnp.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0]]), two))
@@ -303,26 +286,27 @@ def begin(variables: Variables, optimizer: optax.GradientTransformation, epochs:
 def step(
     model: Model,
     optimizer: optax.GradientTransformation,
-    loss: Callable[[Array], tuple[Array, Array]],
-    variables: Variables,
-    state: PyTree,
+    losses: Callable[[Array], Array],
+    real: Array,
+    carry: tuple[Variables, PyTree, Array],
     inputs: PyTree,
     key: PRNGKey,
     number: Array,
 ) -> tuple[Variables, PyTree, Array]:
-    """One step down the gradient: ``loss(outputs)`` is what is minimised, and what is returned of it."""
+    """One step down the gradient of the mean of ``losses(outputs)`` that are ``real``; the carry adds these up."""
+    variables, state, total = carry
     rest = {name: value for name, value in variables.items() if name != "params"}
 
-    def total(parameters: PyTree) -> tuple[Array, tuple[Array, Variables]]:
+    def mean(parameters: PyTree) -> tuple[Array, tuple[Array, Variables]]:
         outputs, changed = model.apply({**rest, "params": parameters}, inputs, key=key, train=True)
-        minimised, value = loss(outputs)
-        return minimised, (value, {name: part for name, part in changed.items() if name != "params"})
+        lost = jnp.where(real, losses(outputs), 0.0).sum()
+        return lost / real.sum(), (lost, {name: part for name, part in changed.items() if name != "params"})
 
     parameters = variables["params"]
-    (_, (value, rest)), gradient = jax.value_and_grad(total, has_aux=True)(parameters)
+    (_, (lost, rest)), gradient = jax.value_and_grad(mean, has_aux=True)(parameters)
     update = optax.with_extra_args_support(optimizer).update
     updates, state = update(gradient, state, parameters, epoch=number)
-    return {**rest, "params": optax.apply_updates(parameters, updates)}, state, value
+    return {**rest, "params": optax.apply_updates(parameters, updates)}, state, total + lost
 
 
 def run_epochs(
@@ -332,10 +316,9 @@ def run_epochs(
     epoch: Callable[[Array, Variables, PyTree], tuple[Variables, PyTree, Array]],
     score: Callable[[Variables], Array],
 ) -> Run:
-    """Run epochs up to ``until``, or until ``patience`` of them had no better score; the one loop of all trainers.
+    """Run epochs up to ``until``, or until ``patience`` had no better ``score(variables)``; NaN is never better.
 
-    ``epoch(number, variables, state)`` gives variables, state and mean loss after it. The best are by ``score`` of
-    the variables; NaN is never better.
+    ``epoch(number, variables, state)`` gives variables, state and mean loss after it.
     """
 
     def going(run: Run) -> Array:
@@ -414,10 +397,9 @@ def fit(
 ) -> Fitted:
     """Train until the epochs are over, or validation no longer improves; keep the best epoch by validation.
 
-    Every epoch visits every training example once, in a new order. A last batch that is not full is padded, and the
-    padding weighs nothing. Compiled once for the same model, objective, optimizer and shapes, whatever the
-    patience. A run whose validation score is NaN in every epoch returns its first variables, and a validation of
-    -inf.
+    Every epoch visits every training example once, in a new order. Compiled once for the same model, objective,
+    optimizer and shapes, whatever the patience. A run whose validation score is NaN in every epoch returns its
+    first variables, and a validation of -inf.
 
     Args:
       key: for the parameters, the order of examples and dropout.
@@ -430,8 +412,7 @@ def fit(
       settings: optimizer, epochs, batch size and patience.
 
     Raises:
-      ValueError: before anything is compiled, for no training example, or concrete examples that name a row the
-        context lacks or a class the model has no output for.
+      ValueError: before compilation, for no example, a row that the context lacks, or a class without an output.
     """
     validate.threefry(key)
     check_examples(model, objective, context, {"train": train, "validation": validation, "test": test})
@@ -474,7 +455,6 @@ def check_examples(
 
 
 def _shapes(values: PyTree, stacked: bool) -> PyTree:
-    """The shape of each leaf, or of one run's part of it."""
     skip = 1 if stacked else 0
     return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(jnp.shape(leaf)[skip:], jnp.result_type(leaf)), values)
 
@@ -488,7 +468,6 @@ def _stopless(settings: Settings, at_once: int | None) -> Settings:
 def _begin(
     key: PRNGKey, context: PyTree, examples: PyTree, *, model: Model, objective: Objective, settings: Settings
 ) -> Run:
-    """A run before its first epoch, from the key of its variables."""
     count = jax.tree.leaves(examples)[0].shape[0]
     first = jnp.zeros(min(settings.batch_size, count), jnp.int32)
     inputs = objective.inputs(context, jax.tree.map(lambda leaf: leaf[first], examples))
@@ -520,9 +499,6 @@ def _fit(
     batches = -(-count // batch_size)
     init_key, epochs_key = random.split(key)
 
-    def take(index: Array) -> PyTree:
-        return jax.tree.map(lambda leaf: leaf[index], examples)
-
     def score(variables: Variables, examples: PyTree) -> Array:
         outputs, _ = model.apply(variables, objective.inputs(context, examples), key=None, train=False)
         return objective.score(outputs, examples)
@@ -533,20 +509,10 @@ def _fit(
         order = jnp.pad(order, (0, batches * batch_size - count), constant_values=count)
 
         def one(carry: tuple[Variables, PyTree, Array], index_and_key: tuple[Array, PRNGKey]) -> tuple[tuple, None]:
-            variables, state, total = carry
             index, step_key = index_and_key
-            weight = (index < count).astype(jnp.float32)
-            batch = take(jnp.minimum(index, count - 1))
-
-            def loss(outputs: Array) -> tuple[Array, Array]:
-                total = (objective.loss(outputs, batch) * weight).sum()
-                return total / weight.sum(), total
-
-            inputs = objective.inputs(context, batch)
-            variables, state, value = step(
-                model, settings.optimizer, loss, variables, state, inputs, step_key, number
-            )
-            return (variables, state, total + value), None
+            batch = jax.tree.map(lambda leaf: leaf[jnp.minimum(index, count - 1)], examples)
+            losses, inputs = (lambda outputs: objective.loss(outputs, batch)), objective.inputs(context, batch)
+            return step(model, settings.optimizer, losses, index < count, carry, inputs, step_key, number), None
 
         steps = order.reshape(batches, batch_size), random.split(steps_key, batches)
         (variables, state, total), _ = jax.lax.scan(one, (variables, state, jnp.float32(0.0)), steps)
@@ -571,8 +537,7 @@ def fit_many(
 ) -> Fitted:
     """Train one model a key, over context and examples stacked along a leading axis, in one compiled program.
 
-    Each leaf of the result has a leading axis of runs. Programs for different numbers of runs may round differently
-    in the last bits; where a run must not depend on those beside it, call :func:`fit` for each. Where keys are
+    Each leaf of the result has a leading axis of runs; last bits may depend on how many there are. Where keys are
     divided among devices, so are the runs.
     """
     validate.threefry(keys, axes=1)
@@ -610,14 +575,11 @@ def _fit_many(
 
 
 def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n"]:
-    """The likeliest class of each example by a trained model, int32 [n]; of runs side by side, [runs, n].
+    """The likeliest class of each example by a trained model, int32 [n]; after :func:`fit_many` [runs, n].
 
-    ``inputs`` are what the model takes: rows of an embedding, or a graph and features; after :func:`fit_many` each
-    leaf has a leading axis of runs. Rows of a memory-mapped file are read some at a time, of one run. Of several
-    labels an example, threshold the outputs of ``model.apply``.
-
-    Raises:
-      ValueError: for a model that has not an output for each of two classes or more.
+    ``inputs`` are what the model takes, after :func:`fit_many` with a leading axis of runs. Rows of a memory-mapped
+    file are read some at a time, of one run. ``ValueError`` for a model of fewer than two outputs; of several
+    labels an example, threshold those of ``model.apply``.
 
     >>> from ldp_jax.learning import models
     >>> z, y = jnp.eye(3)[jnp.arange(30) % 3], np.arange(30) % 3

@@ -51,11 +51,7 @@ def test_lies_are_reports_and_those_of_the_honest_stay(name):
     assert np.ptp(some) > 0.5 * (high[0] - low[0])
 
 
-def test_privacy_stretches_what_a_liar_may_say():
-    """By (e^eps/2 + 1) / (e^eps/2 - 1) of the piecewise mechanism, more as epsilon falls; Laplace has no end."""
-    for epsilon in (0.5, 1.0, 2.0):
-        expected = (np.exp(epsilon / 2) + 1) / (np.exp(epsilon / 2) - 1)
-        assert poisoning.leverage(Piecewise(epsilon)) == pytest.approx(expected, rel=1e-5)
+def test_reports_without_an_end_or_a_number_have_no_leverage():
     with pytest.raises(ValueError, match="reports must have ends"):
         poisoning.leverage(Laplace(1.0))
     with pytest.raises(ValueError, match="mechanism must report numbers"):

@@ -1,6 +1,5 @@
 """The uniform format: what a user's file may hold, what is refused by name, and what is written."""
 
-import dataclasses
 import os
 
 import numpy as np
@@ -53,15 +52,6 @@ def test_dense_features_stay_dense(write, tmp_path):
     np.testing.assert_array_equal(clipped.x, np.clip(x, 0.25, 1))
     with pytest.raises(ValueError, match="x must be real numbers .*, alone"):
         datasets.load(write(x=x))
-
-
-def test_unknown_classes_may_be_none(write):
-    data = datasets.load(write())
-    for unknown in (None, np.nan):
-        assert dataclasses.replace(data, y=np.array([0, unknown, 1])).y.tolist() == [0, -1, 1]
-    for bad in (["a", None, "b"], [0.5, None, 1], ["0", None, 1]):
-        with pytest.raises(ValueError, match="y of mine must be integers"):
-            dataclasses.replace(data, y=np.array(bad))
 
 
 def test_features_and_labels_may_be_absent_and_graphs_of_one_node_are_graphs(write):
@@ -136,8 +126,8 @@ def test_bounds_that_do_not_hold_are_refused(write):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"edges": [[1, 2]]}, "edges must stay in one graph, got 1 -> 2, which joins graph 0 and graph 1"),
-        ({"edges": [[3, 3]]}, "graph 1 must have no self-loops, got one at node 3"),
+        ({"edges": [[1, 2]]}, "edges must stay in one graph, got 2 -> 1, which joins graph 1 and graph 0"),
+        ({"edges": [[3, 3]]}, "edges must have no self-loops, got one at node 3"),
         ({"node_graph": [0, 0, 2, 2]}, "got 2 at node 2: graph 1 has no node"),
         ({"node_graph": [0, 0, 1, 0], "edges": [[0, 1]]}, "rise by 0 or 1, got 0 at node 3$"),
         ({"y": [0, 1, 1]}, r"one row a node \(4\) or one row a graph \(2\), got shape \(3,\)"),
@@ -182,7 +172,6 @@ def test_a_data_set_comes_back_from_its_file(tmp_path):
     first = path.read_bytes()
     datasets.save(back, path)
     assert path.read_bytes() == first  # the same data, the same bytes
-    assert [p.name for p in tmp_path.iterdir()] == ["whole.npz"]
 
 
 def test_a_saved_file_has_the_mode_of_any_other(tmp_path, write, monkeypatch):

@@ -16,7 +16,7 @@ def small(x=((0.0, 3.0), (4.0, 0.0), (0.0, 1.0)), y=(0, 1, 0), lower=0.0, upper=
         name="small",
         graph=graphs.from_edges([[0, 1], [2, 1]], n),
         x=scipy.sparse.csr_array(np.array(x, np.float32)),
-        y=np.array(y, np.int32),
+        y=np.array(y),
         lower=lower,
         upper=upper,
         **fields,
@@ -24,10 +24,14 @@ def small(x=((0.0, 3.0), (4.0, 0.0), (0.0, 1.0)), y=(0, 1, 0), lower=0.0, upper=
 
 
 def test_labels_may_be_unknown(tmp_path):
-    data = small(y=(1, -1, 0))
-    datasets.save(data, tmp_path / "some.npz")
-    for one in (data, datasets.load(tmp_path / "some.npz")):
-        assert (one.num_classes, one.y.tolist(), one.known.tolist()) == (2, [1, -1, 0], [True, False, True])
+    for unknown in (-1, None, np.nan):
+        data = small(y=(1, unknown, 0))
+        datasets.save(data, tmp_path / "some.npz")
+        for one in (data, datasets.load(tmp_path / "some.npz")):
+            assert (one.num_classes, one.y.tolist(), one.known.tolist()) == (2, [1, -1, 0], [True, False, True])
+    for bad in (("a", None, "b"), (0.5, None, 1), ("0", None, 1)):
+        with pytest.raises(ValueError, match="y of small must be integers"):
+            small(y=bad)
     scores = jnp.eye(3)[:, :2]
     assert float(metrics.accuracy(scores, data.y, data.known)) == 0.5
     for metric in (metrics.accuracy, metrics.f1):

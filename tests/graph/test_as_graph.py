@@ -46,10 +46,8 @@ def takers():
         if "._" in info.name:
             continue
         module = importlib.import_module(info.name)
-        own = [
-            n for n, v in vars(module).items() if n[0] != "_" and getattr(v, "__module__", "") == module.__name__
-        ]
-        for name in getattr(module, "__all__", own):
+        own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__]
+        for name in getattr(module, "__all__", [n for n in own if n[0] != "_"]):
             value = getattr(module, name)
             for made in (value, getattr(value, "of", None) if inspect.isclass(value) else None):
                 if not (inspect.ismethod(made) or inspect.isfunction(inspect.unwrap(made))):
@@ -67,11 +65,8 @@ assert {"ppr", "predict_from_counts", "predict_jointly", "predict_from_reports",
 @pytest.mark.parametrize("name", TAKERS)
 def test_what_is_no_graph_is_refused_with_what_makes_one(name):
     taker, argument = TAKERS[name]
-    needed = [
-        one.name
-        for one in inspect.signature(taker).parameters.values()
-        if one.default is one.empty and one.kind is not one.VAR_KEYWORD and one.name != argument
-    ]
+    parameters = [one for one in inspect.signature(taker).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    needed = [one.name for one in parameters if one.default is one.empty and one.name != argument]
     refusal = r"must be a GraphsTuple, as graphs\.from_edges\(edges, num_nodes\)"
     for none in (None, PATH, scipy.sparse.csr_array(np.eye(3)), {0: [1]}, SimpleNamespace(graph=1, y=2)):
         drawn = {"key": jax.random.key(0), "keys": jax.random.split(jax.random.key(1), 2)}
@@ -86,11 +81,11 @@ def test_graphs_of_other_libraries_whose_nodes_are_numbers_are_taken_everywhere(
     """Of numbers in any order; beside names, loops and weights rows could be anybody's."""
     ours, ends = graphs.from_edges(PATH, 3), np.concatenate([PATH, PATH[:, ::-1]]).T
     theirs = networkx.Graph([(2, 1), (1, 0)])
-    for source in (
-        theirs,
+    matrix, indexed = (
         networkx.to_scipy_sparse_array(theirs, range(3)),
         SimpleNamespace(edge_index=ends, num_nodes=3),
-    ):
+    )
+    for source in (theirs, matrix, indexed):
         assert propagation.operator(source) == propagation.operator(ours)
         assert edges.Population.of(source).receivers.tolist() == [0, 1, 1, 2]
         made = [pipeline.private_embedding(
@@ -98,9 +93,8 @@ def test_graphs_of_other_libraries_whose_nodes_are_numbers_are_taken_everywhere(
         ).z for each in (source, ours)]  # fmt: skip
         np.testing.assert_array_equal(*made)
         assert graphs.to_edges(source).tolist() == PATH.tolist()
-        np.testing.assert_array_equal(
-            *(propagation.ppr_dense(each, np.eye(3), 0.5, 0.5) for each in (source, ours))
-        )
+        dense = [propagation.ppr_dense(each, np.eye(3), 0.5, 0.5) for each in (source, ours)]
+        np.testing.assert_array_equal(*dense)
         assert packing.from_graphs(source).node_mask.tolist() == [True] * 3
         assert models.gcn(1, 1, 2).init(jax.random.key(0), (source, np.eye(3)))["params"]
         assert interop.to_networkx(source).number_of_edges() == 2

@@ -103,7 +103,7 @@ def test_weights_are_refused_or_dropped(source):
 REFUSED = {
     "no nodes": ((EDGES,), "nodes must say how many"),
     "two readings": (([[0, 1], [2, 3]], 4), "0 - 1 and 2 - 3 with pairs_in='rows', or 0 - 2 and 1 - 3"),
-    "outside": (([[0, 9], [1, 2], [0, 1]], 5), r"nodes in \[0, 5\), got \(0, 9\)"),
+    "outside": (([[0, 9], [1, 2], [0, 1]], 5), r"source must be in \[0, 5\)"),
     "the other shape": ((EDGES, 5, "columns"), r"must have shape \[2, m\]"),
     "unknown names": ((pd.DataFrame(NAMED), NAMES[:2]), "miss 2, as"),
     "a name twice": ((EDGES, ["a", "b", "b", "c"]), "name each node once"),

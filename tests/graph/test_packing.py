@@ -1,5 +1,6 @@
 """Sets of graphs in static shapes: nothing lost, masks, waste, sums of neighbours and their gradients."""
 
+import dataclasses
 import os
 from functools import cache
 from types import SimpleNamespace
@@ -17,11 +18,8 @@ from ldp_jax.graph.packing import GraphSet, assemble, deal, pack
 
 def waste(packed, graph_set):
     """The share of padding in the places of an epoch, for nodes and for edges."""
-    places = [sum(shape.batches * shape[field] for shape in packed.shapes) for field in (2, 3)]
-    return [
-        1 - real / room
-        for real, room in zip((len(graph_set.node_graph), len(graph_set.senders)), places, strict=True)
-    ]
+    real = len(graph_set.node_graph), len(graph_set.senders)
+    return 1 - real / np.sum([shape.batches * np.array(shape[2:4]) for shape in packed.shapes], 0)
 
 
 @cache
@@ -52,14 +50,8 @@ def many_graphs(count=45, directed=True, seed=0):
 def local_edges(graph_set, graph):
     """The edges of one graph, nodes numbered from 0 within it; a set of (sender, receiver)."""
     nodes = np.flatnonzero(graph_set.node_graph == graph)
-    mine = np.isin(graph_set.receivers, nodes)
-    return set(
-        zip(
-            (graph_set.senders[mine] - nodes[0]).tolist(),
-            (graph_set.receivers[mine] - nodes[0]).tolist(),
-            strict=True,
-        )
-    )
+    ends = np.stack([graph_set.senders, graph_set.receivers], 1)
+    return set(map(tuple, (ends[np.isin(graph_set.receivers, nodes)] - nodes[0]).tolist()))
 
 
 def batch_adjacency(batch, nodes):
@@ -132,14 +124,8 @@ def test_every_deal_fits_and_the_deal_by_size_is_the_last_resort(monkeypatch):
     for part, most in zip(every, room, strict=True):
         assert (sizes[np.asarray(part)].sum(2) <= most).all()
     # With room for nothing at all, every draw fails.
-    full = packing.Packed(
-        **{
-            name: getattr(packed, name)
-            for name in ("labels", "node_start", "strata", "into", "out")
-        },
-        sizes=packed.sizes + 1,
-        shapes=tuple(shape._replace(nodes=0) for shape in packed.shapes),
-    )  # fmt: skip
+    shapes = tuple(shape._replace(nodes=0) for shape in packed.shapes)
+    full = dataclasses.replace(packed, sizes=packed.sizes + 1, shapes=shapes)
     for got, by_size in zip(deal(full, jax.random.key(0)), deal(packed), strict=True):
         np.testing.assert_array_equal(got, by_size)
 
@@ -234,7 +220,7 @@ def test_bad_sets_are_refused_by_the_name_of_the_graph():
     for *given, message in (
         ([], [], [], [], "must have a graph"),
         ([], [], [0, 1], [0], "disagree: there are 1 labels, and nodes of graph 1"),
-        ([], [], [0, 1], [0, -1], "labels must be classes from 0, got -1 for graph 1"),
+        ([], [], [0, 1], [0, -1], "labels must be >= 0, got numbers from -1 to 0"),
         ([0], [2], [0, 0, 1], [0, 1], "got 0 -> 2, which joins graph 0 and graph 1"),
         ([9], [9], [0], [0], "in no graph of the set"),
         ([1], [1], [0, 0], [0], "graph 0 must have no self-loops, got one at node 1"),
@@ -252,7 +238,7 @@ def test_bad_arguments_are_refused():
         (lambda: pack(of, 2.0), "must be a whole number"),
         (lambda: pack(of, 2, shapes=0), "must be a whole number"),
         (lambda: of.subset([]), "at least one"),
-        (lambda: of.subset([-1]), r"in \[0, 5\), got -1"),
+        (lambda: of.subset([-1]), r"indices must be in \[0, 5\)"),
         (lambda: of.subset([2, 1, 2]), "graph 2 twice"),
         (lambda: GraphSet.from_dataset(one), "karate must be a set of labelled graphs"),
     ):

@@ -180,8 +180,8 @@ def test_bad_reports_and_steps_are_refused():
     rr, lame = GeneralizedRR(1.0, 3), np.uint32([[2**31, 2**31], [2**30, 3 * 2**30]])
     uneven = Discrete.of(integer_tables.Table("lame", lame, np.float32([0, 1]), "category"))
     for mechanism, index, reports, message in (
-        (rr, [0, 1], [0, 3], r"reports must be categories of the mechanism, whole numbers in \[0, 3\)"),
-        (rr, [0, 1], [0.0, 1.0], "reports must be categories"),
+        (rr, [0, 1], [0, 3], r"reports must be in \[0, 3\)"),
+        (rr, [0, 1], [0.0, 1.0], "reports must be integers"),
         (rr, [0, 1], [0], r"reports must be one for each of index, got shapes \(1,\) and \(2,\)"),
         (GridSquareWave(1.0), [0], [0], "mechanism must be a randomised response.*GeneralizedRR; got "),
         (uneven, [0], [0], "mechanism must be a randomised response"),

@@ -27,20 +27,16 @@ def inputs(epsilon=0.5):
 
 @cache
 def made(**words):
-    """A model without dropout, its variables, and what gives its outputs."""
+    """The variables of a model without dropout, and what gives its outputs."""
     model = poindp(OUT, 4, 0.0, **words)
     variables = jax.jit(model.init)(jax.random.key(0), inputs())
-    return (
-        model,
-        variables,
-        jax.jit(lambda variables, inputs: model.apply(variables, inputs, key=None, train=False)[0]),
-    )
+    return variables, jax.jit(lambda variables, inputs: model.apply(variables, inputs, key=None, train=False)[0])
 
 
 def noise(given=None, branches=("intra",), **words):
     """What a model adds to its outputs without noise, and its variables."""
-    _, variables, run = made(branches=branches, **words)
-    quiet = made(branches=branches)[2]
+    variables, run = made(branches=branches, **words)
+    _, quiet = made(branches=branches)
     params = {name: variables["params"][name] for name in ("Dense_0", "bias_0", "bias_1", "kernel")}
     given = given or inputs()
     return np.asarray(run(variables, given) - quiet({"params": params}, given), np.float64), variables
@@ -86,14 +82,13 @@ def test_as_released_nothing_that_makes_the_noise_is_learned_and_as_printed_the_
     ]
     assert shapes[0] == {"Dense_0", "bias_0", "bias_1", "kernel"}
     assert ["allocation_in" in names for names in shapes] == [False, True, False]
+    insensitive = inputs()._replace(sensitivity=None)
     with pytest.raises(ValueError, match="sensitivity"):
-        jax.eval_shape(
-            poindp(OUT, 4, 0.0, noise="printed").init, jax.random.key(0), inputs()._replace(sensitivity=None)
-        )
+        jax.eval_shape(poindp(OUT, 4, 0.0, noise="printed").init, jax.random.key(0), insensitive)
 
 
 def test_without_noise_each_branch_is_a_gcn_with_elu():
-    _, variables, run = made(branches=("intra",))
+    variables, run = made(branches=("intra",))
     params = variables["params"]
     flat, last = gcn(1, 1, 4, normalisation="symmetric"), gcn(1, 1, OUT, normalisation="symmetric")
 
@@ -124,9 +119,9 @@ def test_weights_and_the_term_of_a_place_are_those_of_the_places():
         inner = leaky(places @ params[f"{name}_in"]["kernel"], 0.2)
         return inner @ params[f"{name}_out"]["kernel"] + params[f"{name}_out"]["bias"]
 
-    edges = np.stack([np.arange(1, N), (np.arange(1, N) - 1) // 3], 1)
+    joined = inputs().graph.neighbours
     adjacency = np.eye(N)
-    adjacency[edges[:, 0], edges[:, 1]] = adjacency[edges[:, 1], edges[:, 0]] = 1.0
+    adjacency[joined.receivers, joined.senders] = 1.0
     weights = np.where(adjacency > 0, np.exp(leaky(read("receiver_0") + read("sender_0").T, 0.2)), 0.0)
     weights /= weights.sum(1, keepdims=True)
     wanted = weights @ (x @ params["Dense_0"]["kernel"]) + 0.5 * leaky(read("place_0"), 0.01) + params["bias_0"]

@@ -1,8 +1,7 @@
 r"""Attention: :math:`y_i = \sum_j \alpha_{ij} h_j` over a node and the senders of the edges into it.
 
 A weight :math:`\alpha_{ij} = \mathrm{softmax}_j \, \mathrm{LeakyReLU}(a_i + b_j)` is recomputed from its two ends
-where it is needed: no array of all edges with a vector for each is made. Exponents are shifted by the largest of
-the node, its own score among them, so that neither a node without edges nor padding makes a NaN.
+where it is needed: no array of all edges with a vector for each is made. Exponents are shifted by the largest.
 """
 
 from collections.abc import Callable
@@ -40,11 +39,10 @@ def attend(
     key: PRNGKey | None = None,
     rate: float = 0.0,
 ) -> Float[Array, "n heads width"]:
-    """Weighted means of the rows of ``h`` over each node and the senders of the edges into it.
+    """Weighted means of the rows of ``h``, with first derivatives in ``receiver`` (a), ``sender`` (b) and ``h``.
 
-    First derivatives, forward and backward, in ``receiver`` (a), ``sender`` (b) and ``h``. The layout has no
-    self-loops; a part of a graph is laid out in segments. With a key, a share ``rate`` of the weights, rounded to
-    16 bits, is dropped: those that the key and the two nodes decide, in every layout.
+    The layout has no self-loops. With a key, a share ``rate`` of the weights, rounded to 16 bits, is dropped: those
+    that the key and the two nodes decide, in every layout.
     """
     if isinstance(neighbours, (Induced, Divided)):
         raise TypeError(
@@ -72,7 +70,6 @@ class _Edges(NamedTuple):
 
 
 def _of_tables(tables: Tables) -> _Edges:
-    """The places of the tables, in the order of the classes."""
     senders, receivers, start = [jnp.zeros(0, jnp.int32)], [np.zeros(0, np.int32)], 0
     for table in tables.neighbours:
         width, count = table.shape
@@ -83,8 +80,6 @@ def _of_tables(tables: Tables) -> _Edges:
 
 
 class _Block(NamedTuple):
-    """Some of the edges."""
-
     real: Array  # bool [m, 1], whether an edge is no padding
     senders: Array
     receivers: Array
@@ -194,7 +189,6 @@ def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Arra
     loop_slope = _slope(loop)
 
     def weigh(block: _Block) -> tuple[Array, Array, Array]:
-        """Weights, those kept, and slopes."""
         scores = _at(a, block.receivers) + _at(b, block.senders)
         exponents = jnp.where(block.real, _leaky(scores) - _at(norm, block.receivers), -jnp.inf)
         weights = jnp.exp(exponents)

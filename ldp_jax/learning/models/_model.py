@@ -31,8 +31,7 @@ class Bound:
 class Model(NamedTuple):
     """A model as two pure functions; one compiled program serves all equal models.
 
-    The constructors of this package return equal models for equal arguments. Other models compare by their
-    functions, so make each once.
+    Constructors of this package return equal models for equal arguments; of your own make each once.
 
     Attributes:
       init: ``init(key, inputs) -> variables``: parameters and batch statistics.

@@ -65,10 +65,9 @@ def gat(
     ``dropout``).
 
     Inputs and outputs as of :func:`ldp_jax.learning.models.gcn`. Layout ``segment`` of an operator is fastest
-    here; a key drops the same weights in every layout. First derivatives, both modes.
+    here. First derivatives, both modes.
 
-    Reference: Veličković et al., Graph attention networks (ICLR 2018), eq. 1-6 and section 3.3 (8 heads of 8, then
-    1 of the classes, dropout 0.6).
+    Reference: Veličković et al., Graph attention networks (ICLR 2018), eq. 1-6 and section 3.3.
 
     >>> import jax, jax.numpy as jnp
     >>> from ldp_jax.graph import graphs

@@ -24,8 +24,7 @@ class NodeInputs(NamedTuple):
     Attributes:
       graph: a ``jraph.GraphsTuple`` of one graph, traced or not, its edges in any order, or its
         :class:`ldp_jax.graph.propagation.Operator`, which is sorted and laid out once.
-      x: float [n, d], a record for each node; ``scale`` [n] multiplies each, and None is 1. A derivative in
-        ``scale[u]`` is one along x_u, without a product of d columns.
+      x: float [n, d], a record for each node; ``scale`` [n] multiplies each, and None is 1.
     """
 
     graph: Graph | Operator
@@ -98,10 +97,8 @@ def gcn(
     :math:`D^{-1/2} (A + I) D^{-1/2}` with D the degree of A + I. Sigma is ReLU, with dropout after it, and the
     identity in the last layer.
 
-    Inputs are ``(graph, x)`` or :class:`NodeInputs`; outputs are logits [n, outputs] of classes
-    (:data:`ldp_jax.learning.training.node_classification`) or labels
-    (:data:`ldp_jax.learning.training.node_labels`), trained through
-    :func:`ldp_jax.learning.training.on_graph`.
+    Inputs are ``(graph, x)`` or :class:`NodeInputs`; outputs are logits [n, outputs] of classes or labels, trained
+    through :func:`ldp_jax.learning.training.on_graph`.
 
     Reference: HeteroRR eq. 1-2 (the mean); Kipf & Welling, Semi-supervised classification with graph convolutional
     networks (ICLR 2017), eq. 2 (symmetric).

@@ -81,8 +81,7 @@ def hyperbolic_gcn(
     The curvature c is in [1e-3, 20]; each layer may learn its own, from ``c`` on. Inputs, outputs and the means
     are those of :func:`ldp_jax.learning.models.gcn`, which this becomes as c goes to 0.
 
-    *Numerics*: points are kept within distance ``poincare.REACH / sqrt(c)`` of the origin, so records are best
-    scaled to a length of about 1.
+    *Numerics*: points are kept within ``poincare.REACH / sqrt(c)`` of the origin; scale records to a length near 1.
 
     Reference: Chami et al., Hyperbolic graph convolutional neural networks (NeurIPS 2019), eq. 5-11, with equal
     weights at the origin in place of learned attention; Ganea, Bécigneul & Hofmann (NeurIPS 2018), section 3.2.

@@ -21,10 +21,7 @@ _GLOROT = nn.initializers.glorot_uniform()
 
 
 class PlacedInputs(NamedTuple):
-    """The inputs of a model of the nodes of a graph and of their places in a hierarchy.
-
-    ``places`` [n, k] are such as points of a Poincaré embedding of the graph; public, as the graph is.
-    """
+    """A graph, records, and places [n, k] in a hierarchy, such as a Poincaré embedding: public, as the graph."""
 
     graph: Graph | Operator
     x: Float[Array | np.ndarray, "n d"]
@@ -69,7 +66,6 @@ class _HyperIMBA(nn.Module):
         return h
 
     def _read(self, places: Array, width: int, outputs: int, name: str) -> Array:
-        """A perceptron of one hidden layer on the places."""
         hidden = nn.leaky_relu(nn.Dense(width, use_bias=False, name=f"{name}_in")(places), 0.2)
         return nn.Dense(outputs, name=f"{name}_out")(hidden)
 

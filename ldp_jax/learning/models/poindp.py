@@ -137,8 +137,8 @@ def poindp(
     .. math:: \hat h_v = h^r_v + \eta^r_v(\beta \epsilon) + h^\alpha_v + \eta^\alpha_v((1 - \beta) \epsilon)
 
     with :math:`h^r, h^\alpha` of the branches (ELU and dropout between the layers) and :math:`\beta` by attention
-    over two perceptrons of the places of all nodes, the inter branch of coordinates, the intra branch of
-    coordinates and angles; or 1 / 2, without ``allocate``. The ablations have one branch.
+    over perceptrons of all places, the inter branch of coordinates, the intra branch of coordinates and angles; or
+    1 / 2, without ``allocate``.
 
     Noise, for each number of a branch's outputs, with z standard normal:
 
@@ -153,8 +153,7 @@ def poindp(
 
     *Guarantee*: **none**, of any noise. It is bounded, so some outputs are impossible for a neighbour; its scale
     depends on the data; outputs are sums over unprotected records of neighbours; and it is redrawn in every epoch
-    without composition. In evaluation the noise is drawn from ``variables["noise"]``: the same question has the
-    same answer.
+    without composition. In evaluation it is drawn from ``variables["noise"]``, the same for the same question.
 
     Inputs are :class:`PoinDPInputs`; outputs are logits [n, outputs].
 
