@@ -1,7 +1,7 @@
 """``jax.random`` bit for bit, several times as fast on a CPU (``benchmarks --parts discrete``); keys are JAX's own.
 
-On a CPU JAX makes the rounds of threefry (Salmon et al., SC 2011, section 3) a loop over whole arrays. Unrolled, they
-are one pass in registers, several times as fast (``python -m experiments benchmarks --parts discrete``).
+On a CPU JAX makes the rounds of threefry (Salmon et al., SC 2011, section 3) a loop over whole arrays; here they
+are one pass in registers.
 """
 
 import math

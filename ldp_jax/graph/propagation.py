@@ -506,9 +506,17 @@ def ppr_push(
 ) -> Array:
     """Personalized PageRank by backward push: all residues above the threshold at once, sweep by sweep.
 
-    Row v is off by at most r_max max(1, degree_v)^r, plus rounding; the other arguments are those of :func:`ppr`.
+    Of the two printed forms PrivGE's is right: a push gives each neighbour u the residue over |N(u)|, not
+    over |N(v)| as in LDP-GE Algorithm 3 line 4.
 
-    Reference: PrivGE Algorithm 3 (LDP-GE Algorithm 3 line 4 prints |N(v)| for |N(u)|).
+    Args:
+      op_or_graph: an :class:`Operator`, or a concrete symmetric graph.
+      x: [n] or [n, c].
+      alpha: decay factor in (0, 1].
+      r: convolution coefficient in [0, 1].
+      r_max: threshold; row v is off by at most r_max * max(1, degree_v)^r, plus rounding.
+
+    Reference: LDP-GE Algorithm 3, PrivGE Algorithm 3.
 
     >>> graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
     >>> z = ppr_push(graph, jnp.array([1.0, 0.0, 0.0, 1.0]), alpha=0.5, r=0.5)
