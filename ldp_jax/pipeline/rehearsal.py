@@ -242,45 +242,45 @@ def rehearse(
     """
     validate.threefry(key)
     worlds = validate.whole(2, worlds=worlds)
-    of_records, of_lists = isinstance(public, PanelFacts), isinstance(public, PublicFacts)
-    least, most = (_LEAST_LIST, 40.0) if of_lists else (0.0, MOST_EPSILON)
-    if not (of_records or of_lists or hasattr(public, "known")):
+    if not isinstance(public, (PanelFacts, PublicFacts, JointFacts)):
         raise ValueError(
             f"public must be of panel_facts, of joint_facts or PublicFacts, got {type(public).__name__}"
         )
+    of_lists = isinstance(public, PublicFacts)
+    least, most = (_LEAST_LIST, 40.0) if of_lists else (0.0, MOST_EPSILON)
     each = list(epsilons) if np.iterable(epsilons) else [epsilons]
     asked = tuple(sorted({validate.number(least, most, open_lower=not of_lists, epsilons=one) for one in each}))
     if not asked:
         raise ValueError("epsilons must name one at least")
-    if isinstance(public, PublicFacts):
-        public = public._replace(labels=validate.labels(public.labels))
-    if of_records and friends is not None:
-        raise ValueError("friends must be None of records, whose graph is public")
-    if not of_records and friends is None:
-        raise ValueError("friends must be stated of lists: StatedFriends(mean_degree, homophily)")
     if not isinstance(public, PublicFacts) and public.known.keep < 1.0:
         raise ValueError(f"public must have true labels, got keep = {public.known.keep:g}")
     fold_key, key = random_words.split(key)
-    message, splits = "records" if of_records else "lists", []
+    message, splits, right, private = "lists", [], [], validate.labels(public.labels) < 0
     with watched("rehearse", progress):
         phase("what is public", 0.0)
         if isinstance(public, PanelFacts):
-            run = _of_records(key, public, asked)
+            if friends is not None:
+                raise ValueError("friends must be None of records, whose graph is public")
+            message, run = "records", _of_records(key, public, asked)
+        elif friends is None:
+            raise ValueError("friends must be stated of lists: StatedFriends(mean_degree, homophily)")
         elif isinstance(public, PublicFacts):
             run = _of_lists(key, with_posterior(fold_key, public), friends, asked)
         else:
-            if friends is not None and friends.overlap is not None:
+            if friends.overlap is not None:
                 raise ValueError("overlap must be None of joint totals: nobody has public features")
             message, splits = "records and lists", [_splits(total) for total in asked]
             run = _of_both(key, public, _checked(friends), tuple(split for some in splits for split in some))
-        found = []
         for world in range(worlds):
             phase(f"world {world + 1} of {worlds}", 0.1 + 0.9 * world / worlds)
             with watched("server"):
-                found.append(run(world))
-    right = np.array(found)
-    gains, private = right[:, 1:] - right[:, :1], np.asarray(public.labels) < 0
-    gains, taken = _best(gains, splits) if splits else (gains, ())
+                y, posteriors = run(world)
+                found = [np.asarray(one).argmax(1) == np.asarray(y) for one in posteriors]
+                right.append([100.0 * one[private].mean() for one in found])
+    right = np.array(right)
+    gains, taken = right[:, 1:] - right[:, :1], ()
+    if splits:
+        gains, taken = _best(gains, splits)
     users, labels = int(private.sum()), int((~private).sum())
     return Rehearsal(asked, gains, right[:, 0], message, users, labels, friends, taken)
 
@@ -301,12 +301,11 @@ def _best(
     return gains[:, best], tuple(each[place] for place in best)
 
 
-World = Callable[[int], list[float]]
-"""Draws a world: accuracy in percent without any report, and at each epsilon."""
+_Classes = tuple[Array, Sequence[Array | np.ndarray]]
+"""Everybody's class, and their posteriors: without any report, and with those of each epsilon or split."""
 
-
-def _points(scores: ArrayLike, y: np.ndarray, asked: np.ndarray) -> float:
-    return 100.0 * float((np.asarray(scores).argmax(1) == y)[asked].mean())
+World = Callable[[int], _Classes]
+"""Draws the world of a number."""
 
 
 # --- Records -----------------------------------------------------------------------------------------------------
@@ -315,24 +314,31 @@ def _points(scores: ArrayLike, y: np.ndarray, asked: np.ndarray) -> float:
 def _of_records(key: PRNGKey, facts: PanelFacts, epsilons: tuple[float, ...]) -> World:
     """Worlds of a public graph and panel."""
     spread_key, key = random.split(key)
-    log_q, labels, panel = facts.structure.log_q, facts.labels, facts.known.nodes
-    posterior, private = np.exp(np.asarray(log_q)), labels < 0
-    alphabets = [PersonalAlphabets.of(epsilon, posterior) for epsilon in epsilons]
-    scored, spread = np.asarray(facts.classifier.panel_scores), shared_spread(spread_key, facts.op)
+    log_q = facts.structure.log_q
+    alphabets = [PersonalAlphabets.of(epsilon, np.exp(np.asarray(log_q))) for epsilon in epsilons]
+    spread = shared_spread(spread_key, facts.op)
 
-    def world(number: int) -> list[float]:
+    def world(number: int) -> _Classes:
         class_key, donor_key, report_key = random.split(random.fold_in(key, number), 3)
-        y = coupled_classes(class_key, facts.op, spread, log_q, labels, np.float32(COUPLING))
-        scores = scored[np.asarray(donors(donor_key, y, log_q, labels[panel], log_q[panel], np.float32(_NEAR)))]
-        scores[panel] = scored
-        truth = np.asarray(y)
-        found = [_points(log_q, truth, private)]
+        y = coupled_classes(class_key, facts.op, spread, log_q, facts.labels, np.float32(COUPLING))
+        scores = _drawn_scores(donor_key, facts, y, log_q, _NEAR)
+        found = [log_q]
         for place, mine in enumerate(alphabets):
             made = local_prediction(random.fold_in(report_key, place), partial(_send, mine, scores), facts)
-            found.append(_points(made.log_posterior, truth, private))
-        return found
+            found.append(made.log_posterior)
+        return y, found
 
     return world
+
+
+def _drawn_scores(
+    key: PRNGKey, facts: PanelFacts | JointFacts, y: Array, log_q: Array | np.ndarray, near: float
+) -> np.ndarray:
+    """The classifier's scores of donors, and of the panel its own."""
+    labels, panel, scored = facts.labels, facts.known.nodes, np.asarray(facts.classifier.panel_scores)
+    scores = scored[np.asarray(donors(key, y, log_q, labels[panel], log_q[panel], np.float32(near)))]
+    scores[panel] = scored
+    return scores
 
 
 def _send(alphabets: PersonalAlphabets, scores: np.ndarray, key: PRNGKey, public: Broadcast) -> ClassReports:
@@ -454,9 +460,8 @@ _Stated = tuple[np.float32, np.float32, np.float32]
 """Mean degree, homophily, spread."""
 
 
-def _checked(friends: StatedFriends | None) -> _Stated:
+def _checked(friends: StatedFriends) -> _Stated:
     """What is stated; refused where no friendships are like it."""
-    assert friends is not None
     return (
         np.float32(validate.number(0.0, open_lower=True, mean_degree=friends.mean_degree)),
         np.float32(validate.number(0.0, 1.0, homophily=friends.homophily)),
@@ -464,17 +469,14 @@ def _checked(friends: StatedFriends | None) -> _Stated:
     )
 
 
-def _of_lists(
-    key: PRNGKey, public: PublicFacts, friends: StatedFriends | None, epsilons: tuple[float, ...]
-) -> World:
+def _of_lists(key: PRNGKey, public: PublicFacts, friends: StatedFriends, epsilons: tuple[float, ...]) -> World:
     """Worlds of public features and private lists."""
     rows = public.rows
     assert isinstance(public.log_q, FeaturesPosterior)
-    assert friends is not None
     assert not isinstance(rows, Mapping)
-    stated, overlapping = _checked(friends), friends.overlap
-    if overlapping is not None:
-        overlapping = validate.number(0.0, 1.0, overlap=overlapping)
+    stated = _checked(friends)
+    if friends.overlap is not None:
+        validate.number(0.0, 1.0, overlap=friends.overlap)
     log_q, labels = public.log_q.log_q, np.asarray(public.labels)
     spread_key, unknown_key, key = random.split(key, 3)
     # What labels that a model has not seen say of how sure it may be.
@@ -485,42 +487,38 @@ def _of_lists(
     most = np.array([0.0 if ridge is None else 1.0 / (1.0 + ridge * math.pi**2 / 6.0), MOST_OVERLAP])
     first = np.asarray(random.uniform(unknown_key, (2,)), np.float64)
 
-    def world(number: int) -> list[float]:
+    def world(number: int) -> _Classes:
         class_key, draw_key, report_key = random.split(random.fold_in(key, number), 3)
         alike, share = most * ((first + number * _EVENLY) % 1.0)  # nobody knows them
         if noise is None:
             y = _drawn_classes(class_key, tempered, labels)
         else:
             y = _alike_classes(class_key, noise, tempered, labels, np.float32(alike))
-        share = share if overlapping is None else overlapping
-        users = _drawn_users(draw_key, y, tempered, stated, np.float32(share))
-        truth = np.asarray(y)
-        found = [_points(log_q, truth, labels < 0)]
+        share = share if friends.overlap is None else friends.overlap
+        users, found = _drawn_users(draw_key, y, tempered, stated, np.float32(share)), [log_q]
         for place, epsilon in enumerate(epsilons):
             count_key = random.fold_in(report_key, place)
             made = piloted_counts(count_key, partial(_count, users, epsilon), public, epsilon)
-            found.append(_points(made.log_posterior, truth, labels < 0))
-        return found
+            found.append(made.log_posterior)
+        return y, found
 
     return world
 
 
 def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[JointPrivacy, ...]) -> World:
     """Worlds of private records and lists; each split is tried on the same users."""
-    labels, panel, n = facts.labels, facts.known.nodes, len(facts.labels)
-    log_q, scored = np.tile(facts.log_prior, (n, 1)), np.asarray(facts.classifier.panel_scores)
+    n = len(facts.labels)
+    log_q = np.tile(facts.log_prior, (n, 1))
     alphabets = {one: record_alphabets(facts, one) for one in {split.record for split in splits} if one}
     entries, alike = max(1, round(float(stated[0]) * n)), min(float(stated[1]), _MOST_ALIKE)
 
-    def world(number: int) -> list[float]:
+    def world(number: int) -> _Classes:
         draw_key, donor_key, report_key = random.split(random.fold_in(key, number), 3)
         class_key, rate_key, list_key = random.split(draw_key, 3)
-        y = _drawn_classes(class_key, log_q, labels)
+        y = _drawn_classes(class_key, log_q, facts.labels)
         users = _drawn_users(rate_key, y, log_q, stated, np.float32(0.0))
-        scores = scored[np.asarray(donors(donor_key, y, log_q, labels[panel], log_q[panel], np.float32(1.0)))]
-        scores[panel] = scored
-        truth, devices = np.asarray(y), Devices(scores, *map(np.asarray, _drawn_lists(list_key, users, y, entries)))
-        found = [_points(log_q, truth, labels < 0)]
+        scores, found = _drawn_scores(donor_key, facts, y, log_q, 1.0), [log_q]
+        devices = Devices(scores, *map(np.asarray, _drawn_lists(list_key, users, y, entries)))
         for split in splits:
             # One key: the same noise for all splits, so that not chance tells close ones apart.
             noise_key = jax.random.clone(report_key)
@@ -530,8 +528,8 @@ def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[Joi
                 send = partial(_send, alphabets[split.record], scores) if split.record else None
                 count = partial(_count, users, split.list) if split.list else None
                 made = joint_prediction(noise_key, facts, send, count, split.list)
-            found.append(_points(made.log_posterior, truth, labels < 0))
-        return found
+            found.append(made.log_posterior)
+        return y, found
 
     return world
 
