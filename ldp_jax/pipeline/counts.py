@@ -170,7 +170,7 @@ def report_tables(
 
     Args:
       law: of the dispersion.
-      means: of the true counts (:func:`~ldp_jax.pipeline.pilot.expected_counts`), at least 1e-8.
+      means: of the true counts (:func:`~ldp_jax.pipeline.design.expected_counts`), at least 1e-8.
       epsilon: of each count.
       size: of the tables, static: :func:`table_size`.
     """

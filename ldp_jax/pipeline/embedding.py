@@ -281,9 +281,8 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
         place = np.minimum(start + np.arange(rows), n - 1)  # a last block of the same shape, to be cut off
         own = [leaf if axis is None else np.asarray(leaf)[place] for leaf, axis in zip(leaves, axes, strict=True)]
         stop = min(n, start + rows)
-        block = real(x.scaled_rows(start, stop)).astype(np.float32, copy=False)
-        if block.shape != (stop - start, domain.dim):
-            wanted = (stop - start, domain.dim)
+        block, wanted = real(x.scaled_rows(start, stop)).astype(np.float32, copy=False), (stop - start, domain.dim)
+        if block.shape != wanted:
             raise ValueError(f"scaled_rows({start}, {stop}) of x must give shape {wanted}, got {block.shape}")
         block = np.pad(_to_domain(block, domain), ((0, rows - len(block)), (0, 0)))
         some = jax.random.wrap_key_data(jax.device_put(words[place]), impl="threefry2x32")
@@ -328,8 +327,9 @@ def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) ->
             values = real(x if isinstance(x, jax.Array) else np.asarray(x))
             inside = bool(((values >= lower) & (values <= upper)).all())  # NaN is in no interval
         if not inside:
+            shown = "the bounds of its columns" if np.ndim(lower) else f"[{lower:g}, {upper:g}]"
             raise ValueError(
-                f"x must lie in {_shown(lower, upper)}, and some of it does not, or is NaN (records are private: "
+                f"x must lie in {shown}, and some of it does not, or is NaN (records are private: "
                 "no more is said). Declare public bounds=(lower, upper) of the data, which are mapped to the "
                 "mechanism's domain; or say clip=True, and what is outside is clipped and NaN goes to the centre"
                 + _read(lower, upper)
@@ -380,10 +380,6 @@ def _read(lower: Any, upper: Any) -> str:
     return f". Bounds of two columns are read as {read} by column, or transposed as {transposed}"
 
 
-def _shown(lower: Any, upper: Any) -> str:
-    return "the bounds of its columns" if np.ndim(lower) else f"[{lower:g}, {upper:g}]"
-
-
 def _to_domain(rows: _Rows, domain: Box) -> _Rows:
     """Rows in [-1, 1] on the mechanism's own scale."""
     if (domain.lower, domain.upper) == (-1.0, 1.0):
@@ -426,12 +422,10 @@ def _check_memory(
     mechanism: Mechanism, op: Operator, dense: bool, memory: float, runs: int = 1, *, to_file: bool = False
 ) -> None:
     validate.positive(memory=memory)
-    edges = op.num_places
-    needed = embedding_memory(mechanism, op.num_nodes, edges, dense=dense, to_file=to_file)
-    needed += 4.0 * (runs - 1) * op.num_nodes * _box(mechanism).dim
+    dim, graph = _box(mechanism).dim, 12.0 * op.num_places
+    needed = embedding_memory(mechanism, op.num_nodes, op.num_places, dense=dense, to_file=to_file)
+    needed += 4.0 * (runs - 1) * op.num_nodes * dim
     if needed > memory:
-        dim = _box(mechanism).dim
-        graph = 12.0 * edges
         fits = int(op.num_nodes * max(0.0, memory - graph) / (needed - graph))
         raise ValueError(
             f"memory of {memory / 1e9:.3g} GB does not hold an embedding of {op.num_nodes} nodes x {dim} features "
@@ -498,14 +492,19 @@ def propagate(
     over = placement(jax.tree.leaves(reports)[0])
     if over is not None:
         return ppr(op, _estimates(mechanism, reports, over), alpha, r, tol)
-    dim = _box(mechanism).dim
-    width = min(dim, block_width(to_file=out is not None))
     if isinstance(mechanism, HasColumns):
-        columns = partial(_estimate_columns, mechanism, reports, width=width)
+        columns = partial(_estimate_columns, mechanism, reports)
     else:
-        columns = partial(take_columns, _estimates(mechanism, reports), width=width)
-    by_blocks = ppr_by_blocks if out is None else partial(ppr_to_file, out)
-    return by_blocks(op, columns, dim, alpha, r, tol)
+        columns = partial(take_columns, _estimates(mechanism, reports))
+    return propagate_columns(op, columns, _box(mechanism).dim, alpha, r, tol, out=out)
+
+
+def propagate_columns(
+    op: Operator, columns: Callable[..., Array], dim: int, *numbers: Scalar, out: str | Path | None
+) -> Float[Array | np.memmap, "n d"]:
+    """PageRank of ``columns(start, width=...)``, of ``dim`` in all; ``numbers`` are alpha, r and tol."""
+    some = partial(columns, width=min(dim, block_width(to_file=out is not None)))
+    return (ppr_by_blocks if out is None else partial(ppr_to_file, out))(op, some, dim, *numbers)
 
 
 def _as_operator(graph: Graph | Operator | NoisyGraph) -> Operator:
@@ -666,13 +665,11 @@ def _private_embeddings(
         mapped = each_part(_private_embeddings, over, specs, runs)
         return mapped(keys, op, x, mechanism, alpha, r, tol)
 
-    def one(key: PRNGKey, op: Operator) -> Array:
+    def one(key: PRNGKey, op: Operator = op) -> Array:
         reports = _report(random.split(key, x.shape[0]), mechanism, x)
         return _propagate(op, mechanism, reports, alpha, r, tol)
 
-    if op.degree.ndim == 2:
-        return jax.lax.map(lambda pair: one(*pair), (keys, op))
-    return jax.lax.map(lambda key: one(key, op), keys)
+    return jax.lax.map(lambda run: one(*run), (keys, op) if op.degree.ndim == 2 else (keys,))
 
 
 def non_private_embedding(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
+import jax  # noqa: F401 - the examples below
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, Integer
@@ -13,6 +13,7 @@ from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.progress import Progress, watched
+from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
@@ -166,13 +167,8 @@ def _check_facts(facts: PanelFacts, graph: Graph, given: PanelArguments) -> None
     """Refuse facts of another graph or panel, or beside private labels."""
     if given.noise is not None:
         raise ValueError("facts must be None where labels are private: they are reported once, before all else")
-    leaves = [jax.tree.leaves(op) for op in (facts.op, operator(graph))]
-    if not (
-        np.array_equal(facts.labels, given.labels)
-        and facts.num_classes == given.num_classes
-        and len(leaves[0]) == len(leaves[1])
-        and all(map(np.array_equal, *leaves))
-    ):
+    same = facts.num_classes == given.num_classes and np.array_equal(facts.labels, given.labels)
+    if not same or digest(facts.op) != digest(operator(graph)):
         raise ValueError("facts must be of this graph, panel and number of classes, and are of others")
     if facts.known.keep < 1.0:
         raise ValueError(

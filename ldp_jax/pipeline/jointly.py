@@ -51,10 +51,10 @@ from ldp_jax.pipeline.guard import checked, guard
 from ldp_jax.pipeline.local_prediction import Broadcast
 from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_evidence
 from ldp_jax.pipeline.one_message import HOMOPHILY, Devices, one_message
-from ldp_jax.pipeline.panel import MOST_EPSILON, check_panel, label_guarantee, panel_arguments, reported_shares
+from ldp_jax.pipeline.panel import MOST_EPSILON, folded_panel, label_guarantee, panel_arguments, reported_shares
 from ldp_jax.pipeline.piloted import Ask, CountRound, PilotedCounts, PublicFacts, piloted_counts
 from ldp_jax.pipeline.rows import Rows
-from ldp_jax.pipeline.self_training import FoldedLabels, folds
+from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.stack import stack_out_of_fold
 
 _LEAST_LIST = 0.001
@@ -222,14 +222,7 @@ def joint_facts(
     >>> facts.prior.tolist(), bool((facts.classifier.panel_scores.argmax(1) == y[:30]).all())
     ([0.5, 0.5], True)
     """
-    validate.integer_in(2, num_folds=num_folds)
-    validate.in_range(1.0 / num_classes, 1.0, open_lower=True, keep=keep)
-    labels = np.asarray(labels)
-    if keep == 1.0:
-        check_panel(labels, num_classes)
-    labels = labels.astype(np.int32)
-    known = FoldedLabels(labels, num_classes, folds(key, labels, num_folds), num_folds, keep)
-    members = known._replace(labels=labels[known.nodes], fold=np.asarray(known.fold)[known.nodes])
+    known, members = folded_panel(key, labels, num_classes, num_folds, keep)
     shares = reported_shares(members.labels, num_classes, keep)
     return JointFacts(known, device_classifier(rows, members), shares)
 
@@ -286,14 +279,10 @@ def joint_prediction(
     with watched("counts"):
         found = piloted_counts(count_key, counts, public, epsilon, num_folds=facts.known.num_folds, guarded=False)
     log_posterior, strength = _stacked(facts, own, found, check)
-    when = _halves(found.pilot)
+    when = np.where(found.pilot, np.int8(1), np.int8(2))
     if records is None:
         return Learned(log_posterior, "lists alone", 0.0, found, when)
     return Learned(log_posterior, "records and lists", strength if check is None else believed, found, when)
-
-
-def _halves(first: np.ndarray) -> Int[np.ndarray, " n"]:
-    return np.where(first, np.int8(1), np.int8(2))
 
 
 def one_report(
@@ -311,7 +300,8 @@ def one_report(
     if check is not None:
         own, believed, _ = checked(own, facts.prior, check)
     log_posterior = log_softmax(facts.log_prior + own, axis=1)
-    return Learned(log_posterior, "record and list in one report", believed, None, _halves(first))
+    when = np.where(first, np.int8(1), np.int8(2))
+    return Learned(log_posterior, "record and list in one report", believed, None, when)
 
 
 def predict_jointly(

@@ -23,15 +23,14 @@ from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph.graphs import GraphsTuple, as_graph
 from ldp_jax.graph.propagation import Operator, kprop, operator, ppr
-from ldp_jax.pipeline._spectrum import MANY
 from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifier, panel_regression
 from ldp_jax.pipeline.guard import guard
 from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_evidence
-from ldp_jax.pipeline.panel import check_panel
+from ldp_jax.pipeline.panel import folded_panel
 from ldp_jax.pipeline.rows import Rows
-from ldp_jax.pipeline.self_training import FoldedLabels, folds
+from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.stack import stack_out_of_fold
-from ldp_jax.pipeline.structure import StructurePosterior, best_field, label_log_loss, structure_posterior
+from ldp_jax.pipeline.structure import MANY, StructurePosterior, best_field, label_log_loss, structure_posterior
 
 _ALPHA = 0.1
 """Of the PageRank of the evidence."""
@@ -180,20 +179,13 @@ def panel_facts(
     >>> found.used, int((found.classes == y)[labels < 0].sum())  # of 40; 32 by structure
     ('reports', 39)
     """
-    validate.integer_in(2, num_folds=num_folds)
-    labels = np.asarray(labels)
-    validate.in_range(1.0 / num_classes, 1.0, open_lower=True, keep=keep)
-    if keep == 1.0:
-        check_panel(labels, num_classes)
+    known, panel = folded_panel(key, labels, num_classes, num_folds, keep)
     graph = as_graph(graph)
     op = operator(graph)
-    labels = labels.astype(np.int32)
-    known = FoldedLabels(labels, num_classes, folds(key, labels, num_folds), num_folds, keep)
     phase("what structure says", 0.0)
     structure = structure_posterior(graph, known, rows=rows, op=op)
-    panel = known._replace(labels=labels[known.nodes], fold=np.asarray(known.fold)[known.nodes])
     phase("the classifier of the devices", 0.5)
-    room = min(len(labels), max(MANY, 4 * len(known.nodes)))  # of large graphs few nodes are in the panel
+    room = min(len(known.labels), max(MANY, 4 * len(panel.labels)))  # of large graphs few nodes are in the panel
     classifier = device_classifier(rows, panel, room=room)
     return PanelFacts(known, structure, classifier, op)
 

@@ -25,6 +25,7 @@ from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.features import Discrete, GeneralizedRR
 from ldp_jax.pipeline.groups import check_labels
 from ldp_jax.pipeline.rows import Rows, feature_rows
+from ldp_jax.pipeline.self_training import FoldedLabels, folds
 
 MOST_EPSILON = 20.0
 """Of a report: beyond, its table of whole numbers has none for the rarest place."""
@@ -176,6 +177,20 @@ def check_panel(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
         )
     if not (labels < 0).any():
         raise ValueError("the panel must leave users whose class is asked for, got everybody")
+
+
+def folded_panel(
+    key: PRNGKey, labels: Int[np.ndarray, " n"], num_classes: int, num_folds: int, keep: float
+) -> tuple[FoldedLabels, FoldedLabels]:
+    """Labels and folds of a panel among all n users, and among its members in order; checked first."""
+    validate.integer_in(2, num_folds=num_folds)
+    validate.in_range(1.0 / num_classes, 1.0, open_lower=True, keep=keep)
+    labels = np.asarray(labels)
+    if keep == 1.0:
+        check_panel(labels, num_classes)
+    labels = labels.astype(np.int32)
+    known = FoldedLabels(labels, num_classes, folds(key, labels, num_folds), num_folds, keep)
+    return known, known._replace(labels=labels[known.nodes], fold=np.asarray(known.fold)[known.nodes])
 
 
 def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"]:

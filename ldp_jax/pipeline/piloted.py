@@ -30,11 +30,10 @@ from ldp_jax.core import random_words, validate
 from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.pipeline.counts import DISPERSIONS, evidence, table_size
-from ldp_jax.pipeline.design import CountModel, Design, design
+from ldp_jax.pipeline.design import CountModel, Design, GroupShares, design, expected_counts, group_shares, pilot
 from ldp_jax.pipeline.device_classifier import count_regression
 from ldp_jax.pipeline.groups import check_labels, class_shares, fine_groups, merge, merged
 from ldp_jax.pipeline.guard import guard
-from ldp_jax.pipeline.pilot import GroupShares, expected_counts, group_shares, pilot
 from ldp_jax.pipeline.rows import Rows, Scaling
 from ldp_jax.pipeline.self_training import (
     FeaturesPosterior,
@@ -305,18 +304,17 @@ def _learned(known: FeaturesPosterior, rows: Rows | None, answers: _Answers, gua
 
     trusted = guard(own, np.exp(log_q_here), judged, held_out)
     evident, useful = (trusted.log_likelihood if guarded else own), not guarded or trusted.strength > 0.0
-    log_f, regression = log_q, np.zeros_like(log_q_here)
+    log_f, regression, towards = log_q, np.zeros_like(log_q_here), _TOWARDS[[0, 0, 0]]
     if rows is not None and useful:  # else there is nothing to learn
         # Evidence that is too sure of itself would teach too much.
         scores = np.stack([log_q_here, log_q_here, evident, regression], -1)
-        trust = np.clip(weigh(scores, held_out, _TOWARDS[[0, 0, 0]])[1][2], 0.0, 1.0)
+        trust = np.clip(weigh(scores, held_out, towards)[1][2], 0.0, 1.0)
         of_labels = label_evidence(labels, classes)
         learned = self_train(rows, np.where(unlabelled[:, None], trust * np.asarray(evident), of_labels), known)
         trusted = guard(own, np.exp(learned), judged, held_out)
         evident, useful = (trusted.log_likelihood if guarded else own), not guarded or trusted.strength > 0.0
         # Reports that are not believed by what they have taught have taught nothing.
         log_f = learned if useful else log_q
-    towards = _TOWARDS[[0, 0, 0]]
     if useful and np.bincount(teachers, minlength=classes).all():  # of a class that is silent it would know nothing
         towards = _TOWARDS
         labelled = FoldedLabels(labels, classes, known.fold, known.num_folds)

@@ -19,8 +19,8 @@ from ldp_jax.core import validate
 from ldp_jax.core.spaces import SparseReport
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.features import Discrete, Sampled
-from ldp_jax.graph.propagation import Operator, block_width, operator, ppr_by_blocks, ppr_to_file
-from ldp_jax.pipeline.embedding import _check_file
+from ldp_jax.graph.propagation import Operator
+from ldp_jax.pipeline.embedding import _as_operator, _check_file, propagate_columns
 
 
 class ReportedEmbedding(NamedTuple):
@@ -114,7 +114,7 @@ def embed_reports(
     >>> found.z.shape, found.reported.tolist(), found.strangers
     ((3, 3), [False, False, True], 1)
     """
-    op = graph if isinstance(graph, Operator) else operator(graph)
+    op = _as_operator(graph)
     n, k, dim = op.num_nodes, mechanism.k, mechanism.dim
     _check_file(out, n, dim, op, mechanism, alpha, r, tol)
     if not isinstance(mechanism.inner, Discrete):
@@ -142,9 +142,7 @@ def embed_reports(
     reported = np.zeros(n, bool)
     reported[place], indices[place], values[place] = True, index[known], output[known]
     given = SparseReport(indices, values)
-    columns = partial(_columns, mechanism, given, reported, width=min(dim, block_width(to_file=out is not None)))
-    by_blocks = ppr_by_blocks if out is None else partial(ppr_to_file, out)
-    z = by_blocks(op, columns, dim, alpha, r, tol)
+    z = propagate_columns(op, partial(_columns, mechanism, given, reported), dim, alpha, r, tol, out=out)
     guarantee = PipelineGuarantee.of(
         [mechanism.guarantee()], protected=("features",), unprotected=("edges", "labels", "who reported")
     )

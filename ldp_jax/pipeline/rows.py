@@ -132,12 +132,6 @@ def part_size(n: int) -> int:
     return n if n <= _AT_A_TIME else _AT_A_TIME * -(-n // (_AT_A_TIME * _MOST_PARTS))
 
 
-def room_for(n: int) -> int:
-    """n rounded up to whole parts."""
-    size = max(part_size(n), 1)
-    return -(-n // size) * size
-
-
 def laid_out(
     rows: Rows | DenseRows, like: RowTables | DenseRows | None = None, *, room: int | None = None
 ) -> RowTables | DenseRows:
@@ -150,7 +144,9 @@ def laid_out(
     1.4
     """
     n, d = rows.shape
-    wanted = room_for(max(n, room or 0)) if like is None else like.shape[0]
+    wanted = max(n, room or 0)
+    part = max(part_size(wanted), 1)
+    wanted = -(-wanted // part) * part if like is None else like.shape[0]
     few = isinstance(rows, Rows) and len(rows.value) <= _DENSE * n * d
     if isinstance(rows, DenseRows) or not (few if like is None else isinstance(like, RowTables)):
         values = np.asarray(rows.values if isinstance(rows, DenseRows) else rows.dense())

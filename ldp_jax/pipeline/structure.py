@@ -19,9 +19,9 @@ from ldp_jax.core import validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array
+from ldp_jax.graph.aggregation import Segments, Tables
 from ldp_jax.graph.graphs import GraphsTuple, as_graph
 from ldp_jax.graph.propagation import Operator, block_width, kprop, operator, ppr
-from ldp_jax.pipeline._spectrum import beyond, leading_vectors
 from ldp_jax.pipeline.device_classifier import panel_regression
 from ldp_jax.pipeline.field import class_field, observations
 from ldp_jax.pipeline.panel import soft_labels
@@ -43,6 +43,12 @@ FIELDS = ((0.1, 0.8), (0.1, 0.95), (0.1, 0.99), (1.0, 0.8), (1.0, 0.95), (1.0, 0
 
 _RECORDS = 64
 """Dimensions that the panel's records are reduced to before they are propagated."""
+
+MANY = 2**15
+"""Nodes up to which every member of a panel has a column of its own, and eigenvectors are found to a tolerance."""
+
+_DEGREE, _PRODUCTS = 8, 5
+"""Of the polynomial that leaves leading eigenvectors of many nodes, and how often it is applied."""
 
 _WIDER, _ROUNDS = 16, 6
 """Columns beyond :data:`SHARED` of subspace iteration, and its rounds."""
@@ -74,6 +80,11 @@ class StructurePosterior(NamedTuple):
     def classes(self) -> Int[np.ndarray, " n"]:
         """The likeliest class of each user."""
         return np.asarray(self.log_q).argmax(1)
+
+
+def beyond(op: Operator) -> bool:
+    """Whether a graph on one device has more nodes than :data:`MANY`."""
+    return op.num_nodes > MANY and isinstance(op.neighbours, (Segments, Tables))
 
 
 def label_log_loss(
@@ -191,6 +202,42 @@ def spectral_coordinates(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n
         values, vectors = scipy.sparse.linalg.eigsh(matrix, k=k, which="LA", v0=start, tol=1e-3, rng=rng)
         found[:, :k] = vectors[:, np.argsort(-values)]
     return found
+
+
+def leading_vectors(op: Operator, count: int) -> Float[np.ndarray, "n count"]:
+    """About the :func:`spectral_coordinates`, by a fixed number of products: subspace iteration with Chebyshev's.
+
+    Those among close eigenvalues, as at the edge of the spectrum of a random graph, are of the right span rather
+    than exact.
+    """
+    start = np.random.default_rng(0).standard_normal((op.num_nodes, count), np.float32)
+    return np.asarray(_leading(op, start))
+
+
+@jax.jit
+def _leading(op: Operator, start: Array) -> Array:
+    root = jnp.sqrt(jnp.maximum(op.rows(op.degree), 1.0))[:, None]
+
+    def product(v: Array) -> Array:
+        return root * op.average(v / root)
+
+    def ritz(v: Array) -> tuple[Array, Array]:
+        v = jnp.linalg.qr(v)[0]
+        values, turn = jnp.linalg.eigh(matmul(v.T, product(v)))
+        return matmul(v, turn[:, ::-1]), values[0]
+
+    def filtered(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        v, least = carry  # eigenvalues in [-1, least] are held down, those above it grow
+        middle, half = (least - 1.0) / 2.0, (least + 1.0) / 2.0
+
+        def step(_: Array, pair: tuple[Array, Array]) -> tuple[Array, Array]:
+            now, before = pair
+            return 2.0 * (product(now) - middle * now) / half - before, now
+
+        first = (product(v) - middle * v) / half
+        return ritz(jax.lax.fori_loop(1, _DEGREE, step, (first, v))[0])
+
+    return op.nodes(jax.lax.fori_loop(0, _PRODUCTS, filtered, ritz(op.rows(start)))[0])
 
 
 def shared_friends(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
