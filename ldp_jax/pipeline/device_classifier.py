@@ -114,10 +114,9 @@ def count_regression(
 ) -> Float[Array, "n classes"]:
     """The log posterior of a logistic regression on log q and noisy counts; of a labelled user out of fold.
 
-    The evidence of :mod:`ldp_jax.pipeline.counts` takes a user's groups for independent given the class. Where
-    friends share what features say as well (a house, a subject), they are not, and evidence repeats the features. A
-    regression on both weighs them by labels, but has many more unknowns than the law: with few labels the law may
-    be better, and :func:`~ldp_jax.pipeline.stack.likeliest` decides.
+    Where friends share what features say as well (a house, a subject), the evidence of
+    :mod:`ldp_jax.pipeline.counts` repeats the features. A regression on both weighs them by labels, but has many
+    more unknowns: :func:`~ldp_jax.pipeline.stack.likeliest` decides.
 
     ``log_q`` of a labelled user is by a model that has not seen the label; groups that were not asked for are
     columns of 0. Labels of users who did not report are not read, and their posterior is q.

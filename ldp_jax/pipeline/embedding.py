@@ -47,8 +47,7 @@ STRUCTURE_ONLY = np.uint32(0xFFFF5EED)
 class RowSource(Protocol):
     """Records that become dense a few rows at a time: a ``Dataset``, or a :class:`PublicRecord`.
 
-    Rows are asked for in order and once, so that an iterator may stand behind them, as of the batches of a Parquet
-    file.
+    Rows are asked for in order and once, so that an iterator may stand behind them.
     """
 
     @property
@@ -106,10 +105,9 @@ Bounds: TypeAlias = tuple[ArrayLike, ArrayLike] | np.ndarray
 class PublicRecord(NamedTuple):
     """One public record for every user: what structure-only rows are made of. Nothing of it is private.
 
-    Its noise is never that of a private record under the same key: with additive noise the difference of two such
-    releases would be the difference of the records, without any noise. So :func:`perturb` and all that is built on
-    it fold :data:`STRUCTURE_ONLY` into the key where x is a public record. (An array that happens to be constant is
-    taken for private records: give the structure-only row as a public record, or its own key.)
+    Under the noise of private records the difference of two releases would be that of the records. So
+    :func:`perturb` and all that is built on it fold :data:`STRUCTURE_ONLY` into the key of a public record. (An
+    array that happens to be constant is taken for private records.)
 
     Attributes:
       num_nodes: how many users.
@@ -158,7 +156,7 @@ class Embedding(NamedTuple):
 
 
 def _check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
-    """The shape (n, d) of the records, where the mechanism is for vectors of d and for n users."""
+    """The shape (n, d) of records that the mechanism is for."""
     if scipy.sparse.issparse(x):
         raise ValueError(
             "x must be dense or a Dataset, got a sparse matrix, which says no public bounds: give the Dataset that "
@@ -228,7 +226,7 @@ def _each(
 
 
 def _check_budgets(mechanism: Mechanism) -> None:
-    """Check a mechanism's concrete budgets, also where ``vmap`` or ``tree.map`` built it; it may be a stack."""
+    """Check concrete budgets, also where ``vmap`` or ``tree.map`` built the mechanism, as a stack or not."""
     if all(map(validate.concrete, jax.tree.leaves(mechanism))):
         mechanism.guarantee()
 
@@ -242,18 +240,17 @@ def _check_propagation(op: Operator, n: int, alpha: Scalar, r: Scalar, tol: Scal
 
 
 def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
-    """Every user's report, stacked; rows of a sparse data set or of a file become dense a few thousand at a time.
+    """Every user's report, stacked; total, as devices are: numbers are clipped, NaN goes to the centre.
 
-    This is what the devices do, and total as they are: numbers of any size are clipped, NaN goes to the centre.
-    :func:`private_embedding` asks first.
+    Rows of a sparse data set or of a file become dense a few thousand at a time.
 
     Args:
       key: a typed threefry key; user i draws from ``jax.random.split(key, n)[i]`` (of the key folded with
         :data:`STRUCTURE_ONLY`, where x is a :class:`PublicRecord`).
       x: dense [n, d] in the mechanism's domain, or :class:`RowSource` such as a ``Dataset``, whose rows in [-1, 1]
         are mapped to that domain.
-      mechanism: on vectors [d]; its budgets may be a stack [n], one a user: personal budgets, which are public and
-        must not depend on the records.
+      mechanism: on vectors [d]; its budgets may be a stack [n], one a user, which is public and must not depend on
+        the records.
 
     Raises:
       ValueError: for a key that is not threefry, an epsilon that is not finite and > 0, or a mechanism for
@@ -308,8 +305,7 @@ def _key_for(key: PRNGKey, x: UserRecords) -> PRNGKey:
 def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) -> UserRecords:
     """Records on the mechanism's own scale; refused where they leave their bounds and nobody said ``clip``.
 
-    The data owner's own check of the simulation's data, on the host. What it raises is one bit about all records
-    together, no value and no count; a device never raises.
+    The data owner's own check of a simulation: one bit about all records together. A device never raises.
     """
     if isinstance(x, RowSource):
         if bounds is not None:
@@ -393,8 +389,8 @@ def embedding_memory(
     """Bytes that :func:`private_embedding` takes at most, from public sizes alone.
 
     The larger of two moments: the reports of the users that are worked on together, and the propagation, which
-    holds Z twice (as blocks of columns, and put side by side), the working arrays of one block, the reports, the
-    graph of so many directed edges and the records where x is dense. Of Z that goes to a file one block is held.
+    holds Z twice (of Z that goes to a file one block), the working arrays of a block, the reports, the graph of so
+    many directed edges and the records where x is dense.
 
     >>> from ldp_jax.features import HDS
     >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8) / 1e9:.0f} GB"
@@ -480,9 +476,8 @@ def propagate(
 ) -> Float[Array | np.memmap, "n d"]:  # fmt: skip
     """Personalized PageRank Z [n, d] of the estimates, by blocks of columns: dense estimates never exist at once.
 
-    The propagation is compiled once for a graph: estimates are a small program of their own, so that another
-    mechanism, budget or number of sampled coordinates costs little. ``reports`` are stacked, as :func:`perturb`
-    returns them, and other arguments those of :func:`private_embedding`.
+    It is compiled once for a graph, estimates apart. ``reports`` are stacked, as :func:`perturb` returns them, and
+    other arguments those of :func:`private_embedding`.
     """
     _check_propagation(op, jax.tree.leaves(reports)[0].shape[0], alpha, r, tol)
     _check_file(out, op.num_nodes, _box(mechanism).dim, op, mechanism, reports, alpha, r, tol)
@@ -537,12 +532,10 @@ def private_embedding(
       key: a typed threefry key.
       graph: the public graph, or its :class:`~ldp_jax.graph.propagation.Operator` when it is used often; or the
         :class:`~ldp_jax.edges.NoisyGraph` that :func:`ldp_jax.edges.privatize_graph` released, whose guarantee then
-        stands beside that of the features. Where every user reported a whole list it is directed, and a node
-        averages over the list it reported.
+        stands beside that of the features. Of a directed one a node averages over the list that it reported.
       x: private records: dense [n, d] in the mechanism's domain (most often [-1, 1]), whose users may be divided
-        among devices, and then z is; or a ``np.memmap`` of such, read a few rows at a time; or a ``Dataset``, whose
-        sparse rows are scaled with its public bounds and made dense a few at a time; or a :class:`PublicRecord`,
-        the structure-only twin, whose noise is independent of the private one under the same key.
+        among devices, and then z is; or a ``np.memmap`` of such, or a ``Dataset``, both read a few rows at a time;
+        or a :class:`PublicRecord`, the structure-only twin.
       mechanism: such as ``HDS(epsilon, dim=d, k=20)``. Its epsilon may be an array [n], one a user: personal
         budgets, which are public and must not depend on the records; the guarantee is then the largest one.
       alpha: decay factor in (0, 1].
@@ -552,15 +545,13 @@ def private_embedding(
         mechanism's domain; by default x is in that domain. Pairs by column are ``np.transpose(pairs)``.
       clip: whether a dense x may leave its bounds: it is then clipped, and NaN goes to their centre.
       memory: bytes to allow, of all devices together (:func:`embedding_memory`).
-      out: a .npy file for z, which is then never in memory as a whole: a few columns at a time go there. A process
-        that is killed loses those alone: the same call, with the same key, makes the same reports and goes on.
+      out: a .npy file for z, which is then never in memory as a whole. A process that is killed loses a few columns
+        alone: the same call, with the same key, makes the same reports and goes on.
 
     Raises:
-      ValueError: for arguments that do not fit each other or are out of range, a graph that is not symmetric, or an
-        embedding that ``memory`` or the disk does not hold, from public sizes alone; and for a dense x that leaves
-        its bounds without ``clip``: the data owner's check of their own simulation, which says no record's value
-        and no count.
-        All of it before the key is used.
+      ValueError: before the key is used, for arguments that do not fit each other or are out of range, a graph that
+        is not symmetric, an embedding that ``memory`` or the disk does not hold, from public sizes alone, and a
+        dense x that leaves its bounds without ``clip``.
 
     >>> from ldp_jax import datasets, features
     >>> debian = datasets.load("debian")
@@ -614,9 +605,8 @@ def private_embeddings(
 ) -> Float[Array, "runs n d"]:
     """One private embedding a key, stacked [runs, n, d], in one compiled program: for repeated experiments.
 
-    The guarantee of :func:`private_embedding` is that of one run. Publishing several runs on the same records
-    composes, and runs that share a key (two epsilons, two mechanisms) are not even independent: this is for
-    experiments on public data.
+    For experiments on public data: the guarantee of :func:`private_embedding` is that of one run; several on the
+    same records compose, and runs that share a key are not even independent.
 
     Args as those of :func:`private_embedding`, but for these:
 
@@ -678,8 +668,8 @@ def non_private_embedding(
     """Personalized PageRank of the true features: the row that every private one is held against.
 
     A dense x is taken as it is. Of a ``Dataset`` a thousand columns are made dense at a time, relative to its
-    public default record, so that 0/1 features stay sparse (for r > 0 the PageRank of a constant is the degree
-    profile, which would drown them). Other arguments are those of :func:`private_embedding`.
+    public default record: for r > 0 the PageRank of a constant would drown 0/1 features. Other arguments are those
+    of :func:`private_embedding`.
     """
     op = _as_operator(graph)
     if not isinstance(x, ColumnSource):

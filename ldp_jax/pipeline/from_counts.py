@@ -72,8 +72,8 @@ def silent_users(key: PRNGKey, labels: Int[np.ndarray, " n"], share: float = 0.5
     """Labelled users who report nothing, ``share`` of each class; at least two of a class report, where it has two.
 
     Where each pair has one owner, whoever reports owns all pairs with the silent, whose class is known: their own
-    reports would say the least. But those who report teach the model, and with few labels most of them had better:
-    hence half. ``labels`` are -1 for none, and the key is of public randomness.
+    reports would say the least. But those who report teach the model. ``labels`` are -1 for none, and the key is of
+    public randomness.
 
     >>> int(silent_users(jax.random.key(0), np.array([0] * 10 + [1] * 2 + [-1] * 5)).sum())
     5
@@ -105,29 +105,25 @@ def predict_from_counts(
 ) -> CountedClasses:
     """Ask users how many of their neighbours are of each public class, and say what class each user is of.
 
-    A pilot reports first; from it the server learns who befriends whom and chooses the groups by which everybody
-    else counts. Nobody reports twice. See :mod:`ldp_jax.pipeline.piloted` for the steps.
+    A pilot reports first, then everybody else, and nobody twice (:mod:`ldp_jax.pipeline.piloted`).
 
     Guarantee: epsilon per bit of a list, whatever the number of groups is: a bit is in one count of one report. A
     relationship is two bits: with ``unit="list"`` both ends report it, 2 epsilon; with ``unit="relationship"`` each
-    pair has one owner, found from public facts alone, and costs epsilon. That the second question depends on the
-    first answers costs nothing more: it is post-processing of reports of other users.
+    pair has one owner, found from public facts alone, and costs epsilon. The second question is post-processing of
+    reports of other users.
 
     Args:
       key: a typed threefry key: of the users' noise and of public randomness.
-      lists: the private graph, undirected; this simulates all devices, as
-        :func:`~ldp_jax.edges.privatize_counts` does.
+      lists: the private graph, undirected; this simulates all devices.
       features: public: dense [n, d] or a scipy sparse matrix, of which held-out labels choose a scaling
-        (:func:`~ldp_jax.pipeline.rows.scaled_rows`); :func:`~ldp_jax.pipeline.rows.feature_rows`, where rows should
-        be scaled to length 1 without a choice, as they are where ``log_q`` is a posterior of the regression; or
-        None.
+        (:func:`~ldp_jax.pipeline.rows.scaled_rows`); :func:`~ldp_jax.pipeline.rows.feature_rows`, for rows of
+        length 1 without a choice; or None.
       labels: public, int [n] in [0, C), -1, None or NaN for users whose class is asked for.
       epsilon: in [0.001, 40].
       unit: the unit of epsilon.
       num_classes: C; by default the largest label plus 1.
-      log_q: a public posterior in place of the features' logistic regression: of any model
-        (:func:`~ldp_jax.pipeline.posterior.model_posterior`), of a classifier from elsewhere, or what the
-        regression found already (:class:`~ldp_jax.pipeline.piloted.PublicFacts`).
+      log_q: a public posterior in place of the features' logistic regression, such as
+        :func:`~ldp_jax.pipeline.posterior.model_posterior`; see :class:`~ldp_jax.pipeline.piloted.PublicFacts`.
       silent: bool [n], labelled users who report nothing; by default nobody, and with ``unit="relationship"``
         :func:`silent_users`.
       most: the largest count that is reported (:class:`~ldp_jax.edges.NeighbourCounts`).
@@ -229,13 +225,11 @@ def classify_counts(
 ) -> CountedClasses:
     """What :func:`~ldp_jax.pipeline.predict_from_counts` does, of counts that devices sent.
 
-    The second question is made of the first round's rows. Whoever calls again after a restart gives the same rows
-    for it, or asks anew and has devices pay twice: late rows of a round that is over are left out.
+    The second question is made of the first round's rows: after a restart give the same rows, or devices pay twice.
 
-    Guarantee: epsilon per bit of a list of a user who was asked, and 2 epsilon per relationship. Devices that count
-    only the pairs they own (:func:`~ldp_jax.edges.ownership`) lose epsilon per relationship; no report shows that
-    they do, so it is not claimed here. What users lost who answered more is
-    :meth:`ldp_jax.deployment.store.ReportStore.spent`.
+    Guarantee: epsilon per bit of a list of a user who was asked, and 2 epsilon per relationship. No report shows
+    whether devices count only the pairs they own (:func:`~ldp_jax.edges.ownership`), so it is not claimed. What
+    users lost who answered more is :meth:`ldp_jax.deployment.store.ReportStore.spent`.
 
     Nobody can check a count: one device that sends the largest count for a class moves the result. Ask for
     ``Question(most=...)`` near the largest public degree.

@@ -90,13 +90,11 @@ def predict_from_reports(
 ) -> PredictedClasses:
     """Ask each private user for the class that its device predicts, and say what class each user is of.
 
-    The panel's records and labels are public; they teach what structure says, and a classifier that is broadcast.
-    Every other user reports once: the best class of a personal alphabet, by
-    :func:`~ldp_jax.features.PersonalAlphabet`. Steps: :mod:`ldp_jax.pipeline.local_prediction`.
+    Every private user reports once: the best class of a personal alphabet, by
+    :func:`~ldp_jax.features.PersonalAlphabet` (:mod:`ldp_jax.pipeline.local_prediction`).
 
-    Guarantee: epsilon per record of a private user, any two records: a record goes into one report, and the rest is
-    post-processing. Edges, and the panel's records and labels, are not protected. No label of a private user is
-    collected. With ``label_epsilon`` a label of the panel costs that, and has a line of its own.
+    Guarantee: epsilon per record of a private user, any two records. Edges, and the panel's records and labels, are
+    not protected; no other label is collected. With ``label_epsilon`` a label of the panel costs that.
 
     Utility: structure alone is returned, and ``used`` says so, where the guard believes no report or where reports
     do not lower the panel's log-loss.
@@ -105,18 +103,17 @@ def predict_from_reports(
       key: a typed threefry key: of the devices' noise and of public randomness.
       graph: public, undirected.
       features: of all users, this simulates all devices: dense [n, d] or a scipy sparse matrix, whose rows are
-        scaled to length 1; or :func:`~ldp_jax.pipeline.rows.feature_rows`, for another transformation. The panel's
-        must be finite; of a private record NaN is 0, as on the device.
+        scaled to length 1; or :func:`~ldp_jax.pipeline.rows.feature_rows`. The panel's must be finite; of a private
+        record NaN is 0, as on the device.
       panel: the nodes of the panel. Score results on the other nodes.
       labels: in [0, C), of these nodes.
       epsilon: in (0, 20].
       num_classes: C; by default the largest label plus 1.
-      facts: what :func:`~ldp_jax.pipeline.local_prediction.panel_facts` found of this graph and panel, so that a
-        sweep finds it once.
+      facts: what :func:`~ldp_jax.pipeline.local_prediction.panel_facts` found of this graph and panel.
       num_folds: F, in which the panel is asked of models that have not seen it; 10 by default, and as facts say.
       label_epsilon: in (0, 20], where the panel's labels are private too: each member reports one through
-        :func:`~ldp_jax.features.GeneralizedRR` before anything else (:mod:`ldp_jax.pipeline.panel`).
-        ``num_classes``, which is public, must then be given, and labels outside [0, C) are clipped.
+        :func:`~ldp_jax.features.GeneralizedRR` (:mod:`ldp_jax.pipeline.panel`). ``num_classes`` must then be given,
+        and labels outside [0, C) are clipped.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
     Raises:

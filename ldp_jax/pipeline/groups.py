@@ -76,8 +76,7 @@ def fine_groups(
     """Step 2 of piloted counts: tier times class; int32 [n] in [0, 3 C).
 
     The class is the label where there is one (-1 for none), else the likeliest under the public posterior q. The
-    tier is "labelled"; "confident" where max q is above its median over the unlabelled; else "rest": under a
-    constant q everybody without a label.
+    tier is "labelled"; "confident" where max q is above its median over the unlabelled; else "rest".
 
     >>> q = np.log([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.7, 0.3]])
     >>> fine_groups(q, np.array([1, -1, -1, -1])).tolist()

@@ -91,8 +91,7 @@ def guard(
       counted: users who reported and have no label: by these s is found.
       labels: -1 for none, of users whose report is read by a model that has not seen them. Asked where
         :math:`\sqrt{\sum t^2}` of the others is below 3: their features cannot tell. Then s is that of labels, and
-        0 unless labels and the others together are above 2 standard errors as well: few labels err, and what
-        features say against them counts.
+        0 unless labels and the others together are above 2 standard errors as well: few labels err.
 
     >>> right = np.log(np.tile([[0.9, 0.1], [0.1, 0.9]], (50, 1)))
     >>> guard(right, np.exp(right)).strength, guard(right, np.exp(right[::-1])).strength

@@ -6,22 +6,17 @@ and its labels or reports of them.
 1. The panel teaches a classifier, which is broadcast, and class shares.
 2. Every private user reports the class that the device predicts, within the likeliest classes of the panel. The
    panel's own reports are simulated from records that the classifier has not seen.
-3. The server broadcasts what it thinks of everybody's class; everybody counts neighbours by it
-   (:mod:`ldp_jax.pipeline.piloted`).
+3. Everybody counts neighbours by what the server thinks of all classes (:mod:`ldp_jax.pipeline.piloted`).
 4. Counts are believed as far as reports of records, or labels that their model has not seen, bear them out; reports
    of records as far as counts do (:mod:`ldp_jax.pipeline.guard`). Both are stacked on the panel, where the noise of
    private labels is corrected for. Records that are asked for alone are taken at their word.
 
-Nothing of this can tell reports of somebody else's record, as of a table that was joined wrongly, where they all
-agree. So a ``check`` of the panel may report as private users do: both reports are then believed as far as the
-labels of the check bear them out.
+Where reports of somebody else's record all agree, as of a table that was joined wrongly, nothing of this tells. So
+a ``check`` of the panel may report as private users do: both reports are then believed as far as its labels bear
+them out. :func:`ldp_jax.rehearse` says which split of a total is best.
 
-How a total is split between the two is for the caller to say. :func:`ldp_jax.rehearse` says which split is best,
-from the panel and from friendships as they are stated; it costs nothing.
-
-What a list costs is stated per bit of it, and what one bit and the record cost together as a unit of its own: a
-whole list is protected by no more than that. One report of both (:mod:`ldp_jax.pipeline.one_message`) protects the
-record and the whole list together.
+What a list costs is stated per bit of it, and what one bit and the record cost together as a unit of its own. One
+report of both (:mod:`ldp_jax.pipeline.one_message`) protects the record and the whole list together.
 """
 
 import dataclasses
@@ -209,7 +204,8 @@ def joint_facts(
       labels: of the panel; -1 for everybody else.
       num_classes: C.
       num_folds: F.
-      keep: the probability in (1 / C, 1] that a label is the true one (:mod:`~ldp_jax.pipeline.panel`).
+      keep: the probability in (1 / C, 1] that a label is the true one (:mod:`~ldp_jax.pipeline.panel`); below 1 a
+        class that nobody reported is no error.
 
     Raises:
       ValueError: for rows of another number than the panel's, fewer than two folds, and for true labels that cannot
@@ -321,13 +317,11 @@ def predict_jointly(
 
     Guarantee: a private user pays ``privacy.record`` for the record's report and ``privacy.list`` for a bit of the
     list; or ``privacy.both`` for the record and the whole list together. A member of the panel pays
-    ``privacy.labels`` for a label, and for a list what everybody does. Each list is reported once; a relationship
-    is in two lists. With private labels the guarantee does not depend on them: it states lists as asked for, even
-    where they were left out.
+    ``privacy.labels`` for a label, and for a list what everybody does. A relationship is in two lists. With private
+    labels the guarantee does not depend on them: it states lists as asked for, even where they were left out.
 
-    Utility: with the graph private too, little is left of what a public graph gives.
-    :func:`~ldp_jax.pipeline.rehearse` says beforehand what a total buys, and which split of it is best, or whether
-    one report of both is.
+    Utility: little is left of what a public graph gives. :func:`~ldp_jax.pipeline.rehearse` says beforehand what a
+    total buys, and which split of it is best.
 
     Args:
       key: a typed threefry key: of the devices' noise and of public randomness.
@@ -339,8 +333,7 @@ def predict_jointly(
       num_classes: C; by default the largest label plus 1, where labels are public.
       num_folds: F.
       homophily: of one report of both: the share of friends of one's own class beyond chance, in [0, 1), as it is
-        publicly stated (:func:`~ldp_jax.pipeline.rehearsal.homophily`): devices read friends by it. By default
-        :data:`~ldp_jax.pipeline.one_message.HOMOPHILY`. A wrong number costs accuracy and no privacy.
+        publicly stated (:func:`~ldp_jax.pipeline.rehearsal.homophily`). A wrong number costs accuracy alone.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
     Raises:
@@ -444,7 +437,6 @@ def _guarantee(records: list[Guarantee], noise: Discrete | None, epsilon: float)
 
 
 def _of_one_report(report: Guarantee) -> PipelineGuarantee:
-    """Of a class that depends on all of a user's record and list, and is reported once."""
     reason = f"the class is all that leaves a device; {report.reason}"
     whole = dataclasses.replace(
         report, unit=WHOLE_LIST, reason=reason, adjacency="any two records and any two neighbour lists of one user"

@@ -5,8 +5,7 @@ structure says of everybody's class, and a classifier that it broadcasts. Each d
 reports the best class of a small public alphabet of its own. Reports are weighed by how often records of the panel
 are taken for another class, believed as far as the guard allows, and propagated with their noise in mind.
 
-Guarantee: that of the reports; everything here is post-processing. The graph, the panel's records and labels,
-alphabets, weights and all randomness of this module are public. No label is collected from anybody else.
+Guarantee: that of the reports; everything here is post-processing, of public randomness.
 :func:`ldp_jax.pipeline.predict_from_reports` does all of it in one call, the devices' side too.
 """
 
@@ -75,9 +74,8 @@ class Broadcast(NamedTuple):
 
     Attributes:
       posterior: float32 [n, C], by which alphabets are chosen.
-      classifier: what each device runs on its own record; its ``panel_scores`` stand in for what the panel's
-        devices would find of records that the classifier has not seen.
-      panel: int [panel], whose reports are simulated, from those scores.
+      classifier: what each device runs on its own record.
+      panel: int [panel], whose reports are simulated, from the classifier's ``panel_scores``.
     """
 
     posterior: Float[Array | np.ndarray, "n classes"]
@@ -91,7 +89,7 @@ class ReadReports(NamedTuple):
     Attributes:
       evidence: float32 [n, C], log P(report i | class of the user), up to a number for each user; of a member of
         the panel as if nobody knew it.
-      smoothing: counts that what is known of classes was smoothed by.
+      smoothing: of what the panel says of reports, in counts.
     """
 
     evidence: Float[Array, "n classes"]
@@ -113,7 +111,7 @@ class LocalPrediction(NamedTuple):
       reason: why, in a sentence.
       log_loss: on the panel, out of fold, in nats a member: of ``structure``, and ``reports`` where asked.
       field: kappa and c of the field, None where reports were not believed.
-      smoothing: counts that what the panel says of reports was smoothed by.
+      smoothing: of what the panel says of reports, in counts.
       facts: what was known before.
     """
 
@@ -145,15 +143,7 @@ def panel_facts(
 ) -> PanelFacts:
     """Steps 1 and 2 of local prediction: what a sweep over epsilon or mechanisms finds once.
 
-    Args:
-      key: of public randomness.
-      graph: public, symmetric.
-      rows: the panel's records, in ascending order of their nodes.
-      labels: of the panel; -1 for everybody else.
-      num_classes: C.
-      num_folds: F.
-      keep: the probability in (1 / C, 1] that a label is the true one. Below 1, labels are reports, and a class
-        that nobody reported is no error.
+    ``graph`` is public and symmetric; other arguments are those of :func:`~ldp_jax.pipeline.jointly.joint_facts`.
 
     Raises:
       ValueError: for a panel that cannot teach (:func:`~ldp_jax.pipeline.panel.check_panel`).
@@ -193,11 +183,9 @@ def panel_facts(
 def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guarded: bool = True) -> LocalPrediction:
     """Steps 3 to 8 of local prediction: ask everybody once, and say what class each user is of.
 
-    Structure alone is returned where the guard believes nothing, or where the panel's log-loss with (simulated)
-    reports is no less than without. :func:`panel_facts` has an example.
-
-    ``collect`` is called once; the key is of the devices' noise where it simulates them. Unless ``guarded``, s is 1
-    and structure alone is never returned.
+    ``collect`` is called once; the key is of the devices' noise where it simulates them. Structure alone is
+    returned where the guard believes nothing, or where (simulated) reports do not lower the panel's log-loss; never
+    unless ``guarded``, where s is 1. :func:`panel_facts` has an example.
 
     Raises:
       ValueError: for reports of another shape than the posterior's.

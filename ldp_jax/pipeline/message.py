@@ -65,8 +65,7 @@ def confusions(
 
     M_S says how often a panel's record of class y (rows) is taken for c of S (columns). Each row has ``smoothing``
     counts more, half of them uniform on S, half at y where S holds y, else uniform too. Where labels may be wrong
-    the likeliest confusion is found by EM over classes that nobody sees. A member's own label is among the counts:
-    of the panel alone, reports say a little more than of others.
+    the likeliest confusion is found by EM. Of the panel alone reports say a little more: its labels are counted.
 
     >>> scores = jnp.log(jnp.array([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.1, 0.2, 0.7]]))
     >>> panel = ScoredPanel(scores, np.array([0, 2, 2]))

@@ -1,20 +1,18 @@
 r"""Piloted counts: classes of users whose neighbour lists are private, from counts by a class that is broadcast.
 
 Each user counts their neighbours by public groups and adds whole noise to each count. One bit of a list moves one
-count by one, so each of the K counts takes noise of the whole epsilon, no split; with noisy lists instead the
-server would add up the noise of all bits of a group. A pilot reports by fine groups; from it the server learns who
-befriends whom, and chooses the groups by which everybody else reports. Nobody reports twice.
+count by one, so each of the K counts takes noise of the whole epsilon. A pilot reports by fine groups; from it the
+server learns who befriends whom, and chooses the groups by which everybody else reports. Nobody reports twice.
 
 What reports say of classes is found twice: by a law of counts that the pilot has fitted, and by a logistic
 regression on the counts as they are. Held-out labels say how much each is worth: the law where labels are few, the
 regression where friends share what features say already, which the law would count twice.
 
-Some who are asked may not answer. Their silence is no count: neither a rate, nor a share, nor the guard, nor a
-regression sees them, their evidence is 0, and their class is what features say once reports have taught them.
+Who is asked and does not answer has no count: nothing is learned of them, their evidence is 0, and their class is
+what features say once reports have taught them.
 
-Guarantee: that of the reports, epsilon for one bit of one list; everything here is post-processing. Features,
-labels, who reports in which round, the groups, and all randomness of this module are public.
-:func:`ldp_jax.pipeline.predict_from_counts` does all of it in one call, the users' side too.
+Guarantee: that of the reports, epsilon for one bit of one list; everything here is post-processing, of public facts
+and public randomness. :func:`ldp_jax.pipeline.predict_from_counts` does all of it in one call, the users' side too.
 """
 
 from collections.abc import Callable, Mapping
@@ -66,15 +64,13 @@ class PublicFacts(NamedTuple):
     """What is public of the users.
 
     Attributes:
-      rows: features (:func:`~ldp_jax.pipeline.rows.feature_rows`); several scalings of them
-        (:func:`~ldp_jax.pipeline.rows.scaled_rows`), of which held-out labels choose; None where there are none:
-        then reports and labels have to do.
+      rows: features (:func:`~ldp_jax.pipeline.rows.feature_rows`), or several scalings of them
+        (:func:`~ldp_jax.pipeline.rows.scaled_rows`), of which held-out labels choose; None where there are none.
       labels: int [n] in [0, C), -1, None or NaN for users who have none.
       num_classes: C.
       log_q: a posterior from elsewhere in place of the features' logistic regression, natural logarithms, of which
-        probabilities below 1e-9 are raised to it; it must not depend on the labels of the labelled users that it is
-        about. Or what :func:`~ldp_jax.pipeline.self_training.features_posterior` found of these very rows and
-        labels, so that a sweep over epsilon finds it once.
+        probabilities below 1e-9 are raised to it; of no user may it depend on the own label. Or what
+        :func:`~ldp_jax.pipeline.self_training.features_posterior` found of these very rows and labels.
       silent: bool [n], labelled users who are never asked; nobody by default.
     """
 
@@ -97,9 +93,8 @@ class CountRound(NamedTuple):
       groups: int32 [n], the group of every node in [0, K), -1 for one that is not counted.
       num_groups: K.
       reporters: bool [n], who reports in this round.
-      confidence: float32 [n], the largest probability of each user's class from features alone, as if nobody had
-        a label: users whose reports teach the model then own what others own. It is the same in both rounds, so
-        that by it each pair may have one owner (:func:`ldp_jax.edges.ownership`).
+      confidence: float32 [n], the largest probability of each user's class from features alone: the same in both
+        rounds, so that by it each pair may have one owner (:func:`ldp_jax.edges.ownership`).
     """
 
     groups: Int[Array | np.ndarray, " n"]
@@ -183,8 +178,7 @@ def piloted_counts(
 
     Args:
       key: of public randomness, and of the users' noise where ``noisy_counts`` simulates them.
-      noisy_counts: what the users do; called twice, for disjoint reporters. Answers with whole numbers [n, K], or
-        with what :func:`~ldp_jax.edges.privatize_counts` returns, whose epsilon and reporters are then checked.
+      noisy_counts: what the users do (:data:`Ask`); called twice, for disjoint reporters.
       public: features, labels, and what was found of them.
       epsilon: of each count, in both rounds.
       num_folds: F of the logistic regressions, to which time is proportional; by default 10, and 5 where features
@@ -192,10 +186,9 @@ def piloted_counts(
       guarded: whether the guard may weaken evidence. Without it s is 1.
 
     Raises:
-      ValueError: for labels outside [-1, C), a class without a label, nobody without a label, rows or a posterior
-        of other sizes, silent users without a label or a class of which all are silent, an epsilon that is not
-        finite and > 0, before anybody is asked; and for answers of another shape than the round's, of another
-        epsilon, or of users who were not asked.
+      ValueError: before anybody is asked, for facts that do not fit each other or an epsilon that is not finite
+        and > 0; and for answers of another shape than the round's, of another epsilon, or of users who were not
+        asked.
     """
     validate.threefry(key)
     public = public._replace(labels=validate.labels(public.labels))
@@ -239,9 +232,7 @@ def piloted_counts(
 
 
 def with_posterior(key: PRNGKey, public: PublicFacts, num_folds: int | None = None) -> PublicFacts:
-    """The same facts with features in one scaling, and a :class:`FeaturesPosterior` for ``log_q``.
-
-    A sweep over epsilon, or worlds of a rehearsal, then find it once.
+    """The same facts with features in one scaling and a :class:`FeaturesPosterior` for ``log_q``: found once.
 
     Raises:
       ValueError: as :func:`piloted_counts`.

@@ -1,8 +1,7 @@
 r"""Rehearse before you collect: worlds are drawn from public facts, and the server is run on each of them.
 
-In a world every private user has a class. Devices report it as they would, the server reads their reports as it
-would, and the classes that it finds are counted right or wrong, beside those that it finds without any report.
-Nobody is asked, and no budget is spent.
+In a world every private user has a class. Devices report and the server reads as they would, and its classes are
+counted right or wrong, beside those without any report. Nobody is asked, and no budget is spent.
 
 * Records (of :class:`~ldp_jax.pipeline.local_prediction.PanelFacts`). Classes follow the structural posterior q.
   Those of friends are alike: their Gumbel noise is a Gaussian copula, of which a share :data:`COUPLING` is noise
@@ -114,10 +113,7 @@ class StatedFriends(NamedTuple):
 
 
 class Foreseen(NamedTuple):
-    """Of one epsilon: points over no report, the 95 % interval of one collection, and P(gain > 0).
-
-    The interval holds the spread of the worlds, and what all of them get wrong alike.
-    """
+    """Of one epsilon: points over no report, the 95 % interval of one collection, and P(gain > 0)."""
 
     points: float
     low: float
@@ -133,7 +129,7 @@ class Rehearsal(NamedTuple):
     """What came of the worlds; prints as a verdict and a table.
 
     Attributes:
-      epsilons: that were asked about, ascending.
+      epsilons: ascending.
       gains: float64 [worlds, epsilons], points of accuracy on private users over no report.
       without: float64 [worlds], accuracy without any report, in percent.
       message: ``records``, ``lists`` or ``records and lists``.
@@ -141,8 +137,7 @@ class Rehearsal(NamedTuple):
       labels: how many are public.
       friends: what was stated, of lists.
       splits: of records and lists, the best split of each total or one report of both, to which the gains belong;
-        else empty. It is chosen on the same worlds, so that the gains of close ones are a little too high. One
-        report protects the whole list, counts a bit of it; devices then read friends by the stated homophily.
+        else empty. It is chosen on the same worlds, so that the gains of close ones are a little too high.
     """
 
     epsilons: tuple[float, ...]
@@ -215,8 +210,8 @@ def rehearse(
     """Say what reports will bring, before anybody reports. Costs no budget and asks nobody.
 
     To collect is recommended where the mean gain is at least 0.5 points and P(gain > 0) is at least 0.6, beside at
-    least 50 public labels. Verdicts on records and on lists were held against what came (``frontier_features.md``,
-    ``frontier_edges.md`` of the experiments), of both the accuracy (``frontier_joint.md``).
+    least 50 public labels. The experiments hold verdicts against what came (``frontier_features.md``,
+    ``frontier_edges.md``, ``frontier_joint.md``).
 
     Args:
       key: of public randomness.
@@ -377,16 +372,9 @@ def coupled_classes(
     r"""Classes of which each follows its q, friends' are alike, and the panel's are its labels; int32 [n].
 
     Class i is :math:`\arg\max_c \log q_{ic} + g_{ic}`, g Gumbel noise with the ranks of a Gaussian field of
-    covariance :math:`\rho K + (1 - \rho) I`, K the correlation of shared noise. The panel's noise is drawn given
-    its labels, and the field given the panel's noise (Matheron's rule, by conjugate gradients).
-
-    Args:
-      key: of public randomness.
-      op: the public graph's.
-      spread: of shared noise (:func:`shared_spread`).
-      log_q: posteriors, of the panel out of fold.
-      labels: -1 for those whose class is drawn.
-      coupling: rho in [0, 1).
+    covariance :math:`\rho K + (1 - \rho) I`, K the correlation of shared noise, rho the ``coupling`` in [0, 1). The
+    panel's noise is drawn given its labels, and the field given the panel's noise (Matheron's rule, by conjugate
+    gradients). ``spread`` is :func:`shared_spread`; ``labels`` are -1 for those whose class is drawn.
     """
     shared_key, own_key, top_key, rest_key = random.split(key, 4)
     known = (labels >= 0)[:, None]
@@ -626,7 +614,7 @@ def _drawn_counts(key: PRNGKey, users: _Users, groups: Array, *, num_groups: int
 
 @partial(jax.jit, static_argnames="entries")
 def _drawn_lists(key: PRNGKey, users: _Users, y: Array, entries: int) -> tuple[Array, Array]:
-    """Entries of lists, owners by rate, a share of friends alike and the rest anybody; int32 [entries] each."""
+    """Owners of entries by rate, and their friends, a share alike and the rest anybody; int32 [entries] each."""
     owner_key, alike_key, friend_key = random.split(key, 3)
     ends, size = users.rate.cumsum(), users.of_class.sum(0).astype(jnp.int32)
     owners = jnp.searchsorted(ends, random.uniform(owner_key, (entries,)) * ends[-1])

@@ -1,8 +1,8 @@
 """Embeddings of reports that real devices sent: of some users, in any order.
 
-Of counts and classes: :func:`~ldp_jax.pipeline.from_counts.classify_counts` and
-:func:`~ldp_jax.pipeline.from_reports.classify_reports`. Whoever is silent, late or unknown contributes nothing: an
-estimate of 0, or a likelihood of one under every class. Who reports must not depend on what is private.
+Whoever is silent, late or unknown contributes nothing: an estimate of 0, or of counts and classes
+(:func:`~ldp_jax.pipeline.from_counts.classify_counts`, :func:`~ldp_jax.pipeline.from_reports.classify_reports`) a
+likelihood of one under every class. Who reports must not depend on what is private.
 """
 
 from functools import partial
@@ -82,22 +82,17 @@ def embed_reports(
     tol: Scalar = 1e-5,
     out: str | Path | None = None,
 ) -> ReportedEmbedding:
-    """Propagate the reports of one round over a public graph.
-
-    A user without a report contributes zero to each coordinate. Rows of users who are no node are left out.
+    """Propagate the reports of one round over a public graph; rows of users who are no node are left out.
 
     Guarantee: that of the mechanism, per record; over several rounds it adds up
     (:meth:`ldp_jax.deployment.store.ReportStore.spent`).
 
-    Args:
+    Args as those of :func:`~ldp_jax.pipeline.private_embedding`, but for these:
+
       graph: of n nodes, or its operator.
       mechanism: whose table the devices have, as ``Sampled(Discrete.of(table), dim, k)``.
       nodes: the user of each node, distinct.
       reports: see :class:`VectorReports`.
-      alpha: decay factor in (0, 1].
-      r: convolution coefficient in [0, 1].
-      tol: see :func:`ldp_jax.graph.propagation.ppr`.
-      out: a .npy file for z (:func:`~ldp_jax.pipeline.private_embedding`).
 
     Raises:
       ValueError: for a mechanism without a table, arrays that do not fit each other, a user with two rows, or

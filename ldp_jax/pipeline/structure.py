@@ -111,9 +111,7 @@ def panel_sums(
 ) -> Float[Array, "n k"]:
     """Each node's sum of the panel's values, weighed by reach; a member's own share of itself is left out.
 
-    O(n) memory: some members at a time are the columns of a propagation.
-
-    ``kind`` is a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank.
+    ``kind`` is a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank. O(n) memory.
 
     >>> from ldp_jax.graph import graphs
     >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
@@ -244,8 +242,7 @@ def shared_friends(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n count
     """Leading left singular vectors of who is a friend of whom, times the singular values; float32, on the host.
 
     As of words in documents, a friend of d others weighs log(n / d), and each row has length 1. Nodes are near that
-    have the same friends, whether or not those are alike; eigenvectors of the largest eigenvalues bring friends
-    near. Where the graph has fewer than ``count`` nodes, the last columns are 0.
+    have the same friends, whether or not those are alike. Of fewer than ``count`` nodes the last columns are 0.
 
     Reference: Deerwester et al., Indexing by latent semantic analysis (JASIS 1990); subspace iteration by Halko,
     Martinsson and Tropp (SIAM Review 2011), algorithm 4.4.
@@ -336,11 +333,9 @@ def structure_posterior(
 ) -> StructurePosterior:
     """Step 1 of local prediction: q, from the graph, the panel's labels and the panel's records.
 
-    No model of a node has seen its own label or record; what is left of them are the panel's class shares and the
-    directions in which its records vary, one member in all of the panel.
-
-    ``rows`` are the panel's records in ascending order of their nodes, ``op`` is the operator of the graph where it
-    is at hand.
+    No model of a node has seen its own label or record, but for the panel's class shares and the directions in
+    which its records vary. ``rows`` are these in ascending order of their nodes, ``op`` is the graph's operator,
+    where it is at hand.
 
     Raises:
       ValueError: for labels or rows of another number, fewer than two classes or folds.
