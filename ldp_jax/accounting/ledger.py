@@ -43,8 +43,7 @@ class BudgetExceededError(ValueError):
     """A release does not fit what a :class:`Ledger` has left."""
 
 
-_EDGES = "edges"
-"""The name of the field that pipelines give to a graph's edges."""
+_EDGES = "edges"  # the name of the field that pipelines give to a graph's edges
 
 
 def _about(unit: Unit) -> set[str]:
@@ -423,7 +422,6 @@ _COSTS = {kind.__name__: kind for kind in (Guarantee, GaussianCurve, PipelineGua
 
 
 def _kind(cost: Guarantee | GaussianCurve | PipelineGuarantee) -> str:
-    """Which kind a cost is, a subclass its base."""
     return next(name for name, kind in _COSTS.items() if isinstance(cost, kind))
 
 

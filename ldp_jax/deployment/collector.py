@@ -172,5 +172,4 @@ def vectors(decoded: Decoded, k: int, dim: int) -> Vectors:
 
 
 def _changes(rows: np.ndarray) -> np.ndarray:
-    """Which rows differ from the row before."""
     return np.append([True], rows[1:] != rows[:-1])[: len(rows)]

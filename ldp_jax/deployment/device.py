@@ -131,7 +131,6 @@ class Device:
         return sorted(chosen) if k < dim else list(range(dim))
 
     def _blocks(self, start: bytes, numbers: Iterable[int]) -> np.ndarray:
-        """16 words for each number of a block."""
         return np.frombuffer(
             b"".join(self._hash(start + number.to_bytes(4, "little")) for number in numbers), "<u4"
         )

@@ -366,7 +366,6 @@ class Session:
         return session
 
     def _fill(self, losses: Any, released: Any) -> None:
-        """Take up what a memory holds."""
         kind = self._kind
         for digest, high, low in losses:
             name = bytes.fromhex(digest)

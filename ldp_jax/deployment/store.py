@@ -310,7 +310,6 @@ def _columns(codec: Codec, found: Decoded, places: np.ndarray) -> pyarrow.Table:
 
 
 def _decoded(codec: Codec, batch: pyarrow.RecordBatch) -> Decoded:
-    """Rows of a file as reports."""
     user, round, field = (batch.column(name).to_numpy() for name in ("user", "round", "index"))
     value = batch.column("value")
     output = np.asarray(value.to_pylist() if pyarrow.types.is_list(value.type) else value.to_numpy(), np.int32)

@@ -20,11 +20,9 @@ from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.pipeline.counts import LEAST, law_of, log_likelihoods, noise_variance, report_tables
 from ldp_jax.pipeline.groups import MERGES, merge, merged
 
-_RATES = 10
-"""Points of the grid of rates."""
+_RATES = 10  # points of the grid of rates
 
-_SPREAD = 8.0
-"""The grid goes from the mean degree over so much to so many times the mean degree."""
+_SPREAD = 8.0  # the grid goes from the mean degree over so much to so many times the mean degree
 
 
 def pilot(

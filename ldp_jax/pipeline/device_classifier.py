@@ -14,8 +14,8 @@ from ldp_jax.pipeline.self_training import FoldedLabels, Lesson, regression
 RIDGES = (2.0, 0.4, 0.08, 0.016, 0.0032)
 """Weights of half the squared norm beside the summed loss: a panel is small, and its records have length 1."""
 
+# Columns of a design are padded to a multiple of it, so that regressions on like panels share a program.
 _WIDTH = 96
-"""Columns of a design are padded to a multiple of it, so that regressions on like panels share a program."""
 
 
 class DeviceClassifier(NamedTuple):

@@ -27,14 +27,11 @@ from ldp_jax.edges import NoisyGraph
 from ldp_jax.graph.propagation import Operator as Operator
 from ldp_jax.graph.propagation import block_width, operator, ppr, ppr_by_blocks, ppr_to_file, take_columns
 
-_ROWS = 4096
-"""Users whose records are dense at the same time."""
+_ROWS = 4096  # users whose records are dense at the same time
 
-_COLUMNS = 1024
-"""Columns of the true features that are dense at the same time (non-private rows only)."""
+_COLUMNS = 1024  # columns of the true features that are dense at the same time (non-private rows only)
 
-_MEMORY = 8e9
-"""Bytes that an embedding may take by default."""
+_MEMORY = 8e9  # bytes that an embedding may take by default
 
 _T = TypeVar("_T")
 _Rows = TypeVar("_Rows", Array, np.ndarray)

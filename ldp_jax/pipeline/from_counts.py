@@ -286,7 +286,6 @@ def classify_counts(
 
 
 def _counts(asked: CountRound, question: Asked, rows: ReportRows) -> NoisyCounts:
-    """The counts of those who were asked, by node."""
     n, groups = len(asked.reporters), np.asarray(question.groups)
     if question.num_groups != asked.num_groups or not np.array_equal(groups, asked.groups):
         raise ValueError("ask must broadcast a question about the groups of the round, and asked about others")

@@ -15,18 +15,15 @@ from scipy.special import logsumexp
 
 from ldp_jax.core.types import Array
 
-_FLOOR = 1e-20
-"""The least likelihood ratio."""
+_FLOOR = 1e-20  # the least likelihood ratio
 
-_LEAST = 3.0
-"""Of the square root of the sum of t^2: below, features cannot tell, and labels are asked."""
+_LEAST = 3.0  # of the square root of the sum of t^2: below, features cannot tell, and labels are asked
 
 ROUNDING = 1e-5
 """Of t: where public posteriors say nothing t is 0, but for roundings, which may all have one sign."""
 
 
-_STRENGTHS = np.linspace(0.0, 1.0, 201)
-"""Of which :func:`checked` takes the mean."""
+_STRENGTHS = np.linspace(0.0, 1.0, 201)  # of which checked() takes the mean
 
 
 class Guarded(NamedTuple):

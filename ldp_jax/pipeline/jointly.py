@@ -36,6 +36,7 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.rounding import rounded_down
 from ldp_jax.core.types import Array, Graph, PRNGKey
+from ldp_jax.core.whole_noise import MIN_EPSILON
 from ldp_jax.edges import NeighbourCounts, Population, privatize_counts
 from ldp_jax.edges.neighbour_lists import per_edge
 from ldp_jax.features import Discrete, PersonalAlphabets
@@ -52,8 +53,6 @@ from ldp_jax.pipeline.rows import Rows
 from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.stack import stack_out_of_fold
 
-_LEAST_LIST = 0.001
-"""The least epsilon of whole noise."""
 
 WHOLE_LIST = Unit(f"{RECORD} + whole neighbour list")
 """A user's record and all of their list: of one report of both. Reports of two kinds add bit by bit alone."""
@@ -92,8 +91,8 @@ class JointPrivacy:
             object.__setattr__(self, name, made)
         if self.labels is not None:
             validate.number(0.0, MOST_EPSILON, open_lower=True, labels=self.labels)
-        if 0.0 < self.list < _LEAST_LIST:
-            raise ValueError(f"list must be 0 or at least {_LEAST_LIST:g}, got {self.list:g}")
+        if 0.0 < self.list < MIN_EPSILON:
+            raise ValueError(f"list must be 0 or at least {MIN_EPSILON:g}, got {self.list:g}")
         object.__setattr__(self, "check", validate.number(0.0, 0.5, check=self.check))
         if self.check and self.labels is not None:
             raise ValueError("check must be 0 where labels are private: it is true labels that bear reports out")

@@ -21,8 +21,8 @@ from ldp_jax.core import validate
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.pipeline.counts import noise_variance
 
+# Of neighbours in a group: what their mean is at least, and an estimate as a share of it.
 _LEAST_MEAN, _LEAST_SHARE = 1e-3, 0.05
-"""Of neighbours in a group: what their mean is at least, and an estimate as a share of it."""
 
 
 def link_scores(

@@ -31,11 +31,9 @@ from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.stack import stack_out_of_fold
 from ldp_jax.pipeline.structure import MANY, StructurePosterior, best_field, label_log_loss, structure_posterior
 
-_ALPHA = 0.1
-"""Of the PageRank of the evidence."""
+_ALPHA = 0.1  # of the PageRank of the evidence
 
-_RIDGE = 5.0
-"""Of the stacks, which are pulled to Bayes' rule: structure and own report by one each, the rest by 0."""
+_RIDGE = 5.0  # of the stacks, which are pulled to Bayes' rule: structure and own report by one each, the rest by 0
 
 
 class PanelFacts(NamedTuple):

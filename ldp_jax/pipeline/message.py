@@ -23,11 +23,9 @@ from ldp_jax.core.types import Array, Scalar
 SMOOTHINGS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Counts that a confusion may be smoothed by."""
 
-_STEPS = 40
-"""Of EM."""
+_STEPS = 40  # of EM
 
-_AT_A_TIME = 64
-"""Alphabets whose confusions are counted together."""
+_AT_A_TIME = 64  # alphabets whose confusions are counted together
 
 
 class ClassReports(NamedTuple):

@@ -29,11 +29,9 @@ from ldp_jax.pipeline.message import ScoredPanel, confusions
 HOMOPHILY = 0.6
 """The share of friends of one's own class, beyond chance, where nobody states it."""
 
-_COUNTS = 2.0
-"""Members of the panel that the confusion of records alone stands for, class by class."""
+_COUNTS = 2.0  # members of the panel that the confusion of records alone stands for, class by class
 
-_STEPS = 60
-"""Of EM."""
+_STEPS = 60  # of EM
 
 
 class Devices(NamedTuple):

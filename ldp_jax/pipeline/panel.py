@@ -194,7 +194,6 @@ def folded_panel(
 
 
 def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"]:
-    """Labels by node, -1 outside the panel."""
     nodes, given = np.asarray(panel), np.asarray(labels)
     for name, array, what in (("panel", nodes, "places of nodes"), ("labels", given, "numbers of classes")):
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):

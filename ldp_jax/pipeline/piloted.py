@@ -44,20 +44,17 @@ from ldp_jax.pipeline.self_training import (
 )
 from ldp_jax.pipeline.stack import weigh
 
-_FOLDS, _FEW_FOLDS, _MANY_ENTRIES = 10, 5, 100_000
-"""Folds by default: the fewer where features have many entries."""
+_FOLDS, _FEW_FOLDS, _MANY_ENTRIES = 10, 5, 100_000  # folds by default: the fewer where features have many entries
 
-_NEAR = 0.99
-"""Whole noise loses so much of its epsilon at least: integers round down."""
+_NEAR = 0.99  # whole noise loses so much of its epsilon at least: integers round down
 
-_LEAST = 1e-9
-"""The least probability of a class by a posterior from elsewhere: trees are sure of what is wrong."""
+_LEAST = 1e-9  # the least probability of a class by a posterior from elsewhere: trees are sure of what is wrong
 
+# Weights of log q, log f, l and the regression on counts: what would be right if all laws were.
 _LAW = (0.0, 1.0, 1.0, 0.0)
-"""Weights of log q, log f, l and the regression on counts: what would be right if all laws were."""
 
+# Where weights start and are pulled to: the law, both, the regression. Labels choose among them.
 _TOWARDS = np.array((_LAW, (0.0, 1 / 3, 1 / 3, 2 / 3), (0.0, 0.0, 0.0, 1.0)), np.float32)
-"""Where weights start and are pulled to: the law, both, the regression. Labels choose among them."""
 
 
 class PublicFacts(NamedTuple):

@@ -37,6 +37,7 @@ from ldp_jax.core.float32 import matmul
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.whole_noise import MAX_EPSILON, MIN_EPSILON
 from ldp_jax.edges import NeighbourCounts
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph.propagation import Operator
@@ -76,23 +77,17 @@ COUPLING = 0.9
 MOST_OVERLAP = 0.7
 """Of homophily, at most such a share follows what features say, if it is not stated: each world has another."""
 
-_HOPS = 4
-"""Over which noise is shared."""
+_HOPS = 4  # over which noise is shared
 
+# A donor is among this share of the class, at least so many, on either side; or of all of it, so often.
 _NEAR, _LEAST_NEAR, _ANYBODY = 0.1, 3, 0.05
-"""A donor is among this share of the class, at least so many, on either side; or of all of it, so often."""
 
-_MOST_ALIKE = 0.99
-"""Homophily by which devices read friends; 1 would let one friend outweigh everything."""
+_MOST_ALIKE = 0.99  # homophily by which devices read friends; 1 would let one friend outweigh everything
 
-_LEAST_LIST = 1e-3
-"""The least epsilon of a bit of a list."""
 
-_EVENLY = np.array([0.7548777, 0.5698403])
-"""Multiples of both, less whole numbers, are spread evenly over a square."""
+_EVENLY = np.array([0.7548777, 0.5698403])  # multiples of both, less whole numbers, are spread evenly over a square
 
-_COLUMNS, _STEPS, _RIDGE = 64, 30, 0.01
-"""Of the estimate of variances; of conjugate gradients."""
+_COLUMNS, _STEPS, _RIDGE = 64, 30, 0.01  # of the estimate of variances; of conjugate gradients
 
 
 class StatedFriends(NamedTuple):
@@ -242,7 +237,7 @@ def rehearse(
             f"public must be of panel_facts, of joint_facts or PublicFacts, got {type(public).__name__}"
         )
     of_lists = isinstance(public, PublicFacts)
-    least, most = (_LEAST_LIST, 40.0) if of_lists else (0.0, MOST_EPSILON)
+    least, most = (MIN_EPSILON, MAX_EPSILON) if of_lists else (0.0, MOST_EPSILON)
     each = list(epsilons) if np.iterable(epsilons) else [epsilons]
     asked = tuple(sorted({validate.number(least, most, open_lower=not of_lists, epsilons=one) for one in each}))
     if not asked:
@@ -282,7 +277,7 @@ def rehearse(
 
 def _splits(total: float) -> list[JointPrivacy]:
     """Those that leave a list nothing, or enough for whole noise; and one report of both."""
-    enough = [share for share in SHARES if share == 1.0 or (1.0 - share) * total > 2 * _LEAST_LIST]
+    enough = [share for share in SHARES if share == 1.0 or (1.0 - share) * total > 2 * MIN_EPSILON]
     return [*(JointPrivacy.split(total, share) for share in enough), JointPrivacy(both=total)]
 
 
@@ -296,8 +291,8 @@ def _best(
     return gains[:, best], tuple(each[place] for place in best)
 
 
+# Everybody's class, and their posteriors: without any report, and with those of each epsilon or split.
 _Classes = tuple[Array, Sequence[Array | np.ndarray]]
-"""Everybody's class, and their posteriors: without any report, and with those of each epsilon or split."""
 
 World = Callable[[int], _Classes]
 """Draws the world of a number."""
@@ -307,7 +302,6 @@ World = Callable[[int], _Classes]
 
 
 def _of_records(key: PRNGKey, facts: PanelFacts, epsilons: tuple[float, ...]) -> World:
-    """Worlds of a public graph and panel."""
     spread_key, key = random.split(key)
     log_q = facts.structure.log_q
     alphabets = [PersonalAlphabets.of(epsilon, np.exp(np.asarray(log_q))) for epsilon in epsilons]
@@ -337,7 +331,6 @@ def _drawn_scores(
 
 
 def _send(alphabets: PersonalAlphabets, scores: np.ndarray, key: PRNGKey, public: Broadcast) -> ClassReports:
-    """What devices with these scores report."""
     return ClassReports(alphabets.log_likelihoods(alphabets.privatize(key, alphabets.best(scores))), alphabets.mask)
 
 
@@ -347,7 +340,6 @@ def _shared(op: Operator, noise: Array) -> Array:
 
 
 def _shared_back(op: Operator, w: Array) -> Array:
-    """S^T w."""
     degree = jnp.maximum(op.rows(op.degree), 1.0)[:, None]
     back = jax.lax.fori_loop(0, _HOPS, lambda _, w: 0.5 * (w + degree * op.average(w / degree)), op.rows(w))
     return op.nodes(back)
@@ -433,7 +425,6 @@ def donors(
 
 
 def _below(key: PRNGKey, count: Array) -> Array:
-    """Whole numbers below each count."""
     return jnp.minimum((random.uniform(key, count.shape) * count).astype(jnp.int32), count - 1)
 
 
@@ -444,8 +435,7 @@ def _under_one(log_p: Array) -> Array:
 # --- Lists -------------------------------------------------------------------------------------------------------
 
 
-_Stated = tuple[np.float32, np.float32, np.float32]
-"""Mean degree, homophily, spread."""
+_Stated = tuple[np.float32, np.float32, np.float32]  # mean degree, homophily, spread
 
 
 def _checked(friends: StatedFriends) -> _Stated:
@@ -458,7 +448,6 @@ def _checked(friends: StatedFriends) -> _Stated:
 
 
 def _of_lists(key: PRNGKey, public: PublicFacts, friends: StatedFriends, epsilons: tuple[float, ...]) -> World:
-    """Worlds of public features and private lists."""
     rows = public.rows
     assert isinstance(public.log_q, FeaturesPosterior)
     assert not isinstance(rows, Mapping)
@@ -532,7 +521,6 @@ class _Users(NamedTuple):
 
 
 def _count(users: _Users, epsilon: float, key: PRNGKey, asked: CountRound) -> Array:
-    """What devices of a world report."""
     count_key, noise_key = random.split(key)
     counts = _drawn_counts(count_key, users, jnp.asarray(asked.groups), num_groups=asked.num_groups)
     return NeighbourCounts(epsilon, asked.num_groups).add_noise(noise_key, counts)
@@ -581,7 +569,6 @@ def _alike_classes(key: PRNGKey, alike: _LikeFeatures, log_q: Array, labels: Arr
 
 @jax.jit
 def _drawn_classes(key: PRNGKey, log_q: Array, labels: Array) -> Array:
-    """Classes by q, of labelled users their own."""
     return jnp.where(labels >= 0, labels, random.categorical(key, log_q))
 
 
@@ -675,7 +662,6 @@ def overlap(
 
 
 def _labelled_pairs(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> Int[np.ndarray, "pairs two"]:
-    """Those with labels at both ends."""
     labels, pairs = np.asarray(labels), np.asarray(pairs)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
         raise ValueError(f"pairs must be integers of shape [pairs, 2], got {pairs.dtype} of shape {pairs.shape}")

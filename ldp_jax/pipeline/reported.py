@@ -160,6 +160,5 @@ def places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.
 
 @partial(jax.jit, static_argnames="width")
 def _columns(mechanism: Sampled, reports: SparseReport, reported: Array, start: Scalar, *, width: int) -> Array:
-    """Estimates of some columns, zeros of who did not report."""
     estimates = jax.vmap(lambda y: mechanism.estimate_columns(y, start, width))(reports)
     return jnp.where(reported[:, None], estimates, 0.0)

@@ -23,17 +23,15 @@ Scaling = Literal["rows", "columns", "none"]
 Features = ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix
 """Features of n users [n, d], dense or any scipy sparse matrix."""
 
-_APART = 100.0
-"""How many times the sizes of two columns may differ before it is said."""
+_APART = 100.0  # how many times the sizes of two columns may differ before it is said
 
+# Entries that are added up before a sum goes back to memory: gathers cost a CPU a tenth of what scatters do.
 _LINE = 8
-"""Entries that are added up before a sum goes back to memory: gathers cost a CPU a tenth of what scatters do."""
 
-_FAR = 1e9
-"""As far out as a device takes a number of a record to be."""
+_FAR = 1e9  # as far out as a device takes a number of a record to be
 
+# The share of entries above which tables, of 16 bytes an entry, take more memory than the dense matrix.
 _DENSE = 0.25
-"""The share of entries above which tables, of 16 bytes an entry, take more memory than the dense matrix."""
 
 
 @pytree

@@ -11,8 +11,7 @@ from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array
 from ldp_jax.pipeline.self_training import FoldedLabels
 
-_STEPS, _LITTLE = 50, 1e-10
-"""Of Newton's method at most; the least gain of one, of the loss."""
+_STEPS, _LITTLE = 50, 1e-10  # of Newton's method at most; the least gain of one, of the loss
 
 _Scores = Float[Array | np.ndarray, "n classes j"]
 _Weights = Sequence[float] | Float[np.ndarray, " j"]

@@ -41,20 +41,17 @@ SHARED = 64
 FIELDS = ((0.1, 0.8), (0.1, 0.95), (0.1, 0.99), (1.0, 0.8), (1.0, 0.95), (1.0, 0.99))
 """kappa and c of the fields to choose from."""
 
-_RECORDS = 64
-"""Dimensions that the panel's records are reduced to before they are propagated."""
+_RECORDS = 64  # dimensions that the panel's records are reduced to before they are propagated
 
 MANY = 2**15
 """Nodes up to which every member of a panel has a column of its own, and eigenvectors are found to a tolerance."""
 
+# Of the polynomial that leaves leading eigenvectors of many nodes, and how often it is applied.
 _DEGREE, _PRODUCTS = 8, 5
-"""Of the polynomial that leaves leading eigenvectors of many nodes, and how often it is applied."""
 
-_WIDER, _ROUNDS = 16, 6
-"""Columns beyond :data:`SHARED` of subspace iteration, and its rounds."""
+_WIDER, _ROUNDS = 16, 6  # columns beyond SHARED of subspace iteration, and its rounds
 
-_TOL = 1e-3
-"""Relative error of propagations: far below what few labels can tell."""
+_TOL = 1e-3  # relative error of propagations: far below what few labels can tell
 
 
 class StructurePosterior(NamedTuple):
