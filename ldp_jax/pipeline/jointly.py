@@ -53,7 +53,6 @@ from ldp_jax.pipeline.rows import Rows
 from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.stack import stack_out_of_fold
 
-
 WHOLE_LIST = Unit(f"{RECORD} + whole neighbour list")
 """A user's record and all of their list: of one report of both. Reports of two kinds add bit by bit alone."""
 
