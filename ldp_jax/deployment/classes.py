@@ -21,8 +21,7 @@ import numpy as np
 
 from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.integer_tables import Table, checked_epsilon, frozen
-from ldp_jax.deployment._numbers import as_numbers
-from ldp_jax.deployment.session import Session
+from ldp_jax.deployment.session import Session, as_numbers
 
 _LOOSE = 0.99  # a table of this budget loses at least so much of it: whole numbers round down
 

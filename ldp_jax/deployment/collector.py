@@ -8,7 +8,7 @@ import numpy as np
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.validate import whole
 from ldp_jax.deployment import wire
-from ldp_jax.deployment.codecs import codec_of
+from ldp_jax.deployment.codecs import codec_of, read
 from ldp_jax.deployment.question import Question
 
 TRIPLE = np.dtype([("user", "<u8"), ("round", "<u4"), ("field", "<u4")])
@@ -105,7 +105,7 @@ def decode(
     if seen.dtype != TRIPLE or seen.ndim != 1:
         raise ValueError(f"seen must be TRIPLE [m], got {seen.dtype} {seen.shape}")
     codec = codec_of(asked)
-    reports, damaged, foreign = wire.read(data, codec, key)
+    reports, damaged, foreign = read(data, codec, key)
     known = codec.known(reports)
     good = known & codec.possible(reports)
     foreign, impossible = foreign + int((~known).sum()), int((known & ~good).sum())

@@ -41,7 +41,6 @@ from ldp_jax.core.integer_tables import WORDS, Table
 from ldp_jax.core.rounding import log_up, rounded_down, rounded_up
 from ldp_jax.core.validate import number, whole
 from ldp_jax.deployment import wire
-from ldp_jax.deployment._numbers import as_numbers
 from ldp_jax.deployment.codecs import Codec, CountReports, FieldReports, codec_of, itself
 from ldp_jax.deployment.device import Device
 from ldp_jax.deployment.question import Question
@@ -51,6 +50,7 @@ Number = int | float | np.integer | np.floating
 _KINDS: dict[Unit, type[Codec]] = {kind.unit: kind for kind in (FieldReports, CountReports)}
 _REASON = "integer masses; the words are a keyed hash's, uniform to whoever lacks the device's secret"
 _FIRST = 0  # the round under whose words a permanent answer is drawn
+_FAR = 1e9  # numbers beyond are as far out as those at it: every domain lies far within
 
 
 class BudgetError(ValueError):
@@ -425,6 +425,31 @@ def _opened(device: Device, start: bytes, data: bytes) -> bytes:
     if not hmac.compare_digest(tag, device.memory_tag(head + body) + b"\n"):
         raise ValueError("no session's memory: damaged or edited, its tag is not this device's")
     return body
+
+
+def as_numbers(x: object) -> np.ndarray:
+    """Numbers as float32 within [-1e9, 1e9] or NaN; they are clipped in float64, before the cast.
+
+    Raises:
+      TypeError: for anything but real numbers.
+      ValueError: for sequences of different lengths, as NumPy has them.
+    """
+    with np.errstate(all="ignore"):
+        numbers = np.asarray(x)
+        if numbers.dtype == object:  # integers beyond 64 bits, or no numbers
+            numbers = np.array([_float(number) for number in numbers.ravel().tolist()]).reshape(numbers.shape)
+        if numbers.dtype.kind not in "biuf":
+            raise TypeError(f"records must be real numbers, got {numbers.dtype}")
+        return np.asarray(np.clip(numbers.astype(np.float64), -_FAR, _FAR), np.float32)
+
+
+def _float(number: object) -> float:
+    if not isinstance(number, (int, float, np.integer, np.floating)):
+        raise TypeError(f"records must be real numbers, got {type(number).__name__}")
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def _length(xs: Any) -> int:
