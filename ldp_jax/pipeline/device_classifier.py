@@ -51,12 +51,7 @@ def _scores(rows: Rows | DenseRows, weights: Array, bias: Array) -> Array:
     return rows.times(weights) + bias
 
 
-def device_classifier(
-    rows: Rows | DenseRows,
-    panel: FoldedLabels,
-    *,
-    room: int | None = None,
-) -> DeviceClassifier:
+def device_classifier(rows: Rows | DenseRows, panel: FoldedLabels, *, room: int | None = None) -> DeviceClassifier:
     """Step 2 of local prediction: f, from the panel's records and labels alone.
 
     The ridge is chosen out of fold, as :func:`~ldp_jax.pipeline.self_training.features_posterior` does. What is
@@ -92,10 +87,7 @@ def device_classifier(
 
 
 def panel_regression(
-    design: Float[Array | np.ndarray, "n width"],
-    known: FoldedLabels,
-    *,
-    ridges: tuple[float, ...] = RIDGES,
+    design: Float[Array | np.ndarray, "n width"], known: FoldedLabels, *, ridges: tuple[float, ...] = RIDGES
 ) -> Float[Array, "n classes"]:
     """Log posteriors of a logistic regression on dense public columns: of a labelled node out of fold.
 

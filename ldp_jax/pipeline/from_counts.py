@@ -277,9 +277,7 @@ def classify_counts(
     bit = parallel(*(guarantee for one in rounds for guarantee in one.guarantee.values()))
     edge = per_edge((bit.epsilon, bit.epsilon), "full")
     guarantee = PipelineGuarantee.of(
-        [bit, dataclasses.replace(edge, arithmetic=bit.arithmetic)],
-        protected=("edges",),
-        unprotected=_IN_THE_CLEAR,
+        [bit, dataclasses.replace(edge, arithmetic=bit.arithmetic)], protected=("edges",), unprotected=_IN_THE_CLEAR
     )
     number = sum((place + 1) * one.reported.astype(np.int8) for place, one in enumerate(rounds))
     return CountedClasses(found.log_posterior, found, np.asarray(number, np.int8), guarantee)

@@ -48,18 +48,6 @@ class Devices(NamedTuple):
     friends: Int[np.ndarray, " m"]
 
 
-class OneMessage(NamedTuple):
-    """What the server makes of one report a user.
-
-    Attributes:
-      log_likelihood: float32 [n, C], log P(report i | class of the user), up to a number for each user.
-      first: bool [n], who reported first: half of the private users, and the panel.
-    """
-
-    log_likelihood: Float[np.ndarray, "n classes"]
-    first: Bool[np.ndarray, " n"]
-
-
 def one_message(
     key: PRNGKey,
     devices: Devices,
@@ -67,7 +55,7 @@ def one_message(
     prior: Float[np.ndarray, " classes"],
     alphabets: PersonalAlphabets,
     homophily: float,
-) -> OneMessage:
+) -> tuple[Float[np.ndarray, "n classes"], Bool[np.ndarray, " n"]]:
     """Ask everybody once, one half of the users after the other; this simulates all devices.
 
     Args:
@@ -77,6 +65,9 @@ def one_message(
       prior: class shares.
       alphabets: what devices choose among; their epsilon is the report's.
       homophily: stated, in [0, 1).
+
+    Returns:
+      log P(report i | class of the user), float32 [n, C]; and who reported first, the panel among them.
     """
     half_key, *report_keys = random.split(key, 3)
     n, panel, scores = len(labels), np.flatnonzero(labels >= 0), devices.scores
@@ -103,7 +94,7 @@ def one_message(
     posterior = softmax(np.log(prior) + evidence(law, confusion)[known], axis=1)
     friend[known] = friend_evidence(posterior, prior, homophily)
     sent = np.where(first, sent, report(report_keys[1], friend))
-    return OneMessage(evidence(law_of(sent), confusion), first)
+    return evidence(law_of(sent), confusion), first
 
 
 def evidence(

@@ -221,7 +221,7 @@ def piloted_counts(
     own = np.where((first | second)[:, None], own, np.float32(0.0))
     counts = np.where(first[:, None], merged(pilot_reports, groups.column, num_fine), reports)
     phase("what reports teach", 0.65)
-    learned = _learned(known, rows, _Answers(own, counts, second, first | second), guarded)
+    learned = _learned(known, rows, own, counts, first + 2 * second, guarded)
     return PilotedCounts(
         **learned, log_q=jax.device_put(log_q), design=plan, model=model,
         dispersion=DISPERSIONS[asked.dispersion], pilot=first, scaling=scaling,
@@ -266,29 +266,19 @@ def _features(
     return rows, FeaturesPosterior(log_q, fold, num_folds, labels), scaling
 
 
-class _Answers(NamedTuple):
-    """What users reported.
+def _learned(
+    known: FeaturesPosterior, rows: Rows | None, own: np.ndarray, counts: np.ndarray, nth: np.ndarray, guarded: bool
+) -> dict:
+    """How far reports are believed, what they teach, and the posterior of all: fields of :class:`PilotedCounts`.
 
-    Attributes:
-      own: float32 [n, C], the evidence of the own report.
-      counts: int [n, 3 C], the reports by the groups of the second round.
-      unseen: bool [n], users whose reports the model of counts has not seen: it agrees with the pilot by its very
-        fit, whatever lists those are.
-      reported: bool [n], who reported at all.
+    ``own`` [n, C] is the evidence of own reports, ``counts`` [n, 3 C] these by the groups of the second round,
+    ``nth`` [n] the round of each user, 0 for none. With reports of the first the model agrees by its very fit.
     """
-
-    own: np.ndarray
-    counts: np.ndarray
-    unseen: np.ndarray
-    reported: np.ndarray
-
-
-def _learned(known: FeaturesPosterior, rows: Rows | None, answers: _Answers, guarded: bool) -> dict:
-    """How far reports are believed, what they teach, and the posterior of all: fields of :class:`PilotedCounts`."""
-    own, log_q, labels = answers.own, known.log_q, known.labels
-    classes, log_q_here = own.shape[1], np.asarray(log_q)
-    unlabelled, teachers = labels < 0, labels[(labels >= 0) & answers.reported]
-    held_out, judged = np.where(answers.unseen, labels, -1), unlabelled & answers.unseen
+    reported, unseen = nth > 0, nth == 2
+    log_q, labels, classes = known.log_q, known.labels, own.shape[1]
+    log_q_here = np.asarray(log_q)
+    unlabelled, teachers = labels < 0, labels[(labels >= 0) & reported]
+    held_out, judged = np.where(unseen, labels, -1), unlabelled & unseen
 
     trusted = guard(own, np.exp(log_q_here), judged, held_out)
     evident, useful = (trusted.log_likelihood if guarded else own), not guarded or trusted.strength > 0.0
@@ -306,7 +296,7 @@ def _learned(known: FeaturesPosterior, rows: Rows | None, answers: _Answers, gua
     if useful and np.bincount(teachers, minlength=classes).all():  # of a class that is silent it would know nothing
         towards = _TOWARDS
         labelled = FoldedLabels(labels, classes, known.fold, known.num_folds)
-        regression = count_regression(log_q, answers.counts, labelled, answers.reported)
+        regression = count_regression(log_q, counts, labelled, reported)
     scores = np.stack([log_q_here, log_f, evident, regression], -1)
     log_posterior, weights = weigh(scores, held_out, towards)
     arrays = {

@@ -101,10 +101,7 @@ def label_log_loss(
 
 
 def panel_sums(
-    op: Operator,
-    panel: Int[np.ndarray, " panel"],
-    values: Float[np.ndarray, "panel k"],
-    kind: float | int,
+    op: Operator, panel: Int[np.ndarray, " panel"], values: Float[np.ndarray, "panel k"], kind: float | int
 ) -> Float[Array, "n k"]:
     """Each node's sum of the panel's values, weighed by reach; a member's own share of itself is left out.
 
