@@ -46,6 +46,7 @@ from ldp_jax.deployment.device import Device
 from ldp_jax.deployment.question import Question
 
 Number = int | float | np.integer | np.floating
+Vector = np.ndarray | Sequence[Number]
 
 _KINDS: dict[Unit, type[Codec]] = {kind.unit: kind for kind in (FieldReports, CountReports)}
 _REASON = "integer masses; the words are a keyed hash's, uniform to whoever lacks the device's secret"
@@ -146,9 +147,7 @@ class Session:
         """
         return self._release(FieldReports(table), [wire.checked_field(field)], lambda: _number(x), user, round)
 
-    def report_many(
-        self, table: Table, xs: np.ndarray | Sequence[Number], *, user: SupportsIndex, round: SupportsIndex
-    ) -> bytes:
+    def report_many(self, table: Table, xs: Vector, *, user: SupportsIndex, round: SupportsIndex) -> bytes:
         """The report of every coordinate of a vector [d], each with words of its own: d releases, all or none.
 
         36 d bytes, of fields 0 to d - 1.
@@ -157,13 +156,7 @@ class Session:
         return self._release(FieldReports(table), range(dim), lambda: _vector(xs, dim), user, round)
 
     def report_sampled(
-        self,
-        table: Table,
-        xs: np.ndarray | Sequence[Number],
-        k: SupportsIndex,
-        *,
-        user: SupportsIndex,
-        round: SupportsIndex,
+        self, table: Table, xs: Vector, k: SupportsIndex, *, user: SupportsIndex, round: SupportsIndex
     ) -> bytes:
         """The reports of k of d coordinates drawn without replacement: k releases. Which ones says nothing of xs.
 

@@ -1,7 +1,7 @@
 """Classes of users whose friendships are private, in one call: counts of neighbours by a broadcast class."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax  # noqa: F401 - the example below
@@ -168,11 +168,9 @@ def predict_from_counts(
     key, silent_key = random_words.split(key)
     if silent is None and unit == "relationship":
         silent = silent_users(silent_key, labels)
-    reported = np.zeros(len(labels), np.int8)
     rounds: list[NoisyCounts] = []
 
     def noisy_counts(key: PRNGKey, asked: CountRound) -> NoisyCounts:
-        reported[asked.reporters] = reported.max() + 1
         owners = ownership(asked.confidence, silent) if unit == "relationship" else None
         mechanism, after = NeighbourCounts(epsilon, asked.num_groups, most=most), rounds[-1] if rounds else None
         given = (key, lists, mechanism, asked.groups)
@@ -184,12 +182,14 @@ def predict_from_counts(
         found = piloted_counts(key, noisy_counts, public, epsilon, num_folds=num_folds, guarded=guarded)
     if found.scaling is not None:
         warn_of_columns(features, found.scaling)
-    guarantee = PipelineGuarantee.of(
-        rounds[-1].guarantee.values(),  # of both rounds
-        protected=("edges",),
-        unprotected=_IN_THE_CLEAR,
-    )
-    return CountedClasses(found.log_posterior, found, reported, guarantee)
+    return _counted(found, rounds, rounds[-1].guarantee.values())  # of both rounds
+
+
+def _counted(found: PilotedCounts, rounds: list[NoisyCounts], spent: Iterable[Guarantee]) -> CountedClasses:
+    """The result of rounds that have ``spent`` so much together."""
+    when = np.where(rounds[0].reported, np.int8(1), np.int8(2) * rounds[1].reported)
+    guarantee = PipelineGuarantee.of(spent, protected=("edges",), unprotected=_IN_THE_CLEAR)
+    return CountedClasses(found.log_posterior, found, when, guarantee)
 
 
 @runtime_checkable
@@ -276,11 +276,7 @@ def classify_counts(
         found = piloted_counts(key, counts, public, epsilon, num_folds=num_folds, guarded=guarded)
     bit = parallel(*(guarantee for one in rounds for guarantee in one.guarantee.values()))
     edge = per_edge((bit.epsilon, bit.epsilon), "full")
-    guarantee = PipelineGuarantee.of(
-        [bit, dataclasses.replace(edge, arithmetic=bit.arithmetic)], protected=("edges",), unprotected=_IN_THE_CLEAR
-    )
-    number = sum((place + 1) * one.reported.astype(np.int8) for place, one in enumerate(rounds))
-    return CountedClasses(found.log_posterior, found, np.asarray(number, np.int8), guarantee)
+    return _counted(found, rounds, [bit, dataclasses.replace(edge, arithmetic=bit.arithmetic)])
 
 
 def _counts(asked: CountRound, question: Asked, rows: ReportRows) -> NoisyCounts:

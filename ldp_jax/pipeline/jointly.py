@@ -417,18 +417,16 @@ def _stacked(
 
 def _guarantee(records: list[Guarantee], noise: Discrete | None, epsilon: float) -> PipelineGuarantee:
     """Of a private user and of a member of the panel, the worse of the two, unit by unit and together."""
-    bit = [NeighbourCounts(epsilon, 1).guarantee()] if epsilon else []
-    labels = [] if noise is None else [noise.guarantee()]
-    spent = [composition.parallel(*records, *labels)] if records or labels else []
+    own = records if noise is None else [*records, noise.guarantee()]
+    spent = [composition.parallel(*own)] if own else []
     if noise is not None:
         spent.append(label_guarantee(noise))
-    for one in bit:
-        spent += [one, dataclasses.replace(per_edge((one.epsilon, one.epsilon), "full"), arithmetic="exact")]
-        both = [composition.joint(own, one, adjacency=_RECORD_AND_BIT) for own in (*records, *labels)]
-        spent += [composition.parallel(*both)] if both else []
-    hidden = {
-        "features of private users": bool(records), "edges": bool(bit), "the panel's labels": noise is not None
-    }  # fmt: skip
+    if epsilon:
+        counts = NeighbourCounts(epsilon, 1)
+        bit = counts.guarantee()
+        both = [composition.joint(one, bit, adjacency=_RECORD_AND_BIT) for one in own]
+        spent += [bit, counts.relationship(), *([composition.parallel(*both)] if both else [])]
+    hidden = {"features of private users": records, "edges": epsilon, "the panel's labels": noise is not None}
     shown = ("the panel's records", *(["the panel's labels"] if noise is None else []), "number of nodes")
     protected = tuple(name for name, private in hidden.items() if private)
     return PipelineGuarantee.of(spent, protected=protected, unprotected=shown)
