@@ -125,8 +125,7 @@ class Guarantee:
     epsilon 0.5 per edge-central (two graphs that differ in one edge; towards all but a trusted curator; ideal ...
 
     Raises:
-      ValueError: for an epsilon or a delta out of range or no number, ``proved`` or ``in the limit`` without a
-        reason, a status, an arithmetic or a trust of no such name, a unit of local reports with a curator, and a
+      ValueError: for fields out of range, a status without a reason, a unit of local reports with a curator, and a
         unit without words of its own that comes without.
     """
 

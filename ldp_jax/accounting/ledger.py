@@ -193,10 +193,9 @@ class Ledger(Public):
     ``delta`` that one names, or at all the budget's delta that the guarantees leave.
 
     Units of edges (a bit of a list, a relationship, an edge of a curator's graph) are not free of each other, nor
-    are records, labels and metric privacy, nor an unknown unit and any other; no unit is converted into another. So
-    where budgets are kept, a release states its cost for each of them that speaks of the same data, in one
-    :class:`~ldp_jax.accounting.guarantee.PipelineGuarantee`. A release that uses ``edges`` in the clear is refused
-    where edges have a budget. The fields and units that a release names are believed.
+    are records, labels and metric privacy, nor an unknown unit and any other. So a release states its cost for each
+    budget that speaks of the same data, in one :class:`~ldp_jax.accounting.guarantee.PipelineGuarantee`. One that
+    uses ``edges`` in the clear is refused where edges have a budget. Fields and units that it names are believed.
 
     Attributes:
       budget: a number, for a record's epsilon; a :class:`~ldp_jax.accounting.guarantee.Budget`, or several, one a

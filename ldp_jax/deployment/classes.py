@@ -1,9 +1,8 @@
 r"""A device reports its own class: a broadcast classifier, a personal alphabet, and the table of its size.
 
-The server broadcasts a classifier of public data (:class:`Classifier`), and sends each device the classes that
-public facts make likeliest for its user, with the table to report with (:class:`Alphabet`). The device takes the
-best class within its alphabet and reports the place of that class in it (:func:`report_class`). Neither scores nor
-record leave it, and it spends the table's epsilon. In bytes (:mod:`ldp_jax.core.checksum`)::
+The server broadcasts a classifier of public data, and sends each device the classes that public facts make
+likeliest for its user, with a table. The device reports the place of the best class within this alphabet
+(:func:`report_class`), at the table's epsilon. In bytes (:mod:`ldp_jax.core.checksum`)::
 
     "ldp-classifier 3\n" | {"bias": [C], "layers": [[width, ...], ...], "log_counts": ..., "unit_length": ...,
                          |  "weights": [d, C]} "\n" | weights and bias, then those of each layer, float32

@@ -86,8 +86,7 @@ class Device:
     def shared_key(self) -> bytes:
         """32 bytes to share with the collector in confidence, for keyed checksums.
 
-        They are the first of BLAKE2b keyed with the secret, of "ldp_jax 2 shared", and say nothing of secret or
-        words.
+        They are the first of BLAKE2b keyed with the secret, of "ldp_jax 2 shared", and say nothing of it.
         """
         return self._hash(_SHARED)[: wire.SECRET_BYTES]
 

@@ -1,10 +1,8 @@
 r"""A server's question to users who hold neighbour lists: how many neighbours have you in each public group?
 
-The question goes to everybody: one file, the same for all, with the group of *every* node, so that to fetch it says
-nothing of a list. Requests for the groups of one's own neighbours, or for a part of the file, would tell the server
-the list, whatever epsilon is. A report shows its length, which K fixes, and that the device reported: nothing else.
-How long a report takes depends a little on the list: send it at a time of its own. In bytes
-(:mod:`ldp_jax.core.checksum`)::
+The question goes to everybody: one file with the group of *every* node, so that to fetch it says nothing of a list;
+requests for a part of it would. A report shows its length, which K fixes, and that the device reported. How long it
+takes depends a little on the list: send it at a time of its own. In bytes (:mod:`ldp_jax.core.checksum`)::
 
     "ldp-question 2\n" | {"epsilon": ..., "most": ..., "num_groups": K, "num_nodes": n, "round": ...} "\n"
                        | the group of each node, int8; int16 from K = 129 on

@@ -5,10 +5,9 @@ r"""The reports of one device, its memory, and the rest of its budget.
 cannot tell keyed BLAKE2b from uniform words. A list that differs in d neighbours loses d times as much; of a pair
 both ends report, unless every device reports its ``ownership(...).owned(user, neighbours)`` by one public rule.
 
-Releases add up over tables, questions, pseudonyms, rounds and fields: a server that sees one device under two
-pseudonyms sees both. A report that would exceed the budget is refused before the record is looked at. So is a
-second report of a field, whatever the record: two records under the same words would lose more than two epsilons,
-and what is raised must not depend on a record. A retry takes no record (:meth:`Session.resend`).
+Releases add up over tables, questions, pseudonyms, rounds and fields. A report that would exceed the budget is
+refused before the record is looked at. So is a second report of a field, whatever the record: two records under the
+same words would lose more than two epsilons. A retry takes no record (:meth:`Session.resend`).
 
 **Memory.** All this holds as long as the memory is kept: store :meth:`Session.to_bytes` before bytes are sent. It
 is ASCII, with a tag that nobody can make without the device's secret ("ldp-lists 1" where the budget is of lists)::
@@ -18,9 +17,9 @@ is ASCII, with a tag that nobody can make without the device's secret ("ldp-list
     key = the first 32 bytes of BLAKE2b keyed with the secret, of "ldp_jax 2 memory"
     tag = BLAKE2b with a digest of 32 bytes, keyed with key, of everything but the tag and its newline
 
-Damaged, foreign and edited memory is refused. A whole older copy is *not* distinguished from the newest by its
-bytes. Keep :attr:`Session.counter` elsewhere and give it to :meth:`Session.from_bytes` as ``at_least``: memory with
-fewer releases is then refused. No counter shows two sessions that go on from one copy at the same time.
+Damaged, foreign and edited memory is refused. A whole older copy is *not* distinguished from the newest: keep
+:attr:`Session.counter` elsewhere and give it to :meth:`Session.from_bytes` as ``at_least``. No counter shows two
+sessions that go on from one copy at the same time.
 """
 
 import contextlib
@@ -66,8 +65,8 @@ class Session:
     """Reports of one device, the memory of what has been released, and its budget: the only way to report.
 
     The memory holds outputs, never records. Every check depends on what is asked, user, round, field and budget
-    alone; numbers of any size, infinite or NaN, are reported as the table clips them, and whatever is no other
-    node's id is dropped from a list. So no error says anything of a record. Safe to share between threads.
+    alone; numbers are reported as the table clips them, and whatever is no other node's id is dropped from a list.
+    So no error says anything of a record. Safe to share between threads.
 
     ``user``, ``round`` and ``field`` are integers in [0, 2^64), [0, 2^32) and [0, 2^32).
 
@@ -148,19 +147,14 @@ class Session:
         return self._release(FieldReports(table), [wire.checked_field(field)], lambda: _number(x), user, round)
 
     def report_many(self, table: Table, xs: Vector, *, user: SupportsIndex, round: SupportsIndex) -> bytes:
-        """The report of every coordinate of a vector [d], each with words of its own: d releases, all or none.
-
-        36 d bytes, of fields 0 to d - 1.
-        """
+        """The report of every coordinate of a vector [d]: d releases, all or none; 36 d bytes, of fields from 0."""
         dim = _length(xs)
         return self._release(FieldReports(table), range(dim), lambda: _vector(xs, dim), user, round)
 
     def report_sampled(
         self, table: Table, xs: Vector, k: SupportsIndex, *, user: SupportsIndex, round: SupportsIndex
     ) -> bytes:
-        """The reports of k of d coordinates drawn without replacement: k releases. Which ones says nothing of xs.
-
-        36 k bytes, by field.
+        """The reports of k of d coordinates, drawn without regard to xs: k releases; 36 k bytes, by field.
 
         ``ValueError`` if k is not in [1, d], and :class:`ReplayError` if anything of the round was reported before.
         """
@@ -174,8 +168,8 @@ class Session:
     ) -> bytes:
         """The report of a datum for good: the same output in every round, of which only the first costs anything.
 
-        It is drawn from what the datum is when it is first asked for, under the words of round 0. The table must
-        stay the same, and so must an alphabet whose places it reports.
+        It is drawn when it is first asked for, under the words of round 0. The table, or alphabet, must stay the
+        same.
 
         >>> from ldp_jax.deployment import alphabet_table, decode
         >>> table, session = alphabet_table(1.0, 3, 3), Session(Device.new(), budget=1.0)
@@ -189,12 +183,10 @@ class Session:
         return self._resend(FieldReports(table), user, _FIRST, field, label)
 
     def report_neighbours(self, question: Question, neighbours: Iterable[Any], *, user: SupportsIndex) -> bytes:
-        """How many neighbours are in each of K public groups, with noise; of one law for the list of each user.
+        """How many neighbours are in each of K public groups, with noise; 32 + 4 K bytes.
 
-        Neighbours are ids, in whatever can be iterated; other things, ``user`` and repeats are dropped. 32 + 4 K
-        bytes.
-
-        Errors are as of :meth:`report`; ``user`` is an integer in [0, n).
+        Neighbours are ids, in whatever can be iterated; other things, ``user`` and repeats are dropped. Errors are
+        as of :meth:`report`; ``user`` is an integer in [0, n).
 
         >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
         >>> from ldp_jax.deployment import decode
@@ -215,10 +207,9 @@ class Session:
         round: SupportsIndex | None = None,
         field: SupportsIndex | None = None,
     ) -> bytes:
-        """The bytes of an earlier report, for a retry: of one field, or of all fields of a round, by field.
+        """The bytes of an earlier report, of one field or of all of a round, by field; it costs nothing.
 
-        It costs nothing: the collector has, or was sent, the same outputs. ``round`` is that of a table's report.
-        ``ValueError`` if there was none, or an argument is out of its range.
+        ``round`` is that of a table's report. ``ValueError`` if there was none, or an argument is out of its range.
         """
         return self._resend(codec_of(asked), user, round, field)
 
@@ -332,8 +323,7 @@ class Session:
     ) -> "Session":
         """Go on where :meth:`to_bytes` left off, within the same budget.
 
-        ``at_least`` is the newest :attr:`counter` that is known from elsewhere. Without it a whole older copy is
-        taken for the newest, and what it forgot can be released again.
+        ``at_least`` is the newest :attr:`counter` that is known from elsewhere.
 
         Raises:
           ValueError: if the memory is damaged, edited, another device's, of another version, or rolled back behind

@@ -1,11 +1,10 @@
 """Reports of many devices on disk: Parquet files that hold them, and SQLite that says which of them count.
 
-SQLite keeps a ledger too: what results that were made of the reports have spent (:meth:`ReportStore.spend`).
-
 One folder takes uploads from several server processes, late, repeated and damaged ones too. An upload counts as a
 whole, once :meth:`ReportStore.add` has returned: the new reports are written and synced first, then one SQLite
 transaction names the file and its (user, round, field). A process that is killed before leaves a file without a
-name, which nobody reads. It needs pyarrow, the extra ``store``.
+name, which nobody reads. SQLite keeps a ledger too (:meth:`ReportStore.spend`). It needs pyarrow, the extra
+``store``.
 """
 
 import contextlib
@@ -165,10 +164,10 @@ class ReportStore:
         return Decoded(**joined, rejected=empty.rejected, seen=empty.seen, digest=empty.digest)
 
     def spent(self, kind: type[Table] | type[Question] = Table) -> Spent:
-        """What each user lost by the reports that are stored, all rounds together.
+        """What each user lost by the reports that are stored: by tables of a record, by questions of one bit.
 
-        Of a record by tables, of one bit of a list by questions. A report that never arrived cost its user as much:
-        :meth:`Session.spent` on the device has all. One answer for good counts in each round that it was sent.
+        A report that never arrived cost its user as much: :meth:`Session.spent` on the device has all. One answer
+        for good counts in each round that it was sent.
         """
         query = "SELECT user, COUNT(*) FROM seen WHERE digest = ? GROUP BY user"
         users, losses = [np.zeros(0, np.uint64)], [np.zeros(0)]
