@@ -93,13 +93,14 @@ class Release:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
             raise ValueError(f"name must say what is released, got {self.name!r}")
+        what = f"release {self.name!r}"
         protects, exposes = field_names("protects", self.protects), field_names("exposes", self.exposes)
         if isinstance(self.cost, PipelineGuarantee):
             if not self.cost.guarantees:
-                raise ValueError(f"release {self.name!r}: a PipelineGuarantee of no unit says nothing of its cost")
+                raise ValueError(f"{what}: a PipelineGuarantee of no unit says nothing of its cost")
             if protects and set(protects) != set(self.cost.protected):
                 said = ", ".join(self.cost.protected) or "nothing"
-                raise ValueError(f"release {self.name!r}: its guarantee protects {said}, not {', '.join(protects)}")
+                raise ValueError(f"{what}: its guarantee protects {said}, not {', '.join(protects)}")
             protects, exposes = self.cost.protected, tuple(dict.fromkeys((*self.cost.unprotected, *exposes)))
         object.__setattr__(self, "protects", protects)
         object.__setattr__(self, "exposes", exposes)
@@ -113,20 +114,15 @@ class Release:
         elif isinstance(self.cost, (Guarantee, PipelineGuarantee)):
             kind = type(self.cost).__name__
             if (self.delta, self.unit, self.adjacency) != (None, None, ""):
-                raise ValueError(
-                    f"release {self.name!r}: a {kind} says its own delta, unit and adjacency; give them to a curve"
-                )
+                raise ValueError(f"{what}: a {kind} says its own delta, unit and adjacency; give them to a curve")
             for guarantee in [self.cost] if isinstance(self.cost, Guarantee) else self.cost.values():
                 if not (guarantee.epsilon >= 0.0 and 0.0 <= guarantee.delta <= 1.0):
-                    raise ValueError(f"release {self.name!r}: epsilon must be >= 0 and delta in [0, 1]")
+                    raise ValueError(f"{what}: epsilon must be >= 0 and delta in [0, 1]")
         else:
-            raise ValueError(
-                f"release {self.name!r} must cost a Guarantee, a PipelineGuarantee or a "
-                f"GaussianCurve, got {self.cost!r}"
-            )
+            raise ValueError(f"{what} must cost a Guarantee, PipelineGuarantee or GaussianCurve, got {self.cost!r}")
         both = set(protects) & set(exposes)
         if both:
-            raise ValueError(f"release {self.name!r} both protects and exposes {', '.join(sorted(both))}")
+            raise ValueError(f"{what} both protects and exposes {', '.join(sorted(both))}")
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -256,15 +252,10 @@ class Ledger(Public):
         what, stated = f"release {release.name!r} ({release})", release.units
         touched = set[str]().union(*map(_about, stated))
         covered = set[str]().union(*(_about(unit) for unit in stated if unit in kept))
-        missing = [
-            unit
-            for unit in kept
-            if unit not in stated and _about(unit) & (touched | {_EDGES} & {*release.protects})
-        ]
+        speaks_of = touched | {_EDGES} & {*release.protects}
+        missing = [unit for unit in kept if unit not in stated and _about(unit) & speaks_of]
         every = " and ".join(map(str, (*stated, *missing)))
-        example = (
-            ", such as that of privatize_graph" if {NEIGHBOUR_LIST, RELATIONSHIP} <= {*stated, *missing} else ""
-        )
+        example = ", as that of privatize_graph" if {NEIGHBOUR_LIST, RELATIONSHIP} <= {*stated, *missing} else ""
         remedy = f"pass one PipelineGuarantee that states what it costs per {every}{example}"
         if not touched <= covered:
             bare = next(unit for unit in stated if unit not in kept)
@@ -399,8 +390,7 @@ class Ledger(Public):
             lines.append("no budget: a record only")
         return "\n".join(lines)
 
-    def __str__(self) -> str:
-        return self.explain()
+    __str__ = explain
 
     def _parts(self) -> tuple[Header, bytes]:
         lines = [{"of": _kind(line.cost), **dataclasses.asdict(line)} for line in self.releases]

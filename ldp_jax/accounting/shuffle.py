@@ -97,13 +97,11 @@ def amplified(
     >>> amplified(mechanism.guarantee(), 10_000, 1e-6, reports="by user")
     Traceback (most recent call last):
         ...
-    ValueError: reports must be anonymous: a shuffler drops names, without which a report enters no graph
+    ValueError: reports must be anonymous: a shuffler drops names, without which none enters a graph
     """
     validate.one_of(get_args(Reports), reports=reports)
     if reports == "by user":
-        raise ValueError(
-            "reports must be anonymous: a shuffler drops names, without which a report enters no graph"
-        )
+        raise ValueError("reports must be anonymous: a shuffler drops names, without which none enters a graph")
     if guarantee.unit != RECORD:
         raise ValueError(f"amplified needs the unit {RECORD}, got {guarantee.unit}: lists and edges name users")
     if guarantee.trust != "local":

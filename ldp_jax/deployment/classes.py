@@ -64,9 +64,7 @@ class Classifier(Public):
         width = shape[1]
         for weights, bias in pairs:
             if weights.ndim != 2 or len(weights) != width or bias.shape != weights.shape[1:]:
-                raise ValueError(
-                    f"layers must follow each other, [{width}, ...] and a bias, got {weights.shape}, {bias.shape}"
-                )
+                raise ValueError(f"layers must be [{width}, ...] and a bias, got {weights.shape}, {bias.shape}")
             width = weights.shape[1]
         if width < 2:
             raise ValueError(f"a classifier must have C >= 2 classes, got {width}")
@@ -160,9 +158,7 @@ class Alphabet(Public):
         if len(set(members)) != len(members) or not all(0 <= member < table.inputs for member in members):
             raise ValueError(f"members must be distinct classes below {table.inputs}, got {members}")
         if table.encoding != "category" or table.outputs != len(members):
-            raise ValueError(
-                f"table must be one on categories with an output for each of {len(members)} members, got {table}"
-            )
+            raise ValueError(f"table must be on categories, of {len(members)} outputs as members are, got {table}")
         coarse = len(members) ** 2 / 2**32
         if not _LOOSE * self.epsilon - coarse <= table.epsilon <= self.epsilon:
             raise ValueError(
@@ -225,8 +221,6 @@ def report_class(
     True
     """
     if classifier.classes != alphabet.classes:
-        raise ValueError(
-            f"the classifier has {classifier.classes} classes and the alphabet is of {alphabet.classes}"
-        )
+        raise ValueError(f"the classifier has {classifier.classes} classes, the alphabet is of {alphabet.classes}")
     place = alphabet.place(classifier.scores(record))
     return session.report(alphabet.table, place, user=user, round=round)

@@ -130,9 +130,8 @@ class Device:
         return sorted(chosen) if k < dim else list(range(dim))
 
     def _blocks(self, start: bytes, numbers: Iterable[int]) -> np.ndarray:
-        return np.frombuffer(
-            b"".join(self._hash(start + number.to_bytes(4, "little")) for number in numbers), "<u4"
-        )
+        hashes = (self._hash(start + number.to_bytes(4, "little")) for number in numbers)
+        return np.frombuffer(b"".join(hashes), "<u4")
 
     def _hash(self, message: bytes) -> bytes:
         return blake2b(message, key=self.secret).digest()

@@ -58,14 +58,9 @@ class Question(Public):
         count = whole(1, MAX_GROUPS, num_groups=self.num_groups)
         groups = np.asarray(self.groups)
         if groups.ndim != 1 or not 1 <= len(groups) < WORDS or groups.dtype.kind not in "iu":
-            raise ValueError(
-                f"groups must be whole numbers [n], the group of every node, got {groups.dtype} {groups.shape}"
-            )
+            raise ValueError(f"groups must be whole numbers [n], one a node, got {groups.dtype} {groups.shape}")
         if not (groups.min() >= -1 and groups.max() < count):
-            raise ValueError(
-                f"groups must be in [-1, {count}), got {groups.min()} to {groups.max()}: -1 is a node that counts "
-                "nowhere"
-            )
+            raise ValueError(f"groups must be in [-1, {count}), -1 for none, got {groups.min()} to {groups.max()}")
         checked = {
             "round": whole(0, WORDS - 1, round=self.round),
             "groups": frozen(groups.astype(_kind(count))),

@@ -244,9 +244,7 @@ class Session:
     ) -> bytes:
         """Check, and only then look at the record: so no refusal can depend on it."""
         if not isinstance(codec, self._kind):
-            raise ValueError(
-                f"a {codec.of} needs a budget of {codec.unit}s, and this session has one of {self._kind.unit}s"
-            )
+            raise ValueError(f"a {codec.of} needs a budget of {codec.unit}s, not one of {self._kind.unit}s")
         who, when = codec.user(user), codec.round(round)
         key = (codec.digest, who, when)
         with self._lock:
@@ -270,9 +268,8 @@ class Session:
         """The cost of all releases, which the budget bounds, or of one user or pseudonym; rounded up."""
         who, kind = None if user is None else wire.checked_user(user), self._kind
         with self._lock:
-            releases = [
-                (key[0], kind.times(held)) for key, held in self._released.items() if who is None or key[1] == who
-            ]
+            mine = [(key[0], held) for key, held in self._released.items() if who is None or key[1] == who]
+            releases = [(digest, kind.times(held)) for digest, held in mine]
             total = sum((_cost(self._losses[digest], n) for digest, n in releases), Fraction(0))
         whose = kind.adjacency.format("one device" if who is None else "one user")
         return Guarantee(
@@ -343,9 +340,7 @@ class Session:
         if session.to_bytes() != data:  # bytes that nothing was read from, a repeat, or another spelling
             raise ValueError("no session's memory: it is not written as to_bytes() writes it")
         if session.counter < least:
-            raise ValueError(
-                f"rolled back: this memory knows of {session.counter} releases where at least {least} were made"
-            )
+            raise ValueError(f"rolled back: memory of {session.counter} releases where at least {least} were made")
         return session
 
     def _fill(self, losses: Any, released: Any) -> None:

@@ -172,10 +172,8 @@ class ReportStore:
         query = "SELECT user, COUNT(*) FROM seen WHERE digest = ? GROUP BY user"
         users, losses = [np.zeros(0, np.uint64)], [np.zeros(0)]
         with self._database() as database:
-            asked = database.execute(
-                "SELECT digest, numerator, denominator FROM asked WHERE kind = ?", (kind.__name__,)
-            )
-            for digest, numerator, denominator in asked.fetchall():
+            asked = database.execute("SELECT * FROM asked WHERE kind = ?", (kind.__name__,))
+            for digest, _, numerator, denominator in asked.fetchall():
                 found = np.array(database.execute(query, (digest,)).fetchall(), np.int64).reshape(-1, 2)
                 users.append(found[:, 0].view(np.uint64) if len(found) else users[0])
                 loss = log_up(Fraction(int(numerator), int(denominator)))

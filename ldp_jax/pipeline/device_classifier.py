@@ -40,9 +40,7 @@ class DeviceClassifier(NamedTuple):
           ValueError: for records of another dimension.
         """
         if rows.shape[1] != self.weights.shape[0]:
-            raise ValueError(
-                f"rows must have {self.weights.shape[0]} features, as the panel's, got {rows.shape[1]}"
-            )
+            raise ValueError(f"rows must have {self.weights.shape[0]} features, as the panel, got {rows.shape[1]}")
         return _scores(rows, self.weights, self.bias)
 
 

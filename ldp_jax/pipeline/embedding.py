@@ -561,9 +561,7 @@ def private_embedding(
     """
     given = (mechanism, () if isinstance(graph, Operator) else graph)
     if not all(map(validate.concrete, jax.tree.leaves(given))):
-        raise ValueError(
-            "mechanism and graph must be concrete: where they are traced use perturb and propagate with an Operator"
-        )
+        raise ValueError("mechanism and graph must be concrete: if traced, use perturb, propagate and an Operator")
     shape = _check_records(x, mechanism)
     spent = _spent(graph, x, mechanism)
     op = _as_operator(graph)

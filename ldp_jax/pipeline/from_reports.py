@@ -168,9 +168,7 @@ def _check_facts(facts: PanelFacts, graph: Graph, given: PanelArguments) -> None
     if not same or digest(facts.op) != digest(operator(graph)):
         raise ValueError("facts must be of this graph, panel and number of classes, and are of others")
     if facts.known.keep < 1.0:
-        raise ValueError(
-            f"facts must be of public labels, got keep = {facts.known.keep:g}: give label_epsilon, and no facts"
-        )
+        raise ValueError(f"facts must be of public labels, got keep = {facts.known.keep:g}: give label_epsilon")
     columns = facts.classifier.weights.shape[0]
     if columns != given.rows.shape[1]:
         raise ValueError(f"features must have {columns} columns, as facts have, got {given.rows.shape[1]}")

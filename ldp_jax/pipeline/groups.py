@@ -65,9 +65,7 @@ def check_labels(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(f"labels must be integers of shape [n], got {labels.dtype} of shape {labels.shape}")
     if len(labels) and (labels.min() < -1 or labels.max() >= num_classes):
-        raise ValueError(
-            f"labels must be in [0, {num_classes}), or -1 for none; got {labels.min()} to {labels.max()}"
-        )
+        raise ValueError(f"labels must be in [0, {num_classes}) or -1, got {labels.min()} to {labels.max()}")
 
 
 def fine_groups(

@@ -149,10 +149,7 @@ def panel_arguments(
     if noise is None:
         check_panel(everybody, num_classes)
     elif not 2 <= len(members) < n:
-        raise ValueError(
-            "panel must have at least two members and leave users whose class is asked for, got "
-            f"{len(members)} of {n} users"
-        )
+        raise ValueError(f"panel must have at least two members and leave others, got {len(members)} of {n} users")
     rows = features if isinstance(features, Rows) else feature_rows(features, public=members)
     if rows.shape[0] != n or not rows.shape[1]:
         raise ValueError(f"features must have a row for each of {n} users, and columns, got shape {rows.shape}")
@@ -171,10 +168,7 @@ def check_panel(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
     if (present > 0).sum() < 2:
         raise ValueError(f"labels of the panel must name at least two classes, got {(present > 0).sum()}")
     if not present.all():
-        raise ValueError(
-            f"labels of the panel must have a member of each of {num_classes} classes, got none of class "
-            f"{present.argmin()}"
-        )
+        raise ValueError(f"panel must have each of {num_classes} classes, got none of class {present.argmin()}")
     if not (labels < 0).any():
         raise ValueError("the panel must leave users whose class is asked for, got everybody")
 
@@ -205,10 +199,9 @@ def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"
         raise ValueError(f"panel must name nodes in [0, {n}), got {nodes.min()} to {nodes.max()}")
     if len(np.unique(nodes)) != len(nodes):
         raise ValueError("panel must name each of its members once")
-    if len(given) and given.min() < 0:
-        raise ValueError(f"labels of the panel must be >= 0, got {given.min()}: leave unknown ones out")
-    if len(given) and given.max() >= 2**31:  # they are stored in 32 bits
-        raise ValueError(f"labels of the panel must be below 2^31, got {given.max()}")
+    if len(given) and not 0 <= given.min() <= given.max() < 2**31:  # they are stored in 32 bits
+        found = f"{given.min()} to {given.max()}"
+        raise ValueError(f"labels of the panel must be in [0, 2^31), got {found}: leave unknown ones out")
     found = np.full(n, -1, np.int32)
     found[nodes] = given
     return found

@@ -328,9 +328,7 @@ def _check(public: PublicFacts, epsilon: float) -> None:
         if not np.array_equal(log_q.labels, labels):
             raise ValueError("log_q must be of these labels, and was found of others")
     elif given is not None and not np.isfinite(np.asarray(given, np.float32).max(-1)).all():
-        raise ValueError(
-            "log_q must be logarithms of probabilities, -inf for 0, got NaN, inf, or -inf in all of a row"
-        )
+        raise ValueError("log_q must be logarithms of probabilities, -inf for 0, got NaN, inf, or a row of -inf")
     quiet = public.quiet
     if quiet.dtype != bool or quiet.shape != labels.shape:
         raise ValueError(f"silent must be bool [{len(labels)}], got {quiet.dtype} {quiet.shape}")
@@ -355,8 +353,6 @@ def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: floa
     reports = np.asarray(answer)
     wanted = (len(count_round.reporters), count_round.num_groups)
     if reports.shape != wanted or not np.issubdtype(reports.dtype, np.integer):
-        raise ValueError(
-            f"noisy_counts must answer with whole numbers of shape {wanted}, "
-            f"got {reports.dtype} of shape {reports.shape}"
-        )
+        got = f"got {reports.dtype} of shape {reports.shape}"
+        raise ValueError(f"noisy_counts must answer with whole numbers of shape {wanted}, {got}")
     return np.where(who[:, None], reports, 0).astype(np.int32), who

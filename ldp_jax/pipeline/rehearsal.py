@@ -233,9 +233,7 @@ def rehearse(
     validate.threefry(key)
     worlds = validate.whole(2, worlds=worlds)
     if not isinstance(public, (PanelFacts, PublicFacts, JointFacts)):
-        raise ValueError(
-            f"public must be of panel_facts, of joint_facts or PublicFacts, got {type(public).__name__}"
-        )
+        raise ValueError(f"public must be of panel_facts, joint_facts or PublicFacts, got {type(public).__name__}")
     of_lists = isinstance(public, PublicFacts)
     least, most = (MIN_EPSILON, MAX_EPSILON) if of_lists else (0.0, MOST_EPSILON)
     each = list(epsilons) if np.iterable(epsilons) else [epsilons]

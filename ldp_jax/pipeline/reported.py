@@ -149,9 +149,7 @@ def places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.
     if nodes.dtype.kind in "iu" and nodes.size and nodes.min() >= 0:
         nodes = nodes.astype(np.uint64)  # beside users, in whole numbers: float64 has 53 bits
     if nodes.dtype != np.uint64 or nodes.shape != (n,) or len(np.unique(nodes)) != n:
-        raise ValueError(
-            f"nodes must be {n} distinct users, whole numbers >= 0, one a node, got {nodes.dtype} {nodes.shape}"
-        )
+        raise ValueError(f"nodes must be {n} distinct users, whole numbers >= 0, got {nodes.dtype} {nodes.shape}")
     order = np.argsort(nodes)
     place = order[np.minimum(np.searchsorted(nodes, user, sorter=order), n - 1)]
     known = nodes[place] == user

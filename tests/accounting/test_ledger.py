@@ -272,7 +272,7 @@ def test_a_result_is_spent_by_what_it_says_it_cost(untyped):
     assert Ledger(1.0).spend("x", alone).spent(RECORD).epsilon == 0.75
     with pytest.raises(BudgetExceededError, match="does not fit"):
         Ledger(0.5).spend("x", alone)
-    with pytest.raises(ValueError, match="must cost a Guarantee, a PipelineGuarantee or a GaussianCurve"):
+    with pytest.raises(ValueError, match="must cost a Guarantee, PipelineGuarantee or GaussianCurve"):
         Ledger(1.0).spend("x", Result(0.0, 0.75))
 
 
@@ -321,7 +321,7 @@ SPENT = [
     (whole_graph(), {"protects": ["edges", "labels"]}, "its guarantee protects edges, not"),
     (whole_graph(), {"exposes": ["edges"]}, "both protects and exposes edges"),
     (PipelineGuarantee(()), {}, "a PipelineGuarantee of no unit"),
-    *((bad, {}, "must cost a Guarantee, a Pipeline") for bad in (1.0, None, "x", Budget(1.0), lambda: proved(0.5))),
+    *((bad, {}, "must cost a Guarantee, Pipeline") for bad in (1.0, None, "x", Budget(1.0), lambda: proved(0.5))),
 ]
 
 

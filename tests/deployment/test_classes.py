@@ -133,7 +133,7 @@ def test_refusals_spend_nothing():
     other = Alphabet((0, 1), EPSILON, alphabet_table(EPSILON, 2, CLASSES + 1))
     for held, record, error, message in (
         (alphabet, records[0][:-1], ValueError, r"record must be 20 numbers, .*, got shape \(19,\)"),
-        (other, records[0], ValueError, "the classifier has 5 classes and the alphabet is of 6"),
+        (other, records[0], ValueError, "the classifier has 5 classes, the alphabet is of 6"),
         (alphabet, np.array(["a"] * 20), TypeError, "real numbers"),
     ):
         with pytest.raises(error, match=message):
@@ -158,7 +158,7 @@ def test_bad_input(untyped):
     pair, one = ((np.ones((3, 2)), np.ones(2)),), ((np.ones((2, 1)), np.ones(1)),)
     for call, message in (
         (lambda: Alphabet((0, 1), 1.0, alphabet_table(2.0, 2, 3)), "one of epsilon 1, .* its masses lose 2"),
-        (lambda: Alphabet((0, 1, 2), 1.0, alphabet_table(1.0, 2, 3)), "an output for each of 3 members"),
+        (lambda: Alphabet((0, 1, 2), 1.0, alphabet_table(1.0, 2, 3)), "of 3 outputs as members are"),
         (lambda: Classifier(_WEIGHTS, np.ones(2), "no"), "log_counts must be True or False, got 'no'"),
         (lambda: Alphabet((0, 3), 1.0, alphabet_table(1.0, 2, 3)), "distinct classes below 3"),
         (lambda: Classifier(np.ones((3, 2)), np.ones(3)), r"got \(3, 2\) and \(3,\)"),
