@@ -75,10 +75,8 @@ def sampled(guarantee: Guarantee, k: int, dim: int) -> Guarantee:
     1.0
     """
     k = validate.whole(1, validate.whole(1, dim=dim), k=k)
-    return dataclasses.replace(
-        guarantee.repeated(k),
-        adjacency=f"any two records of {dim} coordinates; a coordinate: {guarantee.adjacency}",
-    )
+    words = f"any two records of {dim} coordinates; a coordinate: {guarantee.adjacency}"
+    return dataclasses.replace(guarantee.repeated(k), adjacency=words)
 
 
 def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee:
@@ -150,13 +148,9 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
         _totalled("joint", guarantee.unit)
     units = dict.fromkeys(g.unit for g in guarantees)
     parts = [sequential(*(g for g in guarantees if g.unit == unit)) for unit in units]
-    return merged(
-        parts,
-        add_up(part.epsilon for part in parts),
-        _chained([part for part in parts if part.delta > 0.0]),
-        Unit(" + ".join(sorted(unit.name for unit in units))),
-        adjacency,
-    )
+    delta = _chained([part for part in parts if part.delta > 0.0])
+    together = Unit(" + ".join(sorted(unit.name for unit in units)))
+    return merged(parts, add_up(part.epsilon for part in parts), delta, together, adjacency)
 
 
 def _totalled(name: str, unit: Unit) -> None:

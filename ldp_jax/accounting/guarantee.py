@@ -247,16 +247,10 @@ def merged(
 ) -> Guarantee:
     """One guarantee over several: the weakest status and arithmetic of all, and their adjacencies by default."""
     status = max((guarantee.status for guarantee in guarantees), key=get_args(Status).index)
-    return Guarantee(
-        epsilon,
-        delta,
-        unit,
-        adjacency or said_once(guarantee.adjacency for guarantee in guarantees),
-        arithmetic="exact" if all(guarantee.arithmetic == "exact" for guarantee in guarantees) else "ideal",
-        status=status,
-        reason=said_once(guarantee.reason for guarantee in guarantees if guarantee.status == status),
-        trust=one_trust(guarantees),
-    )
+    arithmetic = "exact" if all(guarantee.arithmetic == "exact" for guarantee in guarantees) else "ideal"
+    words = adjacency or said_once(guarantee.adjacency for guarantee in guarantees)
+    reason = said_once(guarantee.reason for guarantee in guarantees if guarantee.status == status)
+    return Guarantee(epsilon, delta, unit, words, arithmetic, status, reason, one_trust(guarantees))
 
 
 def one_unit(guarantees: Sequence[Guarantee], name: str) -> Unit:

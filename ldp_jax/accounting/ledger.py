@@ -356,11 +356,8 @@ class Ledger(Public):
         exposed = tuple(dict.fromkeys(field for release in self.releases for field in release.exposes))
         protected = dict.fromkeys(field for release in self.releases for field in release.protects)
         units = dict.fromkeys(unit for release in self.releases for unit in release.units)
-        return PipelineGuarantee(
-            tuple(self.spent(unit) for unit in units),
-            tuple(field for field in protected if field not in exposed),
-            exposed,
-        )
+        hidden = tuple(field for field in protected if field not in exposed)
+        return PipelineGuarantee(tuple(self.spent(unit) for unit in units), hidden, exposed)
 
     def explain(self) -> str:
         """The account as text: each release, then each unit's total, its budget and the rest, rounded safely."""

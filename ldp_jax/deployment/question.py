@@ -87,13 +87,8 @@ class Question(Public):
 
     def guarantee(self) -> Guarantee:
         """The loss of one report, all K counts together, per bit of a list: that of the noise's integers."""
-        return Guarantee(
-            self.noise.loss,
-            unit=NEIGHBOUR_LIST,
-            arithmetic="exact",
-            status="proved",
-            reason="a bit moves one count by one; each has whole noise of its own",
-        )
+        reason = "a bit moves one count by one; each has whole noise of its own"
+        return Guarantee(self.noise.loss, 0.0, NEIGHBOUR_LIST, "", "exact", "proved", reason)
 
     def _parts(self) -> tuple[Header, bytes]:
         fields = ("epsilon", "most", "num_groups", "num_nodes", "round")

@@ -272,14 +272,8 @@ class Session:
             releases = [(digest, kind.times(held)) for digest, held in mine]
             total = sum((_cost(self._losses[digest], n) for digest, n in releases), Fraction(0))
         whose = kind.adjacency.format("one device" if who is None else "one user")
-        return Guarantee(
-            rounded_up(total),
-            unit=kind.unit,
-            adjacency=f"{whose}; releases: {sum(n for _, n in releases)}",
-            arithmetic="exact",
-            status="proved",
-            reason=_REASON,
-        )
+        words = f"{whose}; releases: {sum(n for _, n in releases)}"
+        return Guarantee(rounded_up(total), 0.0, kind.unit, words, "exact", "proved", _REASON)
 
     def _check_budget(self, loss: Fraction, times: int) -> None:
         """Refuse what the device would not pay for; under the lock."""
@@ -362,14 +356,9 @@ class Session:
 def guarantee(table: Table, k: SupportsIndex = 1) -> Guarantee:
     """The cost of one report of k fields: k times the table's epsilon, rounded up."""
     many = whole(1, WORDS - 1, k=k)
-    fields = "" if many == 1 else f", {many} fields of each reported"
-    return Guarantee(
-        rounded_up(_cost(itself(table, Table).loss, many)),
-        adjacency=f"any two records of one user{fields}",
-        arithmetic="exact",
-        status="proved",
-        reason=_REASON,
-    )
+    words = "any two records of one user" + ("" if many == 1 else f", {many} fields of each reported")
+    total = rounded_up(_cost(itself(table, Table).loss, many))
+    return Guarantee(total, 0.0, RECORD, words, "exact", "proved", _REASON)
 
 
 def _checked_budget(budget: object) -> tuple[float, Unit]:

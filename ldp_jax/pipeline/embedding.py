@@ -193,10 +193,8 @@ def _axes(mechanism: Mechanism, n: int) -> list[int | None]:
     for node in jax.tree.leaves(mechanism, is_leaf=stacks):
         shape = node.stack_shape() if stacks(node) else jnp.shape(node)
         if shape not in ((), (n,)):
-            raise ValueError(
-                f"{type(mechanism).__name__} holds a stack of shape {shape}: budgets must be one for all, or one "
-                f"for each of {n} users"
-            )
+            name = type(mechanism).__name__
+            raise ValueError(f"{name} holds a stack of shape {shape}: budgets must be one, or one a user, {n}")
         axes += [0 if shape else None] * len(jax.tree.leaves(node))
     return axes
 

@@ -24,6 +24,8 @@ from ldp_jax.pipeline.panel import MOST_EPSILON, PanelArguments, label_guarantee
 from ldp_jax.pipeline.reported import ReportRows, places
 from ldp_jax.pipeline.rows import Rows
 
+_HIDDEN, _IN_THE_CLEAR = ("features of private users",), ("edges", "the panel's records", "the panel's labels")
+
 
 class PredictedClasses(NamedTuple):
     """The result of :func:`predict_from_reports`.
@@ -152,7 +154,7 @@ def predict_from_reports(
         alphabets = PersonalAlphabets.of(epsilon, np.exp(np.asarray(facts.structure.log_q)))
         found = local_prediction(key, class_reports(alphabets, given.rows), facts)
     spent = [alphabets.guarantee()]
-    protected, unprotected = ("features of private users",), ("edges", "the panel's records", "the panel's labels")
+    protected, unprotected = _HIDDEN, _IN_THE_CLEAR
     if given.noise is not None:  # a member of the panel reports nothing but a label
         spent = [parallel(*spent, given.noise.guarantee()), label_guarantee(given.noise)]
         protected, unprotected = (*protected, "the panel's labels"), unprotected[:-1]
@@ -243,11 +245,8 @@ def classify_reports(
 
     with watched("classify_reports", progress):
         found = local_prediction(key, collect, facts)
-    guarantee = PipelineGuarantee.of(
-        [alphabets.guarantee()],
-        protected=("features of private users",),
-        unprotected=("edges", "the panel's records", "the panel's labels", "who reported"),
-    )
+    shown = (*_IN_THE_CLEAR, "who reported")
+    guarantee = PipelineGuarantee.of([alphabets.guarantee()], protected=_HIDDEN, unprotected=shown)
     return PredictedClasses(found.log_posterior, found, alphabets, guarantee, reported)
 
 
