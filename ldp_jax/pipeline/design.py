@@ -57,13 +57,7 @@ def pilot(
 
 
 class GroupShares(NamedTuple):
-    """What the pilot says of everybody.
-
-    Attributes:
-      shares: H, [C, G]; rows sum to 1.
-      degree: [C], the mean number of neighbours of a class.
-      homophily: the share h of neighbours that are of a user's own class.
-    """
+    """What the pilot says of everybody: H, whose rows sum to 1, mean degrees of classes, and the homophily h."""
 
     shares: Float[np.ndarray, "classes groups"]
     degree: Float[np.ndarray, " classes"]
@@ -73,9 +67,8 @@ class GroupShares(NamedTuple):
 def expected_counts(model: GroupShares) -> Float[np.ndarray, "classes rates groups"]:
     """The mean of each count of each class at each rate; float32 [C, L, G].
 
-    Ten rates round the mean degree, in geometric progression from an eighth of it to eight times it; how many users
-    are at each is for the reports to say (:func:`~ldp_jax.pipeline.counts.evidence`). Columns of merged groups are
-    sums of these.
+    Ten rates, in geometric progression from an eighth of the mean degree to eight times it; how many users are at
+    each is for the reports to say (:func:`~ldp_jax.pipeline.counts.evidence`).
 
     >>> model = GroupShares(np.array([[0.75, 0.25], [0.5, 0.5]]), np.array([4.0, 4.0]), 0.5)
     >>> expected_counts(model)[0, (0, -1)].tolist()
@@ -99,12 +92,8 @@ def group_shares(
     others are anybody's. :math:`P(g \mid c)` is public, P(g) the mean of the reports, h a weighted fit, and the
     standard deviation of an entry about it is :math:`0.4 H^0_{cg} + 0.003`.
 
-    Args:
-      reports: noisy counts by fine group.
-      groups: public, in [0, G); -1 for none.
-      prior: public distribution of each user's class; a label is a row of 0 and 1.
-      reported: who reported; other rows are not read.
-      epsilon: of each count.
+    ``reports`` are by fine group, of those who ``reported``; ``groups`` are public, in [0, G), -1 for none, and so
+    is the ``prior`` of each user's class; a label is a row of 0 and 1.
 
     >>> y = np.arange(60) % 2  # six neighbours in the group of the own class, two in the other
     >>> reports = np.array([[6, 2], [2, 6]])[y]
@@ -156,13 +145,11 @@ def group_shares(
 
 
 class Design(NamedTuple):
-    """The forecast of each merge, and the best one.
+    """The forecast of each merge by its name in :data:`~ldp_jax.pipeline.groups.MERGES`, and the best one.
 
     Attributes:
-      best: its name in :data:`~ldp_jax.pipeline.groups.MERGES`.
-      gain: by name, how much the expected log posterior of a user's class rises with their report, in nats.
-      accuracy: by name, the expected accuracy with their report.
-      accuracy_without: the expected accuracy of the prior alone.
+      gain: how much the expected log posterior of a user's class rises with their report, in nats.
+      accuracy: expected, with their report; ``accuracy_without`` that of the prior alone.
     """
 
     best: str
@@ -172,13 +159,7 @@ class Design(NamedTuple):
 
 
 class CountModel(NamedTuple):
-    """What a round of counts is expected to be.
-
-    Attributes:
-      means: float32 [C, L, G] (:func:`expected_counts`).
-      weights: float32 [L], the share of users at each rate.
-      dispersion: s.
-    """
+    """What a round of counts is expected to be: :func:`expected_counts`, the share of users at each rate, and s."""
 
     means: Float[Array | np.ndarray, "classes rates groups"]
     weights: Float[Array | np.ndarray, " rates"]
@@ -197,16 +178,8 @@ def design(
 ) -> Design:
     """Step 5 of piloted counts: simulate users by the pilot's model and score the seven merges.
 
-    The same users, counts and noise for all merges: what is compared is the grouping alone.
-
-    Args:
-      key: of public randomness.
-      log_q: public posteriors.
-      model: of counts by fine group.
-      epsilon: of each count.
-      size: of the tables, static.
-      asked: who will report; all by default.
-      users: simulated, static.
+    The same users, counts and noise for all merges: what is compared is the grouping alone. The key is of public
+    randomness, ``model`` of counts by fine group, ``size`` of the tables, and all are ``asked`` by default.
 
     >>> means = np.array([[[3.0, 1.0] * 3], [[1.0, 3.0] * 3]])  # friends of all tiers tell classes alike
     >>> q = np.full((8, 2), np.log(0.5))

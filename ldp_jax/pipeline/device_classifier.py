@@ -23,9 +23,7 @@ class DeviceClassifier(NamedTuple):
 
     Attributes:
       weights: float32 [d, C], for records scaled to length 1 (:func:`~ldp_jax.pipeline.rows.feature_rows`).
-      bias: float32 [C].
       panel_scores: float32 [panel, C], log posteriors of the panel's records by models that have not seen them.
-      ridge: the one chosen.
     """
 
     weights: Float[Array, "d classes"]
@@ -55,10 +53,8 @@ def device_classifier(rows: Rows | DenseRows, panel: FoldedLabels, *, room: int 
     The ridge is chosen out of fold, as :func:`~ldp_jax.pipeline.self_training.features_posterior` does. What is
     broadcast is the mean of the folds' weights; each of them has seen all the panel but its fold.
 
-    Args:
-      rows: the panel's records.
-      panel: labels of these rows, all of them known.
-      room: a public number of rows: panels of no more share a program.
+    ``rows`` are the panel's records, ``panel`` labels of these, all of them known; panels of no more than ``room``
+    rows share a program.
 
     Raises:
       ValueError: for no labels, or of another number than rows.

@@ -241,7 +241,7 @@ def classify_counts(
       epsilon: of each count, in both rounds.
       num_folds: of the logistic regressions.
       guarded: whether the guard may weaken evidence.
-      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`).
 
     Raises:
       ValueError: as :func:`~ldp_jax.pipeline.piloted.piloted_counts`; for a question about other groups, and for

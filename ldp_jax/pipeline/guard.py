@@ -27,13 +27,7 @@ _STRENGTHS = np.linspace(0.0, 1.0, 201)  # of which checked() takes the mean
 
 
 class Guarded(NamedTuple):
-    """Evidence as far as it may be believed.
-
-    Attributes:
-      log_likelihood: float32 [n, C], log(1 + s (R - 1)): 0 for s = 0.
-      strength: s in [0, 1].
-      by_labels: whether labels had to tell, since the public posteriors could not.
-    """
+    """Evidence as far as it may be believed, log(1 + s (R - 1)), s, and whether labels had to tell it."""
 
     log_likelihood: Float[np.ndarray, "n classes"]
     strength: float
@@ -123,10 +117,7 @@ def checked(
     s is its posterior mean, all of [0, 1] equally likely before: :math:`\prod_i (1 + s t_i)` of these users, t
     their likelihood ratio at their class less 1. Where nobody is asked, nothing is known of s: its mean is 1/2.
 
-    Args:
-      log_likelihood: of each user's report, by a model that has not seen these labels.
-      share: of each class.
-      labels: -1 for everybody else.
+    The reports are read by a model that has not seen these ``labels``, which are -1 for everybody else.
 
     >>> right = np.log(np.tile([[0.9, 0.1], [0.1, 0.9]], (50, 1)))
     >>> labels = np.where(np.arange(100) < 40, np.arange(100) % 2, -1)

@@ -159,10 +159,7 @@ class JointClasses(NamedTuple):
 class JointFacts(NamedTuple):
     """All that is known before private users report; made by :func:`joint_facts`.
 
-    Attributes:
-      known: labels of the panel as the server has them, -1 for everybody else, and the fold of each user.
-      classifier: what devices run.
-      prior: class shares of the panel.
+    Labels of the panel as the server has them, the classifier that devices run, and class shares of the panel.
     """
 
     known: FoldedLabels
@@ -246,13 +243,9 @@ def joint_prediction(
 ) -> Learned:
     """Steps 2 to 4: ask everybody, and say what class each user is of.
 
-    Args:
-      key: of public randomness, and of the users' noise where they are simulated.
-      facts: of the panel. Lists are left out where no label of some class is left to count with.
-      records: reports of records; None where they are not asked for.
-      counts: reports of lists, called twice for disjoint users; None where they are not asked for.
-      epsilon: of each count.
-      check: classes of those outside the panel who report as private users do, -1 for others; None for no check.
+    ``records`` and ``counts``, called twice for disjoint users, are None where they are not asked for. Lists are
+    left out where no label of some class is left to count with. ``check`` are classes of those outside the panel
+    who report as private users do, -1 for others; None for no check.
     """
     record_key, count_key = random.split(key)
     labels, prior, shape = facts.labels, facts.log_prior, (len(facts.labels), len(facts.prior))

@@ -39,11 +39,7 @@ _RIDGE = 5.0  # of the stacks, which are pulled to Bayes' rule: structure and ow
 class PanelFacts(NamedTuple):
     """All that is known before anybody reports, of any epsilon; made by :func:`panel_facts`.
 
-    Attributes:
-      known: labels of the panel, and the fold of each node.
-      structure: what structure says of everybody's class.
-      classifier: what devices run.
-      op: the graph's operator.
+    Labels of the panel, what structure says, the classifier that devices run, and the graph's operator.
     """
 
     known: FoldedLabels

@@ -43,13 +43,7 @@ class ClassReports(NamedTuple):
 
 
 class ScoredPanel(NamedTuple):
-    """The panel's records as classifiers that have not seen their labels find them.
-
-    Attributes:
-      scores: float32 [panel, C], of each class.
-      labels: int [panel] in [0, C).
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.panel`).
-    """
+    """The panel as classifiers that have not seen its labels score it; the labels are true with ``keep``."""
 
     scores: Float[Array | np.ndarray, "panel classes"]
     labels: Int[np.ndarray, " panel"]

@@ -58,13 +58,8 @@ def one_message(
 ) -> tuple[Float[np.ndarray, "n classes"], Bool[np.ndarray, " n"]]:
     """Ask everybody once, one half of the users after the other; this simulates all devices.
 
-    Args:
-      key: of public randomness, and of the users' noise.
-      devices: everybody's.
-      labels: of the panel; -1 for everybody else.
-      prior: class shares.
-      alphabets: what devices choose among; their epsilon is the report's.
-      homophily: stated, in [0, 1).
+    ``labels`` are of the panel, -1 for everybody else, ``prior`` class shares; the epsilon of ``alphabets`` is the
+    report's, and ``homophily`` is stated, in [0, 1).
 
     Returns:
       log P(report i | class of the user), float32 [n, C]; and who reported first, the panel among them.
@@ -122,10 +117,7 @@ def reported_confusion(
 ) -> Float[np.ndarray, "c c"]:
     """How often devices of class y (rows) send c, from noisy reports of users whose class is known; by EM.
 
-    Args:
-      law: P(report i | class sent).
-      labels: of these users.
-      start: what is thought before, as strong as two users a class.
+    ``law`` is P(report i | class sent), ``start`` what is thought before, as strong as two users a class.
 
     >>> law, labels = np.tile([[0.9, 0.1], [0.1, 0.9]], (40, 1)), np.tile([0, 1], 40)
     >>> reported_confusion(law, labels, np.full((2, 2), 0.5)).round(2).tolist()

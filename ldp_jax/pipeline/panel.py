@@ -1,9 +1,8 @@
 r"""A panel: records that are public, and labels that are public too or that each member reports.
 
-Everything that learns from a label takes the probability ``keep`` that it is the true one, 1 where labels are
-public. Below 1 a posterior goes through the channel before it is compared with a report (*forward correction*): in
-expectation over the reports a loss is then least at the true posterior. Where a label is averaged, its posterior
-under the class shares takes its place.
+Everything that learns from a label takes the probability ``keep`` that it is the true one. Below 1 a posterior goes
+through the channel before it is compared with a report (*forward correction*): in expectation over the reports a
+loss is then least at the true posterior. Where a label is averaged, its posterior takes its place.
 
 Reference: Patrini et al., Making deep neural networks robust to label noise (CVPR 2017), Theorem 2.
 """
@@ -100,9 +99,7 @@ class PanelArguments(NamedTuple):
 
     Attributes:
       labels: int32 [n], -1 outside the panel. Where labels are private, 0 inside it: none is looked at.
-      num_classes: C.
       members: int [panel], the nodes of the panel in order.
-      rows: the records of all.
       noise: what a member reports a label by; None where labels are public.
     """
 
@@ -135,11 +132,7 @@ def panel_arguments(
     num_classes: int | None,
     label_epsilon: float | None,
 ) -> PanelArguments:
-    """Check what is given of a panel among n users.
-
-    Raises:
-      ValueError: for arguments that do not fit each other or are out of range; of private labels it says nothing.
-    """
+    """Check what is given of a panel among n users; of private labels a ``ValueError`` says nothing."""
     noise = None if label_epsilon is None else label_noise(label_epsilon, num_classes)
     shown = validate.labels(labels) if noise is None else np.zeros(np.shape(labels), np.int32)
     everybody = _labels(panel, shown, n)
@@ -157,11 +150,9 @@ def panel_arguments(
 
 
 def check_panel(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
-    """Refuse a panel that cannot teach; ``labels`` are -1 outside it.
+    """Refuse a panel that cannot teach, by a ``ValueError``; ``labels`` are -1 outside it.
 
-    Raises:
-      ValueError: for labels that are no integers in [-1, C), fewer than two classes, a class that nobody of the
-        panel is of, or nobody outside it.
+    Labels must be integers in [-1, C), of two classes at least and of each, and leave somebody outside.
     """
     check_labels(labels, num_classes)
     present = np.bincount(labels[labels >= 0], minlength=num_classes)

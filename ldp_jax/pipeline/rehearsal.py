@@ -216,7 +216,7 @@ def rehearse(
         whose best split is found (:attr:`Rehearsal.splits`, for ``predict_jointly``).
       friends: of lists: what is stated of them. It is assumed, not found: state the least that is believed.
       worlds: how many are drawn, at least 2.
-      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`).
 
     Raises:
       ValueError: for private labels, an epsilon out of range, or friends where there are none to be stated.
@@ -528,10 +528,7 @@ def _count(users: _Users, epsilon: float, key: PRNGKey, asked: CountRound) -> Ar
 class _LikeFeatures:
     """Noise that users of like features share: averages over users by the products of their centred rows.
 
-    Attributes:
-      rows: features.
-      mean: float32 [d], of their rows.
-      spread: float32 [n, 1], the standard deviation of a user's noise.
+    ``mean`` [d] is that of rows, ``spread`` [n, 1] the standard deviation of a user's noise.
     """
 
     rows: RowTables | DenseRows

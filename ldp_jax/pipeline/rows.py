@@ -95,8 +95,8 @@ _Lines = tuple[Array | np.ndarray, Array | np.ndarray, Array | np.ndarray]
 class RowTables:
     """:class:`Rows` laid out for many products, and those of the transpose; made by :func:`laid_out`.
 
-    The entries of a row are in lines of :data:`_LINE`, the last one filled with zeros; those of a column as well,
-    for the transpose, which would otherwise be a scatter. Lines beyond those in use are padding.
+    The entries of a row are in lines of 8, the last one filled with zeros; those of a column as well, for the
+    transpose, which would otherwise be a scatter. Lines beyond those in use are padding.
 
     Attributes:
       by_row: columns int32 [8, lines], values float32 [8, lines], and the row int32 [lines] of each line,

@@ -55,14 +55,12 @@ _TOL = 1e-3  # relative error of propagations: far below what few labels can tel
 
 
 class StructurePosterior(NamedTuple):
-    """What structure says of classes; made by :func:`structure_posterior`.
+    """What structure says of classes, of a member of the panel out of fold; made by :func:`structure_posterior`.
 
     Attributes:
-      log_q: float32 [n, C]; of a member of the panel out of fold.
       chosen: ``label propagation``, ``field`` or ``stack``: the least log-loss on the panel.
       log_loss: of each of the three, in nats a member of the panel, out of fold.
-      sources: float32 [n, C, j], the posteriors that the stack weighs.
-      names: of the j sources.
+      sources: float32 [n, C, j], the posteriors that the stack weighs, of these ``names``.
       weights: float32 [j], the stack's.
     """
 
@@ -299,11 +297,7 @@ def best_field(
     log_likelihood: Float[Array | np.ndarray, "n classes"],
     reported: Bool[np.ndarray, " n"],
 ) -> tuple[Float[Array, "n classes"], tuple[float, float]]:
-    """Step 6 of local prediction: of :data:`FIELDS` the one of least log-loss on the panel, to a power.
-
-    Returns:
-      Log-scores [n, C], of the panel out of fold; kappa and c.
-    """
+    """Step 6 of local prediction: of :data:`FIELDS` the one of least log-loss on the panel; and kappa and c."""
     prior, log_likelihood = jax.device_put(prior), jax.device_put(log_likelihood)
     seen = observations(known.labels, prior, log_likelihood, reported, np.float32(known.keep))
 
