@@ -81,7 +81,7 @@ def device_classifier(rows: Rows | DenseRows, panel: FoldedLabels, *, room: int 
 
 
 def panel_regression(
-    design: Float[Array | np.ndarray, "n width"], known: FoldedLabels, *, ridges: tuple[float, ...] = RIDGES
+    design: Float[Array | np.ndarray, "n width"], known: FoldedLabels
 ) -> Float[Array, "n classes"]:
     """Log posteriors of a logistic regression on dense public columns: of a labelled node out of fold.
 
@@ -89,7 +89,7 @@ def panel_regression(
     """
     design = np.asarray(design, np.float32)
     rows = DenseRows(np.pad(design, ((0, 0), (0, -design.shape[1] % _WIDTH))))
-    return regression(rows, Lesson.of(known), ridges=ridges, by_weights=True)[0]
+    return regression(rows, Lesson.of(known), ridges=RIDGES, by_weights=True)[0]
 
 
 def count_regression(

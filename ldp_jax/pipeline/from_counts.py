@@ -68,8 +68,8 @@ class CountedClasses(NamedTuple):
         )
 
 
-def silent_users(key: PRNGKey, labels: Int[np.ndarray, " n"], share: float = 0.5) -> Bool[np.ndarray, " n"]:
-    """Labelled users who report nothing, ``share`` of each class; at least two of a class report, where it has two.
+def silent_users(key: PRNGKey, labels: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
+    """Labelled users who report nothing, half of each class; at least two of a class report, where it has two.
 
     Where each pair has one owner, whoever reports owns all pairs with the silent, whose class is known: their own
     reports would say the least. But those who report teach the model. ``labels`` are -1 for none, and the key is of
@@ -79,11 +79,10 @@ def silent_users(key: PRNGKey, labels: Int[np.ndarray, " n"], share: float = 0.5
     5
     """
     validate.threefry(key)
-    validate.in_range(0.0, 1.0, share=share)
     labels = np.asarray(labels)
     place = random_words.places_within(key, labels)
     size = np.bincount(labels[labels >= 0], minlength=1)
-    quiet = np.minimum(np.round(share * size), np.maximum(size - 2, 0))
+    quiet = np.minimum(np.round(0.5 * size), np.maximum(size - 2, 0))
     return (labels >= 0) & (place < quiet[np.maximum(labels, 0)])
 
 

@@ -47,16 +47,15 @@ def likelihood_ratios(
     return np.exp(log_likelihood - marginal.astype(log_likelihood.dtype))
 
 
-def strength(t: Float[Array | np.ndarray, " n"], counted: Bool[np.ndarray, " n"] | None = None) -> float:
+def strength(t: Float[Array | np.ndarray, " n"]) -> float:
     r"""argmax over [0, 1] of :math:`\sum_i \log(1 + s t_i)`; 0 unless :math:`\sum t > 2 \sqrt{\sum t^2}`.
 
-    t >= -1 is what a report gains by the model; ``counted`` are the reports that are asked, all by default.
+    t >= -1 is what a report gains by the model.
 
     >>> round(strength(np.array([1.0, -0.5] * 50)), 4), strength(np.array([1.0, -1.0] * 50))
     (0.5, 0.0)
     """
     t = np.maximum(np.asarray(t, np.float64), -1.0 + 1e-6)
-    t = t if counted is None else t[np.asarray(counted, bool)]
     if t.sum() <= 2.0 * np.sqrt((t**2).sum()) + ROUNDING * len(t):
         return 0.0
     low, high = 0.0, 1.0

@@ -188,8 +188,7 @@ def piloted_counts(
         asked.
     """
     validate.threefry(key)
-    public = public._replace(labels=validate.labels(public.labels))
-    _check(public, epsilon)
+    public = _checked(public, epsilon)
     fold_key, pilot_key, first_key, design_key, second_key = random_words.split(key, 5)
     labels, quiet, classes = np.asarray(public.labels, np.int32), public.quiet, public.num_classes
     phase("what features say", 0.0)
@@ -228,16 +227,15 @@ def piloted_counts(
     )  # fmt: skip
 
 
-def with_posterior(key: PRNGKey, public: PublicFacts, num_folds: int | None = None) -> PublicFacts:
+def with_posterior(key: PRNGKey, public: PublicFacts) -> PublicFacts:
     """The same facts with features in one scaling and a :class:`FeaturesPosterior` for ``log_q``: found once.
 
     Raises:
       ValueError: as :func:`piloted_counts`.
     """
     validate.threefry(key)
-    public = public._replace(labels=validate.labels(public.labels))
-    _check(public, 1.0)
-    rows, known, _ = _features(key, public, num_folds)
+    public = _checked(public, 1.0)
+    rows, known, _ = _features(key, public, None)
     return public._replace(rows=rows, log_q=known)
 
 
@@ -307,9 +305,9 @@ def _learned(
     return {**jax.device_put(arrays), "strength": strength, "by_labels": trusted.by_labels}
 
 
-def _check(public: PublicFacts, epsilon: float) -> None:
-    """Refuse what does not fit: nothing is spent before."""
-    labels, classes, log_q = np.asarray(public.labels), public.num_classes, public.log_q
+def _checked(public: PublicFacts, epsilon: float) -> PublicFacts:
+    """The facts with labels as whole numbers; what does not fit is refused, and nothing is spent before."""
+    labels, classes, log_q = validate.labels(public.labels), public.num_classes, public.log_q
     validate.integer_in(2, num_classes=classes)
     validate.number(0.0, open_lower=True, epsilon=epsilon)
     check_labels(labels, classes)
@@ -337,6 +335,7 @@ def _check(public: PublicFacts, epsilon: float) -> None:
     left = np.bincount(labels[(labels >= 0) & ~quiet], minlength=classes)
     if not left.all():
         raise ValueError(f"silent must leave a labelled user of each class, got none of class {left.argmin()}")
+    return public._replace(labels=labels)
 
 
 def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: float) -> tuple[np.ndarray, np.ndarray]:

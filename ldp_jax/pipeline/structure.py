@@ -345,9 +345,7 @@ def structure_posterior(
         raise ValueError(f"labels must be int [{op.num_nodes}], got shape {labels.shape}")
     if rows is not None and rows.shape[0] != len(panel):
         raise ValueError(f"rows must be of the panel's {len(panel)} members, got {rows.shape[0]}")
-    truth = np.eye(classes, dtype=np.float32)[labels[panel]]
-    if known.keep != 1.0:
-        truth = soft_labels(labels[panel], classes, known.keep).astype(np.float32)
+    truth = soft_labels(labels[panel], classes, known.keep).astype(np.float32)
 
     sources: dict[str, Array | np.ndarray] = {}
     designs = _spectral_designs(graph, op)

@@ -207,22 +207,8 @@ def test_what_remains_is_rounded_down(limit, epsilons):
 
 
 LISTS, EDGES = Budget(1.0, unit=NEIGHBOUR_LIST), Budget(2.0, unit=RELATIONSHIP)
-
-
-BITS, BOTH = Unit("neighbour-list of 3 bits"), Unit("record + relationship")
-UNITS = [
-    RECORD,
-    metric(1.0),
-    metric(2.0),
-    NEIGHBOUR_LIST,
-    RELATIONSHIP,
-    EDGE_CENTRAL,
-    BITS,
-    BOTH,
-    Unit("household"),
-]
-
-
+BITS, *OTHERS = map(Unit, ("neighbour-list of 3 bits", "record + relationship", "household"))
+UNITS = [RECORD, metric(1.0), metric(2.0), NEIGHBOUR_LIST, RELATIONSHIP, EDGE_CENTRAL, BITS, *OTHERS]
 RECORDS_ALONE, EDGES_ALONE = {0, 1, 2}, {3, 4, 5, 6}  # the others speak of both
 
 
@@ -353,9 +339,8 @@ def test_a_ledger_is_written_and_read():
     ledger = (
         Ledger().spend("first", proved(1 / 3, 1e-7, arithmetic="exact"), protects=["labels"]).spend("2", pipeline)
     )
-    ledger = ledger.spend(
-        "noise", GaussianCurve.of(1.0, 12.0), delta=1e-6, unit=NEIGHBOUR_LIST, adjacency="two lists"
-    )
+    noise = {"delta": 1e-6, "unit": NEIGHBOUR_LIST, "adjacency": "two lists"}
+    ledger = ledger.spend("noise", GaussianCurve.of(1.0, 12.0), **noise)
     budget = [Budget(1.0, 1e-6), Budget(2.5, unit=RELATIONSHIP)]
     curve = Ledger().spend("curve", GaussianCurve(1.0), delta=np.float64(1e-6))
     for one in (ledger, Ledger(), Ledger(budget), Ledger(1.0).spend("noise", proved(0.5)), curve):

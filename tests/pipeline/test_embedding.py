@@ -24,11 +24,8 @@ EDGES = np.argwhere(np.triu(np.random.default_rng(0).uniform(size=(N, N)) < 0.1,
 GRAPH = graphs.from_edges(EDGES, N)
 X = np.random.default_rng(1).uniform(-1, 1, (N, D)).astype(np.float32)
 WIDE = np.random.default_rng(2).uniform(-1, 1, (N, 150)).astype(np.float32)
-MECHANISMS = {
-    "hds": HDS(2.0, D, 3),
-    "multibit": MultiBit(2.0, D, 2),
-    "laplace": LaplaceVector(2.0, D),
-}
+MECHANISMS = {"hds": HDS(2.0, D, 3), "multibit": MultiBit(2.0, D, 2), "laplace": LaplaceVector(2.0, D)}
+WIDE_MECHANISMS = [(HDS(1.0, 150, 40), True), (LaplaceVector(1.0, 150), False)]  # and whether records are dense
 each_kind = pytest.mark.parametrize("name", ["hds", "laplace"])  # some of the coordinates, and all
 
 
@@ -259,13 +256,7 @@ def test_records_of_any_size_are_clipped():
     np.testing.assert_array_equal(embed(3, of_device, m, clip=True).z, embed(3, np.where(far, np.sign(X), X), m).z)
 
 
-@pytest.mark.parametrize(
-    ("m", "dense"),
-    [
-        (HDS(1.0, 150, 40), True), (LaplaceVector(1.0, 150), False),
-    ],
-    ids=["HDS", "LaplaceVector"],
-)  # fmt: skip
+@pytest.mark.parametrize(("m", "dense"), WIDE_MECHANISMS, ids=["HDS", "LaplaceVector"])
 def test_memory_is_what_the_compiled_programs_take(m, dense):
     """Of arguments, results and temporaries together: at least that, and at most three times."""
     op = operator(GRAPH)

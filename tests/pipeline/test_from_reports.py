@@ -268,10 +268,8 @@ def test_classes_that_some_devices_sent(data, alphabets, tmp_path):
         return sum(store.add(sent, tables[size]).accepted for size, sent in uploads.items())
 
     secrets = np.random.default_rng(3)
-    assert (
-        send({node: x[node] for node in secrets.permutation(np.flatnonzero(here)).tolist()}, sizes)
-        == N - PANEL - 100
-    )
+    records = {node: x[node] for node in secrets.permutation(np.flatnonzero(here)).tolist()}
+    assert send(records, sizes) == N - PANEL - 100
     found = classify_reports(jax.random.key(1), facts, alphabets, NODES, [store.all(t) for t in tables.values()])
     np.testing.assert_array_equal(found.reported, here)
     silent = ~here & (np.arange(N) >= PANEL)

@@ -75,8 +75,6 @@ def test_what_does_not_fit_is_refused():
 
 def test_groups_of_small_integers_are_groups():
     groups = np.arange(130) % 128
-    found = [
-        link_scores(np.ones((130, 128), int), groups.astype(kind), np.array([[0, 1]]), 1.0)
-        for kind in (np.int8, int)
-    ]
+    reports, pairs = np.ones((130, 128), int), np.array([[0, 1]])
+    found = [link_scores(reports, groups.astype(kind), pairs, 1.0) for kind in (np.int8, int)]
     np.testing.assert_array_equal(*found)
