@@ -155,12 +155,10 @@ class ReportStore:
 
     def all(self, asked: Table | Question, *, rounds: Sequence[int] | None = None) -> Decoded:
         """The same at once: for :func:`~ldp_jax.deployment.vectors` and :meth:`Decoded.by_node`."""
-        parts = list(self.read(asked, rounds=rounds))
         empty = decode(b"", asked)
-        joined = {
-            name: np.concatenate([getattr(part, name) for part in (empty, *parts)])
-            for name in ("user", "round", "field", "output", "estimate")
-        }
+        parts = [empty, *self.read(asked, rounds=rounds)]
+        columns = ("user", "round", "field", "output", "estimate")
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
         return Decoded(**joined, rejected=empty.rejected, seen=empty.seen, digest=empty.digest)
 
     def spent(self, kind: type[Table] | type[Question] = Table) -> Spent:

@@ -85,14 +85,13 @@ class JointPrivacy:
     both: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("record", "list", "both"):
-            made = validate.number(0.0, MOST_EPSILON, **{name: getattr(self, name)})
+        for name in ("record", "list", "both", "check"):
+            made = validate.number(0.0, 0.5 if name == "check" else MOST_EPSILON, **{name: getattr(self, name)})
             object.__setattr__(self, name, made)
         if self.labels is not None:
             validate.number(0.0, MOST_EPSILON, open_lower=True, labels=self.labels)
         if 0.0 < self.list < MIN_EPSILON:
             raise ValueError(f"list must be 0 or at least {MIN_EPSILON:g}, got {self.list:g}")
-        object.__setattr__(self, "check", validate.number(0.0, 0.5, check=self.check))
         if self.check and self.labels is not None:
             raise ValueError("check must be 0 where labels are private: it is true labels that bear reports out")
         if self.both and (self.record or self.list or self.labels is not None):

@@ -33,7 +33,7 @@ def model_posterior(
 
     Args:
       key: of public randomness.
-      model: rows [b, d] to scores [b, C], such as :func:`ldp_jax.learning.models.mlp`.
+      model: rows [b, d] to scores [b, C].
       x: public features.
       labels: in [0, C), -1 for none; at least ``num_folds`` of them.
       num_folds: F >= 3, one training each.
