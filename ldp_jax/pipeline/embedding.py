@@ -44,7 +44,8 @@ STRUCTURE_ONLY = np.uint32(0xFFFF5EED)
 class RowSource(Protocol):
     """Records that become dense a few rows at a time: a ``Dataset``, or a :class:`PublicRecord`.
 
-    Rows are asked for in order and once, so that an iterator may stand behind them.
+    Rows are asked for in order and once, so that an iterator may stand behind them. A guarantee names
+    ``public_choices`` of theirs, such as which words were counted, as not protected.
     """
 
     @property
@@ -72,15 +73,6 @@ class ColumnSource(Protocol):
 
     def default_record(self) -> float:
         """The public default record, scaled."""
-
-
-@runtime_checkable
-class HasPublicChoices(Protocol):
-    """Records of which something is taken to be public, such as which words were counted."""
-
-    @property
-    def public_choices(self) -> tuple[str, ...]:
-        """What a guarantee names as not protected."""
 
 
 @runtime_checkable
@@ -574,7 +566,7 @@ def private_embedding(
 
 def _spent(graph: Graph | Operator | NoisyGraph, x: UserRecords, mechanism: Mechanism) -> PipelineGuarantee:
     """What an embedding spends: the features' guarantee, and a noisy graph's."""
-    choices = x.public_choices if isinstance(x, HasPublicChoices) else ()
+    choices = getattr(x, "public_choices", ())
     of_graph = graph.guarantee if isinstance(graph, NoisyGraph) else None
     protected, others = ("features",), ("edges", "labels")
     if of_graph is not None:

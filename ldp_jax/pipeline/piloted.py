@@ -16,17 +16,18 @@ and public randomness. :func:`ldp_jax.pipeline.predict_from_counts` does all of 
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.edges import NoisyCounts
 from ldp_jax.pipeline.counts import DISPERSIONS, evidence, table_size
 from ldp_jax.pipeline.design import CountModel, Design, GroupShares, design, expected_counts, group_shares, pilot
 from ldp_jax.pipeline.device_classifier import count_regression
@@ -100,26 +101,10 @@ class CountRound(NamedTuple):
     confidence: Float[np.ndarray, " n"]
 
 
-@runtime_checkable
-class Reported(Protocol):
-    """Counts that say who reported them and what they cost, as :class:`ldp_jax.edges.NoisyCounts` do."""
-
-    @property
-    def counts(self) -> Array | np.ndarray:
-        """Whole numbers [n, K]."""
-
-    @property
-    def reported(self) -> Bool[np.ndarray, " n"]:
-        """Who reports."""
-
-    @property
-    def guarantee(self) -> PipelineGuarantee:
-        """Per bit of a list, of this round and of those that it was made of."""
-
-
-Ask = Callable[[PRNGKey, CountRound], Reported | Int[Array, "n groups"]]
+Ask = Callable[[PRNGKey, CountRound], NoisyCounts | Int[Array, "n groups"]]
 """What the users do: noisy counts [n, K] of their neighbours. Rows of users who are not asked are never read. Whole
-numbers alone are taken for what was asked, of all; of :class:`Reported` it is checked, and some may be silent."""
+numbers alone are taken for what was asked, of all; of :class:`~ldp_jax.edges.NoisyCounts` it is checked, and some
+may be silent."""
 
 
 class PilotedCounts(NamedTuple):
@@ -341,7 +326,7 @@ def _checked(public: PublicFacts, epsilon: float) -> PublicFacts:
 def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
     """What was reported, and who did; rows of 0 for others, so that nothing of them can be read."""
     answer, who = noisy_counts(key, count_round), count_round.reporters
-    if isinstance(answer, Reported):
+    if isinstance(answer, NoisyCounts):
         lost = answer.guarantee[NEIGHBOUR_LIST].epsilon
         if not _NEAR * epsilon <= lost <= epsilon * (1 + 1e-9):
             raise ValueError(f"noisy_counts must be of epsilon {epsilon:g} in both rounds, got one of {lost:g}")
