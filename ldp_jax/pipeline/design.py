@@ -198,7 +198,7 @@ def design(
     law, gain, accuracy = law_of(model.dispersion, size), {}, {}
     log_weights = np.log(np.asarray(model.weights, np.float64))
     for name in MERGES:
-        column = merge(name, log_q.shape[1]).column
+        column = merge(name, log_q.shape[1])
         groups = merged(means.reshape(-1, means.shape[-1]), column, means.shape[-1]).reshape(means.shape)
         tables = report_tables(law, groups, np.float32(epsilon), size=size)
         each = np.asarray(log_likelihoods(tables, reports(column), np.float32(epsilon)), np.float64)

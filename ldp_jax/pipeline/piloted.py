@@ -192,18 +192,18 @@ def piloted_counts(
     phase("the groups of the others", 0.45)
     plan = design(design_key, log_q, expected, epsilon, size=size, asked=~piloting & ~quiet)
 
-    groups = merge(plan.best, classes)
-    asked_by = CountRound(groups.groups(fine), groups.num_groups, ~piloting & ~quiet, confidence)
+    column = merge(plan.best, classes)
+    asked_by = CountRound(column[fine], int(column.max()) + 1, ~piloting & ~quiet, confidence)
     phase("the others report", 0.55)
     reports, second = _ask(noisy_counts, second_key, asked_by, epsilon)
     # Groups that were not asked for are counts of 0 that all classes expect: one program for all merges.
-    reports = np.pad(reports, ((0, 0), (0, num_fine - groups.num_groups)))
-    means = merged(means.reshape(-1, num_fine), groups.column, num_fine).reshape(means.shape)
+    reports = np.pad(reports, ((0, 0), (0, num_fine - asked_by.num_groups)))
+    means = merged(means.reshape(-1, num_fine), column, num_fine).reshape(means.shape)
     size = max(size, table_size(reports, means, epsilon))
     asked = evidence(reports, means, prior, epsilon, size=size, counted=second)
     own = np.where(first[:, None], piloted.log_likelihood, asked.log_likelihood)
     own = np.where((first | second)[:, None], own, np.float32(0.0))
-    counts = np.where(first[:, None], merged(pilot_reports, groups.column, num_fine), reports)
+    counts = np.where(first[:, None], merged(pilot_reports, column, num_fine), reports)
     phase("what reports teach", 0.65)
     learned = _learned(known, rows, own, counts, first + 2 * second, guarded)
     return PilotedCounts(
