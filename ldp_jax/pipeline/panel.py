@@ -10,17 +10,17 @@ Reference: Patrini et al., Making deep neural networks robust to label noise (CV
 import dataclasses
 from typing import Any, NamedTuple
 
-import jax
+import jax  # noqa: F401 - the example below
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
-from ldp_jax.core import random, validate
+from ldp_jax.core import validate
 from ldp_jax.core.label_channel import other_share
-from ldp_jax.core.mechanism import check_epsilon
+from ldp_jax.core.mechanism import check_epsilon, privatize
 from ldp_jax.core.spaces import as_records
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Discrete, GeneralizedRR
 from ldp_jax.pipeline.groups import check_labels
 from ldp_jax.pipeline.rows import Rows, feature_rows
@@ -49,12 +49,7 @@ def reported_labels(key: PRNGKey, noise: Discrete, labels: ArrayLike) -> Int[np.
     >>> reported_labels(jax.random.key(0), noise, np.array([0, 2, 1, 2**32])).tolist(), round(keep_of(noise), 6)
     ([0, 2, 1, 2], 1.0)
     """
-    return np.asarray(_reported(random.split(key, np.size(labels)), noise, as_records(labels)), np.int32)
-
-
-@jax.jit
-def _reported(keys: Array, noise: Discrete, labels: Array) -> Array:
-    return jax.vmap(noise.privatize)(keys, labels)
+    return np.asarray(privatize(key, noise, as_records(labels)), np.int32)
 
 
 def keep_of(noise: Discrete) -> float:
