@@ -75,18 +75,15 @@ def sampled(guarantee: Guarantee, k: int, dim: int) -> Guarantee:
     1.0
     """
     k = validate.whole(1, validate.whole(1, dim=dim), k=k)
-    return dataclasses.replace(
-        guarantee.repeated(k),
-        adjacency=f"any two records of {dim} coordinates; a coordinate: {guarantee.adjacency}",
-    )
+    words = f"any two records of {dim} coordinates; a coordinate: {guarantee.adjacency}"
+    return dataclasses.replace(guarantee.repeated(k), adjacency=words)
 
 
 def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee:
     """One undirected edge, from the guarantee of one bit of its ends' neighbour lists.
 
-    With two full lists both ends report the edge: eps_i + eps_j. With one argument its owner alone does
-    (half-matrix reporting, by a public rule). Deltas add too. Under personal budgets take the largest sum over the
-    edges asked about.
+    With two full lists both ends report the edge: eps_i + eps_j, and deltas add too. With one argument its owner
+    alone does, by a public rule. Under personal budgets take the largest sum over the edges asked about.
 
     Reference: Imola, Murakami and Chaudhuri (USENIX Security 2021).
 
@@ -132,8 +129,8 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
     r"""Several units protected at once: two inputs may differ in all of them, as ``adjacency`` says in words.
 
     Guarantees of one unit are added first. Then epsilons add, and deltas chain, :math:`\delta_1 + e^{\epsilon_1}
-    \delta_2 + \dots`, in the order that gives least. The guarantees must cover everything that is released. The
-    unit names those that were summed, and adds to no other.
+    \delta_2 + \dots`, in the order that gives least. They must cover everything that is released. The unit names
+    those that were summed, and adds to no other.
 
     Raises:
       ValueError: if none is given, adjacency is empty, some are local and some central, or a unit is METRIC.
@@ -151,13 +148,9 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
         _totalled("joint", guarantee.unit)
     units = dict.fromkeys(g.unit for g in guarantees)
     parts = [sequential(*(g for g in guarantees if g.unit == unit)) for unit in units]
-    return merged(
-        parts,
-        add_up(part.epsilon for part in parts),
-        _chained([part for part in parts if part.delta > 0.0]),
-        Unit(" + ".join(sorted(unit.name for unit in units))),
-        adjacency,
-    )
+    delta = _chained([part for part in parts if part.delta > 0.0])
+    together = Unit(" + ".join(sorted(unit.name for unit in units)))
+    return merged(parts, add_up(part.epsilon for part in parts), delta, together, adjacency)
 
 
 def _totalled(name: str, unit: Unit) -> None:
@@ -282,12 +275,10 @@ ANSWERS = ("fresh", "permanent")
 def over_rounds(guarantee: Guarantee, rounds: int, *, answers: str, delta: float | None = None) -> Guarantee:
     """The cost of being asked for one's record in every round.
 
-    *Fresh* answers follow the record: k releases, or :func:`advanced` of them where a ``delta`` is granted. A
-    *permanent* answer is drawn in the first round and sent again in every other: one release. (An answer that is
-    drawn a second time only where the record has changed has no guarantee.)
-
-    The number of rounds is fixed beforehand; ``delta`` is of all rounds together. Two histories of one user's data
-    may differ in each round.
+    *Fresh* answers follow the record: k releases, or :func:`advanced` of them where a ``delta`` of all rounds is
+    granted. A *permanent* answer is drawn in the first round and sent again in every other: one release. (One that
+    is drawn again only where the record has changed has no guarantee.) Two histories may differ in each round,
+    whose number is fixed beforehand.
 
     Reference: Erlingsson, Pihur and Korolova, RAPPOR (CCS 2014), section 3.
 

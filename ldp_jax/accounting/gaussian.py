@@ -213,10 +213,8 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> float:
     """The smallest standard deviation of Gaussian noise for (epsilon, delta), to 1e-12, on the safe side.
 
-    The classic sqrt(2 ln(1.25 / delta)) / epsilon wastes noise at small epsilons and breaks its promise at large
-    ones (from 8.5 at delta = 1e-5).
-
-    epsilon is in [0, 1e9], delta in [1e-300, 1), the L2 sensitivity > 0; sigma has its units.
+    The classic sqrt(2 ln(1.25 / delta)) / epsilon breaks its promise at large epsilons. epsilon is in [0, 1e9],
+    delta in [1e-300, 1), the L2 sensitivity > 0; sigma has its units.
 
     Reference: Balle and Wang (ICML 2018), Theorem 8 and Algorithm 1.
 

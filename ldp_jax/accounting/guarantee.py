@@ -34,11 +34,9 @@ __dir__ = lambda: __all__
 
 Arithmetic = Literal["ideal", "exact"]
 Status = Literal["proved", "in the limit", "none"]
-"""What is known of a claim: a proof, a proof of a chain's stationary law, or nothing."""
+"""What is known of a claim, from the strongest: a proof, a proof of a chain's stationary law, or nothing."""
 Trust = Literal["local", "shuffled", "central"]
 """Whom users trust: nobody, a shuffler who mixes what they report, or a curator who holds the data of all."""
-
-_ORDER: dict[str, int] = {"proved": 0, "in the limit": 1, "none": 2}
 
 
 # --- units --------------------------------------------------------------------------------------------------
@@ -125,8 +123,7 @@ class Guarantee:
     epsilon 0.5 per edge-central (two graphs that differ in one edge; towards all but a trusted curator; ideal ...
 
     Raises:
-      ValueError: for an epsilon or a delta out of range or no number, ``proved`` or ``in the limit`` without a
-        reason, a status, an arithmetic or a trust of no such name, a unit of local reports with a curator, and a
+      ValueError: for fields out of range, a status without a reason, a unit of local reports with a curator, and a
         unit without words of its own that comes without.
     """
 
@@ -147,9 +144,7 @@ class Guarantee:
         one_of(get_args(Status), status=self.status)
         one_of(get_args(Trust), trust=self.trust)
         if self.status != "none" and not self.reason.strip():
-            raise ValueError(
-                f"reason must say in a sentence why the status is {self.status!r}, got {self.reason!r}"
-            )
+            raise ValueError(f"reason must say why the status is {self.status!r}, got {self.reason!r}")
         if not self.adjacency.strip():
             object.__setattr__(self, "adjacency", own_words(self.unit))
         if self.unit == EDGE_CENTRAL:
@@ -169,9 +164,8 @@ class Guarantee:
         >>> Guarantee(0.5, delta=1e-6).repeated(4).epsilon
         2.0
         """
-        return dataclasses.replace(
-            self, epsilon=add_up((self.epsilon,), times), delta=min(1.0, add_up((self.delta,), times))
-        )
+        epsilon, delta = (add_up((value,), times) for value in (self.epsilon, self.delta))
+        return dataclasses.replace(self, epsilon=epsilon, delta=min(1.0, delta))
 
     def __str__(self) -> str:
         delta = f", delta {digits_up(self.delta)}" if self.delta else ""
@@ -252,17 +246,11 @@ def merged(
     guarantees: Sequence[Guarantee], epsilon: float, delta: float, unit: Unit, adjacency: str = ""
 ) -> Guarantee:
     """One guarantee over several: the weakest status and arithmetic of all, and their adjacencies by default."""
-    status = max((guarantee.status for guarantee in guarantees), key=_ORDER.__getitem__)
-    return Guarantee(
-        epsilon,
-        delta,
-        unit,
-        adjacency or said_once(guarantee.adjacency for guarantee in guarantees),
-        arithmetic="exact" if all(guarantee.arithmetic == "exact" for guarantee in guarantees) else "ideal",
-        status=status,
-        reason=said_once(guarantee.reason for guarantee in guarantees if guarantee.status == status),
-        trust=one_trust(guarantees),
-    )
+    status = max((guarantee.status for guarantee in guarantees), key=get_args(Status).index)
+    arithmetic = "exact" if all(guarantee.arithmetic == "exact" for guarantee in guarantees) else "ideal"
+    words = adjacency or said_once(guarantee.adjacency for guarantee in guarantees)
+    reason = said_once(guarantee.reason for guarantee in guarantees if guarantee.status == status)
+    return Guarantee(epsilon, delta, unit, words, arithmetic, status, reason, one_trust(guarantees))
 
 
 def one_unit(guarantees: Sequence[Guarantee], name: str) -> Unit:

@@ -43,8 +43,7 @@ class BudgetExceededError(ValueError):
     """A release does not fit what a :class:`Ledger` has left."""
 
 
-_EDGES = "edges"
-"""The name of the field that pipelines give to a graph's edges."""
+_EDGES = "edges"  # the name of the field that pipelines give to a graph's edges
 
 
 def _about(unit: Unit) -> set[str]:
@@ -94,13 +93,14 @@ class Release:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
             raise ValueError(f"name must say what is released, got {self.name!r}")
+        what = f"release {self.name!r}"
         protects, exposes = field_names("protects", self.protects), field_names("exposes", self.exposes)
         if isinstance(self.cost, PipelineGuarantee):
             if not self.cost.guarantees:
-                raise ValueError(f"release {self.name!r}: a PipelineGuarantee of no unit says nothing of its cost")
+                raise ValueError(f"{what}: a PipelineGuarantee of no unit says nothing of its cost")
             if protects and set(protects) != set(self.cost.protected):
                 said = ", ".join(self.cost.protected) or "nothing"
-                raise ValueError(f"release {self.name!r}: its guarantee protects {said}, not {', '.join(protects)}")
+                raise ValueError(f"{what}: its guarantee protects {said}, not {', '.join(protects)}")
             protects, exposes = self.cost.protected, tuple(dict.fromkeys((*self.cost.unprotected, *exposes)))
         object.__setattr__(self, "protects", protects)
         object.__setattr__(self, "exposes", exposes)
@@ -114,20 +114,15 @@ class Release:
         elif isinstance(self.cost, (Guarantee, PipelineGuarantee)):
             kind = type(self.cost).__name__
             if (self.delta, self.unit, self.adjacency) != (None, None, ""):
-                raise ValueError(
-                    f"release {self.name!r}: a {kind} says its own delta, unit and adjacency; give them to a curve"
-                )
+                raise ValueError(f"{what}: a {kind} says its own delta, unit and adjacency; give them to a curve")
             for guarantee in [self.cost] if isinstance(self.cost, Guarantee) else self.cost.values():
                 if not (guarantee.epsilon >= 0.0 and 0.0 <= guarantee.delta <= 1.0):
-                    raise ValueError(f"release {self.name!r}: epsilon must be >= 0 and delta in [0, 1]")
+                    raise ValueError(f"{what}: epsilon must be >= 0 and delta in [0, 1]")
         else:
-            raise ValueError(
-                f"release {self.name!r} must cost a Guarantee, a PipelineGuarantee or a "
-                f"GaussianCurve, got {self.cost!r}"
-            )
+            raise ValueError(f"{what} must cost a Guarantee, PipelineGuarantee or GaussianCurve, got {self.cost!r}")
         both = set(protects) & set(exposes)
         if both:
-            raise ValueError(f"release {self.name!r} both protects and exposes {', '.join(sorted(both))}")
+            raise ValueError(f"{what} both protects and exposes {', '.join(sorted(both))}")
 
     @property
     def units(self) -> tuple[Unit, ...]:
@@ -194,10 +189,9 @@ class Ledger(Public):
     ``delta`` that one names, or at all the budget's delta that the guarantees leave.
 
     Units of edges (a bit of a list, a relationship, an edge of a curator's graph) are not free of each other, nor
-    are records, labels and metric privacy, nor an unknown unit and any other; no unit is converted into another. So
-    where budgets are kept, a release states its cost for each of them that speaks of the same data, in one
-    :class:`~ldp_jax.accounting.guarantee.PipelineGuarantee`. A release that uses ``edges`` in the clear is refused
-    where edges have a budget. The fields and units that a release names are believed.
+    are records, labels and metric privacy, nor an unknown unit and any other. So a release states its cost for each
+    budget that speaks of the same data, in one :class:`~ldp_jax.accounting.guarantee.PipelineGuarantee`. One that
+    uses ``edges`` in the clear is refused where edges have a budget. Fields and units that it names are believed.
 
     Attributes:
       budget: a number, for a record's epsilon; a :class:`~ldp_jax.accounting.guarantee.Budget`, or several, one a
@@ -258,15 +252,10 @@ class Ledger(Public):
         what, stated = f"release {release.name!r} ({release})", release.units
         touched = set[str]().union(*map(_about, stated))
         covered = set[str]().union(*(_about(unit) for unit in stated if unit in kept))
-        missing = [
-            unit
-            for unit in kept
-            if unit not in stated and _about(unit) & (touched | {_EDGES} & {*release.protects})
-        ]
+        speaks_of = touched | {_EDGES} & {*release.protects}
+        missing = [unit for unit in kept if unit not in stated and _about(unit) & speaks_of]
         every = " and ".join(map(str, (*stated, *missing)))
-        example = (
-            ", such as that of privatize_graph" if {NEIGHBOUR_LIST, RELATIONSHIP} <= {*stated, *missing} else ""
-        )
+        example = ", as that of privatize_graph" if {NEIGHBOUR_LIST, RELATIONSHIP} <= {*stated, *missing} else ""
         remedy = f"pass one PipelineGuarantee that states what it costs per {every}{example}"
         if not touched <= covered:
             bare = next(unit for unit in stated if unit not in kept)
@@ -367,11 +356,8 @@ class Ledger(Public):
         exposed = tuple(dict.fromkeys(field for release in self.releases for field in release.exposes))
         protected = dict.fromkeys(field for release in self.releases for field in release.protects)
         units = dict.fromkeys(unit for release in self.releases for unit in release.units)
-        return PipelineGuarantee(
-            tuple(self.spent(unit) for unit in units),
-            tuple(field for field in protected if field not in exposed),
-            exposed,
-        )
+        hidden = tuple(field for field in protected if field not in exposed)
+        return PipelineGuarantee(tuple(self.spent(unit) for unit in units), hidden, exposed)
 
     def explain(self) -> str:
         """The account as text: each release, then each unit's total, its budget and the rest, rounded safely."""
@@ -401,8 +387,7 @@ class Ledger(Public):
             lines.append("no budget: a record only")
         return "\n".join(lines)
 
-    def __str__(self) -> str:
-        return self.explain()
+    __str__ = explain
 
     def _parts(self) -> tuple[Header, bytes]:
         lines = [{"of": _kind(line.cost), **dataclasses.asdict(line)} for line in self.releases]
@@ -423,7 +408,6 @@ _COSTS = {kind.__name__: kind for kind in (Guarantee, GaussianCurve, PipelineGua
 
 
 def _kind(cost: Guarantee | GaussianCurve | PipelineGuarantee) -> str:
-    """Which kind a cost is, a subclass its base."""
     return next(name for name, kind in _COSTS.items() if isinstance(cost, kind))
 
 

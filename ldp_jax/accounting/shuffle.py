@@ -38,10 +38,8 @@ Reports = Literal["anonymous", "by user"]
 
 _INTERVALS = 2048
 _HALVINGS = 45
-_SAME = 1e-6
-"""How far sums of rows, and clones from the most that an epsilon allows, may be rounded."""
-_EACH, _ALL = 1e-9, 1e-6
-"""The largest relative rounding of one probability, and of their sum."""
+_SAME = 1e-6  # how far sums of rows, and clones from the most that an epsilon allows, may be rounded
+_EACH, _ALL = 1e-9, 1e-6  # the largest relative rounding of one probability, and of their sum
 
 
 def clone_share(masses: Any) -> float:
@@ -99,13 +97,11 @@ def amplified(
     >>> amplified(mechanism.guarantee(), 10_000, 1e-6, reports="by user")
     Traceback (most recent call last):
         ...
-    ValueError: reports must be anonymous: a shuffler drops names, without which a report enters no graph
+    ValueError: reports must be anonymous: a shuffler drops names, without which none enters a graph
     """
     validate.one_of(get_args(Reports), reports=reports)
     if reports == "by user":
-        raise ValueError(
-            "reports must be anonymous: a shuffler drops names, without which a report enters no graph"
-        )
+        raise ValueError("reports must be anonymous: a shuffler drops names, without which none enters a graph")
     if guarantee.unit != RECORD:
         raise ValueError(f"amplified needs the unit {RECORD}, got {guarantee.unit}: lists and edges name users")
     if guarantee.trust != "local":
@@ -134,7 +130,6 @@ def amplified(
 
 
 def _epsilon(own: float, n: int, share: float, delta: float) -> float:
-    """The least epsilon whose bound is at most delta."""
     if own == 0.0 or own > 50.0:  # nothing to save, or next to no clones
         return own
     counts, masses = _clones(n - 1, share, delta)

@@ -1,9 +1,8 @@
 r"""A device reports its own class: a broadcast classifier, a personal alphabet, and the table of its size.
 
-The server broadcasts a classifier of public data (:class:`Classifier`), and sends each device the classes that
-public facts make likeliest for its user, with the table to report with (:class:`Alphabet`). The device takes the
-best class within its alphabet and reports the place of that class in it (:func:`report_class`). Neither scores nor
-record leave it, and it spends the table's epsilon. In bytes (:mod:`ldp_jax.core.checksum`)::
+The server broadcasts a classifier of public data, and sends each device the classes that public facts make
+likeliest for its user, with a table. The device reports the place of the best class within this alphabet
+(:func:`report_class`), at the table's epsilon. In bytes (:mod:`ldp_jax.core.checksum`)::
 
     "ldp-classifier 3\n" | {"bias": [C], "layers": [[width, ...], ...], "log_counts": ..., "unit_length": ...,
                          |  "weights": [d, C]} "\n" | weights and bias, then those of each layer, float32
@@ -21,8 +20,7 @@ import numpy as np
 
 from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.integer_tables import Table, checked_epsilon, frozen
-from ldp_jax.deployment._numbers import as_numbers
-from ldp_jax.deployment.session import Session
+from ldp_jax.deployment.session import Session, as_numbers
 
 _LOOSE = 0.99  # a table of this budget loses at least so much of it: whole numbers round down
 
@@ -66,9 +64,7 @@ class Classifier(Public):
         width = shape[1]
         for weights, bias in pairs:
             if weights.ndim != 2 or len(weights) != width or bias.shape != weights.shape[1:]:
-                raise ValueError(
-                    f"layers must follow each other, [{width}, ...] and a bias, got {weights.shape}, {bias.shape}"
-                )
+                raise ValueError(f"layers must be [{width}, ...] and a bias, got {weights.shape}, {bias.shape}")
             width = weights.shape[1]
         if width < 2:
             raise ValueError(f"a classifier must have C >= 2 classes, got {width}")
@@ -162,9 +158,7 @@ class Alphabet(Public):
         if len(set(members)) != len(members) or not all(0 <= member < table.inputs for member in members):
             raise ValueError(f"members must be distinct classes below {table.inputs}, got {members}")
         if table.encoding != "category" or table.outputs != len(members):
-            raise ValueError(
-                f"table must be one on categories with an output for each of {len(members)} members, got {table}"
-            )
+            raise ValueError(f"table must be on categories, of {len(members)} outputs as members are, got {table}")
         coarse = len(members) ** 2 / 2**32
         if not _LOOSE * self.epsilon - coarse <= table.epsilon <= self.epsilon:
             raise ValueError(
@@ -227,8 +221,6 @@ def report_class(
     True
     """
     if classifier.classes != alphabet.classes:
-        raise ValueError(
-            f"the classifier has {classifier.classes} classes and the alphabet is of {alphabet.classes}"
-        )
+        raise ValueError(f"the classifier has {classifier.classes} classes, the alphabet is of {alphabet.classes}")
     place = alphabet.place(classifier.scores(record))
     return session.report(alphabet.table, place, user=user, round=round)

@@ -26,6 +26,7 @@ reading takes linear time. Reports of other questions are told from damage where
 
 import dataclasses
 import functools
+import hmac
 import struct
 from collections.abc import Iterable, Sequence, Sized
 from fractions import Fraction
@@ -34,6 +35,7 @@ from typing import Any, SupportsIndex, TypeAlias, TypeVar
 import numpy as np
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD
+from ldp_jax.core.checksum import as_bytes
 from ldp_jax.core.integer_tables import WORDS, Table
 from ldp_jax.core.list_ids import host_ids
 from ldp_jax.core.validate import whole
@@ -84,9 +86,9 @@ class FieldReports:
     of, each = "table", "field"  # what has a loss, and what costs it once
     adjacency = "any two histories of {}"
     most = WORDS - 1  # the largest mass
-    tag = b"ldp_jax 2 report"
-    mark = _VERSION.to_bytes(2, "little")
-    rare = False
+    tag = b"ldp_jax 2 report"  # the start of a checksum
+    mark = _VERSION.to_bytes(2, "little")  # the start of every report
+    rare = False  # whether no report holds its mark a second time
     layout = REPORT
     user = staticmethod(wire.checked_user)
     round = staticmethod(wire.checked_round)
@@ -139,7 +141,7 @@ class FieldReports:
         return held
 
     def others(self, stretch: bytes, start: object) -> tuple[int, int]:
-        """All is damage: whole reports by other tables are read, and :meth:`known` leaves them out."""
+        """Reports about something else, and damaged bytes: all, since :meth:`known` leaves other tables' out."""
         return 0, len(stretch)
 
     def known(self, reports: np.ndarray) -> np.ndarray:
@@ -281,6 +283,41 @@ Codec: TypeAlias = FieldReports | CountReports
 def codec_of(asked: Table | Question) -> Codec:
     """How reports about a table or a question are handled."""
     return CountReports(asked) if isinstance(asked, Question) else FieldReports(asked)
+
+
+def read(data: bytes, codec: Codec, key: bytes | None) -> tuple[np.ndarray, int, int]:
+    """The whole reports of a stream in order, and how many others are damaged, and about something else.
+
+    Nothing is raised, with at most one hash a byte. A stretch of damaged bytes counts for every report begun in it.
+    """
+    data, size, start = as_bytes(data), codec.layout.itemsize, wire.tag_start(codec.tag, key)
+    found = _whole_reports(data, codec, start)
+    damaged = foreign = begin = 0
+    for end in [*found, len(data)]:
+        others, rest = codec.others(data[begin:end], start)
+        foreign, damaged, begin = foreign + others, damaged - (-rest // size), end + size
+    return np.frombuffer(b"".join([data[at : at + size] for at in found]), codec.layout), damaged, foreign
+
+
+def _whole_reports(data: bytes, codec: Codec, start: Any) -> list[int]:
+    """Where reports begin that begin with their mark and end with a right checksum, left to right.
+
+    Where marks are rare, a report that holds its mark a second time was cut and is not hashed: linear time.
+    """
+    mark, size, found = codec.mark, codec.layout.itemsize, []
+    at = data.find(mark)
+    while 0 <= at <= len(data) - size:
+        second = data.find(mark, at + 1, at + size) if codec.rare else -1
+        if second >= 0:
+            at = second
+            continue
+        end = at + size - wire.TAG_BYTES
+        if hmac.compare_digest(wire.tag(start, data[at:end]), data[end : end + wire.TAG_BYTES]):
+            found.append(at)
+            at = data.find(mark, at + size)
+        else:
+            at = data.find(mark, at + size - len(mark) + 1 if codec.rare else at + 1)
+    return found
 
 
 def _counts(question: Question, neighbours: Any, user: int) -> np.ndarray:

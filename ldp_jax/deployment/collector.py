@@ -8,7 +8,7 @@ import numpy as np
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.validate import whole
 from ldp_jax.deployment import wire
-from ldp_jax.deployment.codecs import codec_of
+from ldp_jax.deployment.codecs import codec_of, read
 from ldp_jax.deployment.question import Question
 
 TRIPLE = np.dtype([("user", "<u8"), ("round", "<u4"), ("field", "<u4")])
@@ -19,8 +19,8 @@ class Rejected(NamedTuple):
     """How many reports were refused, each for the first reason that applies.
 
     Attributes:
-      damaged: no whole report with a right checksum: flipped, cut, joined, forged, sealed with another key or none,
-        or of an unknown version. Each stretch of such bytes counts once for every report that was begun.
+      damaged: no whole report of a known version with a right checksum. Each stretch of such bytes counts once for
+        every report that was begun.
       foreign: about another table or question.
       impossible: an output that the table does not have; counts by no node of the question's graph, of another
         round, or that its noise cannot give.
@@ -88,9 +88,8 @@ def decode(
 ) -> Decoded:
     """Read reports on the server. Pure, and total: whatever the bytes, what is refused is counted, never raised.
 
-    Of each (user, round, field) the first report counts, within the data and after earlier calls. After damage, or
-    where bytes are missing, reading goes on at the next whole report (:mod:`ldp_jax.deployment.wire`): uploads may
-    be joined before they are read.
+    Of each (user, round, field) the first report counts, within the data and after earlier calls. After damage
+    reading goes on at the next whole report (:mod:`ldp_jax.deployment.wire`): uploads may be joined.
 
     Args:
       data: reports, one after the other.
@@ -105,7 +104,7 @@ def decode(
     if seen.dtype != TRIPLE or seen.ndim != 1:
         raise ValueError(f"seen must be TRIPLE [m], got {seen.dtype} {seen.shape}")
     codec = codec_of(asked)
-    reports, damaged, foreign = wire.read(data, codec, key)
+    reports, damaged, foreign = read(data, codec, key)
     known = codec.known(reports)
     good = known & codec.possible(reports)
     foreign, impossible = foreign + int((~known).sum()), int((known & ~good).sum())
@@ -172,5 +171,4 @@ def vectors(decoded: Decoded, k: int, dim: int) -> Vectors:
 
 
 def _changes(rows: np.ndarray) -> np.ndarray:
-    """Which rows differ from the row before."""
     return np.append([True], rows[1:] != rows[:-1])[: len(rows)]

@@ -86,8 +86,7 @@ class Device:
     def shared_key(self) -> bytes:
         """32 bytes to share with the collector in confidence, for keyed checksums.
 
-        They are the first of BLAKE2b keyed with the secret, of "ldp_jax 2 shared", and say nothing of secret or
-        words.
+        They are the first of BLAKE2b keyed with the secret, of "ldp_jax 2 shared", and say nothing of it.
         """
         return self._hash(_SHARED)[: wire.SECRET_BYTES]
 
@@ -131,10 +130,8 @@ class Device:
         return sorted(chosen) if k < dim else list(range(dim))
 
     def _blocks(self, start: bytes, numbers: Iterable[int]) -> np.ndarray:
-        """16 words for each number of a block."""
-        return np.frombuffer(
-            b"".join(self._hash(start + number.to_bytes(4, "little")) for number in numbers), "<u4"
-        )
+        hashes = (self._hash(start + number.to_bytes(4, "little")) for number in numbers)
+        return np.frombuffer(b"".join(hashes), "<u4")
 
     def _hash(self, message: bytes) -> bytes:
         return blake2b(message, key=self.secret).digest()

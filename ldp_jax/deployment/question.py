@@ -1,10 +1,8 @@
 r"""A server's question to users who hold neighbour lists: how many neighbours have you in each public group?
 
-The question goes to everybody: one file, the same for all, with the group of *every* node, so that to fetch it says
-nothing of a list. Requests for the groups of one's own neighbours, or for a part of the file, would tell the server
-the list, whatever epsilon is. A report shows its length, which K fixes, and that the device reported: nothing else.
-How long a report takes depends a little on the list: send it at a time of its own. In bytes
-(:mod:`ldp_jax.core.checksum`)::
+The question goes to everybody: one file with the group of *every* node, so that to fetch it says nothing of a list;
+requests for a part of it would. A report shows its length, which K fixes, and that the device reported. How long it
+takes depends a little on the list: send it at a time of its own. In bytes (:mod:`ldp_jax.core.checksum`)::
 
     "ldp-question 2\n" | {"epsilon": ..., "most": ..., "num_groups": K, "num_nodes": n, "round": ...} "\n"
                        | the group of each node, int8; int16 from K = 129 on
@@ -60,14 +58,9 @@ class Question(Public):
         count = whole(1, MAX_GROUPS, num_groups=self.num_groups)
         groups = np.asarray(self.groups)
         if groups.ndim != 1 or not 1 <= len(groups) < WORDS or groups.dtype.kind not in "iu":
-            raise ValueError(
-                f"groups must be whole numbers [n], the group of every node, got {groups.dtype} {groups.shape}"
-            )
+            raise ValueError(f"groups must be whole numbers [n], one a node, got {groups.dtype} {groups.shape}")
         if not (groups.min() >= -1 and groups.max() < count):
-            raise ValueError(
-                f"groups must be in [-1, {count}), got {groups.min()} to {groups.max()}: -1 is a node that counts "
-                "nowhere"
-            )
+            raise ValueError(f"groups must be in [-1, {count}), -1 for none, got {groups.min()} to {groups.max()}")
         checked = {
             "round": whole(0, WORDS - 1, round=self.round),
             "groups": frozen(groups.astype(_kind(count))),
@@ -94,13 +87,8 @@ class Question(Public):
 
     def guarantee(self) -> Guarantee:
         """The loss of one report, all K counts together, per bit of a list: that of the noise's integers."""
-        return Guarantee(
-            self.noise.loss,
-            unit=NEIGHBOUR_LIST,
-            arithmetic="exact",
-            status="proved",
-            reason="a bit moves one count by one; each has whole noise of its own",
-        )
+        reason = "a bit moves one count by one; each has whole noise of its own"
+        return Guarantee(self.noise.loss, 0.0, NEIGHBOUR_LIST, "", "exact", "proved", reason)
 
     def _parts(self) -> tuple[Header, bytes]:
         fields = ("epsilon", "most", "num_groups", "num_nodes", "round")

@@ -5,10 +5,9 @@ r"""The reports of one device, its memory, and the rest of its budget.
 cannot tell keyed BLAKE2b from uniform words. A list that differs in d neighbours loses d times as much; of a pair
 both ends report, unless every device reports its ``ownership(...).owned(user, neighbours)`` by one public rule.
 
-Releases add up over tables, questions, pseudonyms, rounds and fields: a server that sees one device under two
-pseudonyms sees both. A report that would exceed the budget is refused before the record is looked at. So is a
-second report of a field, whatever the record: two records under the same words would lose more than two epsilons,
-and what is raised must not depend on a record. A retry takes no record (:meth:`Session.resend`).
+Releases add up over tables, questions, pseudonyms, rounds and fields. A report that would exceed the budget is
+refused before the record is looked at. So is a second report of a field, whatever the record: two records under the
+same words would lose more than two epsilons. A retry takes no record (:meth:`Session.resend`).
 
 **Memory.** All this holds as long as the memory is kept: store :meth:`Session.to_bytes` before bytes are sent. It
 is ASCII, with a tag that nobody can make without the device's secret ("ldp-lists 1" where the budget is of lists)::
@@ -18,9 +17,9 @@ is ASCII, with a tag that nobody can make without the device's secret ("ldp-list
     key = the first 32 bytes of BLAKE2b keyed with the secret, of "ldp_jax 2 memory"
     tag = BLAKE2b with a digest of 32 bytes, keyed with key, of everything but the tag and its newline
 
-Damaged, foreign and edited memory is refused. A whole older copy is *not* distinguished from the newest by its
-bytes. Keep :attr:`Session.counter` elsewhere and give it to :meth:`Session.from_bytes` as ``at_least``: memory with
-fewer releases is then refused. No counter shows two sessions that go on from one copy at the same time.
+Damaged, foreign and edited memory is refused. A whole older copy is *not* distinguished from the newest: keep
+:attr:`Session.counter` elsewhere and give it to :meth:`Session.from_bytes` as ``at_least``. No counter shows two
+sessions that go on from one copy at the same time.
 """
 
 import contextlib
@@ -41,16 +40,17 @@ from ldp_jax.core.integer_tables import WORDS, Table
 from ldp_jax.core.rounding import log_up, rounded_down, rounded_up
 from ldp_jax.core.validate import number, whole
 from ldp_jax.deployment import wire
-from ldp_jax.deployment._numbers import as_numbers
 from ldp_jax.deployment.codecs import Codec, CountReports, FieldReports, codec_of, itself
 from ldp_jax.deployment.device import Device
 from ldp_jax.deployment.question import Question
 
 Number = int | float | np.integer | np.floating
+Vector = np.ndarray | Sequence[Number]
 
 _KINDS: dict[Unit, type[Codec]] = {kind.unit: kind for kind in (FieldReports, CountReports)}
 _REASON = "integer masses; the words are a keyed hash's, uniform to whoever lacks the device's secret"
 _FIRST = 0  # the round under whose words a permanent answer is drawn
+_FAR = 1e9  # numbers beyond are as far out as those at it: every domain lies far within
 
 
 class BudgetError(ValueError):
@@ -65,8 +65,8 @@ class Session:
     """Reports of one device, the memory of what has been released, and its budget: the only way to report.
 
     The memory holds outputs, never records. Every check depends on what is asked, user, round, field and budget
-    alone; numbers of any size, infinite or NaN, are reported as the table clips them, and whatever is no other
-    node's id is dropped from a list. So no error says anything of a record. Safe to share between threads.
+    alone; numbers are reported as the table clips them, and whatever is no other node's id is dropped from a list.
+    So no error says anything of a record. Safe to share between threads.
 
     ``user``, ``round`` and ``field`` are integers in [0, 2^64), [0, 2^32) and [0, 2^32).
 
@@ -146,28 +146,15 @@ class Session:
         """
         return self._release(FieldReports(table), [wire.checked_field(field)], lambda: _number(x), user, round)
 
-    def report_many(
-        self, table: Table, xs: np.ndarray | Sequence[Number], *, user: SupportsIndex, round: SupportsIndex
-    ) -> bytes:
-        """The report of every coordinate of a vector [d], each with words of its own: d releases, all or none.
-
-        36 d bytes, of fields 0 to d - 1.
-        """
+    def report_many(self, table: Table, xs: Vector, *, user: SupportsIndex, round: SupportsIndex) -> bytes:
+        """The report of every coordinate of a vector [d]: d releases, all or none; 36 d bytes, of fields from 0."""
         dim = _length(xs)
         return self._release(FieldReports(table), range(dim), lambda: _vector(xs, dim), user, round)
 
     def report_sampled(
-        self,
-        table: Table,
-        xs: np.ndarray | Sequence[Number],
-        k: SupportsIndex,
-        *,
-        user: SupportsIndex,
-        round: SupportsIndex,
+        self, table: Table, xs: Vector, k: SupportsIndex, *, user: SupportsIndex, round: SupportsIndex
     ) -> bytes:
-        """The reports of k of d coordinates drawn without replacement: k releases. Which ones says nothing of xs.
-
-        36 k bytes, by field.
+        """The reports of k of d coordinates, drawn without regard to xs: k releases; 36 k bytes, by field.
 
         ``ValueError`` if k is not in [1, d], and :class:`ReplayError` if anything of the round was reported before.
         """
@@ -181,8 +168,8 @@ class Session:
     ) -> bytes:
         """The report of a datum for good: the same output in every round, of which only the first costs anything.
 
-        It is drawn from what the datum is when it is first asked for, under the words of round 0. The table must
-        stay the same, and so must an alphabet whose places it reports.
+        It is drawn when it is first asked for, under the words of round 0. The table, or alphabet, must stay the
+        same.
 
         >>> from ldp_jax.deployment import alphabet_table, decode
         >>> table, session = alphabet_table(1.0, 3, 3), Session(Device.new(), budget=1.0)
@@ -196,12 +183,10 @@ class Session:
         return self._resend(FieldReports(table), user, _FIRST, field, label)
 
     def report_neighbours(self, question: Question, neighbours: Iterable[Any], *, user: SupportsIndex) -> bytes:
-        """How many neighbours are in each of K public groups, with noise; of one law for the list of each user.
+        """How many neighbours are in each of K public groups, with noise; 32 + 4 K bytes.
 
-        Neighbours are ids, in whatever can be iterated; other things, ``user`` and repeats are dropped. 32 + 4 K
-        bytes.
-
-        Errors are as of :meth:`report`; ``user`` is an integer in [0, n).
+        Neighbours are ids, in whatever can be iterated; other things, ``user`` and repeats are dropped. Errors are
+        as of :meth:`report`; ``user`` is an integer in [0, n).
 
         >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
         >>> from ldp_jax.deployment import decode
@@ -222,10 +207,9 @@ class Session:
         round: SupportsIndex | None = None,
         field: SupportsIndex | None = None,
     ) -> bytes:
-        """The bytes of an earlier report, for a retry: of one field, or of all fields of a round, by field.
+        """The bytes of an earlier report, of one field or of all of a round, by field; it costs nothing.
 
-        It costs nothing: the collector has, or was sent, the same outputs. ``round`` is that of a table's report.
-        ``ValueError`` if there was none, or an argument is out of its range.
+        ``round`` is that of a table's report. ``ValueError`` if there was none, or an argument is out of its range.
         """
         return self._resend(codec_of(asked), user, round, field)
 
@@ -260,9 +244,7 @@ class Session:
     ) -> bytes:
         """Check, and only then look at the record: so no refusal can depend on it."""
         if not isinstance(codec, self._kind):
-            raise ValueError(
-                f"a {codec.of} needs a budget of {codec.unit}s, and this session has one of {self._kind.unit}s"
-            )
+            raise ValueError(f"a {codec.of} needs a budget of {codec.unit}s, not one of {self._kind.unit}s")
         who, when = codec.user(user), codec.round(round)
         key = (codec.digest, who, when)
         with self._lock:
@@ -286,19 +268,12 @@ class Session:
         """The cost of all releases, which the budget bounds, or of one user or pseudonym; rounded up."""
         who, kind = None if user is None else wire.checked_user(user), self._kind
         with self._lock:
-            releases = [
-                (key[0], kind.times(held)) for key, held in self._released.items() if who is None or key[1] == who
-            ]
+            mine = [(key[0], held) for key, held in self._released.items() if who is None or key[1] == who]
+            releases = [(digest, kind.times(held)) for digest, held in mine]
             total = sum((_cost(self._losses[digest], n) for digest, n in releases), Fraction(0))
         whose = kind.adjacency.format("one device" if who is None else "one user")
-        return Guarantee(
-            rounded_up(total),
-            unit=kind.unit,
-            adjacency=f"{whose}; releases: {sum(n for _, n in releases)}",
-            arithmetic="exact",
-            status="proved",
-            reason=_REASON,
-        )
+        words = f"{whose}; releases: {sum(n for _, n in releases)}"
+        return Guarantee(rounded_up(total), 0.0, kind.unit, words, "exact", "proved", _REASON)
 
     def _check_budget(self, loss: Fraction, times: int) -> None:
         """Refuse what the device would not pay for; under the lock."""
@@ -339,8 +314,7 @@ class Session:
     ) -> "Session":
         """Go on where :meth:`to_bytes` left off, within the same budget.
 
-        ``at_least`` is the newest :attr:`counter` that is known from elsewhere. Without it a whole older copy is
-        taken for the newest, and what it forgot can be released again.
+        ``at_least`` is the newest :attr:`counter` that is known from elsewhere.
 
         Raises:
           ValueError: if the memory is damaged, edited, another device's, of another version, or rolled back behind
@@ -360,13 +334,10 @@ class Session:
         if session.to_bytes() != data:  # bytes that nothing was read from, a repeat, or another spelling
             raise ValueError("no session's memory: it is not written as to_bytes() writes it")
         if session.counter < least:
-            raise ValueError(
-                f"rolled back: this memory knows of {session.counter} releases where at least {least} were made"
-            )
+            raise ValueError(f"rolled back: memory of {session.counter} releases where at least {least} were made")
         return session
 
     def _fill(self, losses: Any, released: Any) -> None:
-        """Take up what a memory holds."""
         kind = self._kind
         for digest, high, low in losses:
             name = bytes.fromhex(digest)
@@ -385,14 +356,9 @@ class Session:
 def guarantee(table: Table, k: SupportsIndex = 1) -> Guarantee:
     """The cost of one report of k fields: k times the table's epsilon, rounded up."""
     many = whole(1, WORDS - 1, k=k)
-    fields = "" if many == 1 else f", {many} fields of each reported"
-    return Guarantee(
-        rounded_up(_cost(itself(table, Table).loss, many)),
-        adjacency=f"any two records of one user{fields}",
-        arithmetic="exact",
-        status="proved",
-        reason=_REASON,
-    )
+    words = "any two records of one user" + ("" if many == 1 else f", {many} fields of each reported")
+    total = rounded_up(_cost(itself(table, Table).loss, many))
+    return Guarantee(total, 0.0, RECORD, words, "exact", "proved", _REASON)
 
 
 def _checked_budget(budget: object) -> tuple[float, Unit]:
@@ -426,6 +392,31 @@ def _opened(device: Device, start: bytes, data: bytes) -> bytes:
     if not hmac.compare_digest(tag, device.memory_tag(head + body) + b"\n"):
         raise ValueError("no session's memory: damaged or edited, its tag is not this device's")
     return body
+
+
+def as_numbers(x: object) -> np.ndarray:
+    """Numbers as float32 within [-1e9, 1e9] or NaN; they are clipped in float64, before the cast.
+
+    Raises:
+      TypeError: for anything but real numbers.
+      ValueError: for sequences of different lengths, as NumPy has them.
+    """
+    with np.errstate(all="ignore"):
+        numbers = np.asarray(x)
+        if numbers.dtype == object:  # integers beyond 64 bits, or no numbers
+            numbers = np.array([_float(number) for number in numbers.ravel().tolist()]).reshape(numbers.shape)
+        if numbers.dtype.kind not in "biuf":
+            raise TypeError(f"records must be real numbers, got {numbers.dtype}")
+        return np.asarray(np.clip(numbers.astype(np.float64), -_FAR, _FAR), np.float32)
+
+
+def _float(number: object) -> float:
+    if not isinstance(number, (int, float, np.integer, np.floating)):
+        raise TypeError(f"records must be real numbers, got {type(number).__name__}")
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
 
 
 def _length(xs: Any) -> int:

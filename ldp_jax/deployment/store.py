@@ -1,11 +1,10 @@
 """Reports of many devices on disk: Parquet files that hold them, and SQLite that says which of them count.
 
-SQLite keeps a ledger too: what results that were made of the reports have spent (:meth:`ReportStore.spend`).
-
 One folder takes uploads from several server processes, late, repeated and damaged ones too. An upload counts as a
 whole, once :meth:`ReportStore.add` has returned: the new reports are written and synced first, then one SQLite
 transaction names the file and its (user, round, field). A process that is killed before leaves a file without a
-name, which nobody reads. It needs pyarrow, the extra ``store``.
+name, which nobody reads. SQLite keeps a ledger too (:meth:`ReportStore.spend`). It needs pyarrow, the extra
+``store``.
 """
 
 import contextlib
@@ -156,27 +155,23 @@ class ReportStore:
 
     def all(self, asked: Table | Question, *, rounds: Sequence[int] | None = None) -> Decoded:
         """The same at once: for :func:`~ldp_jax.deployment.vectors` and :meth:`Decoded.by_node`."""
-        parts = list(self.read(asked, rounds=rounds))
         empty = decode(b"", asked)
-        joined = {
-            name: np.concatenate([getattr(part, name) for part in (empty, *parts)])
-            for name in ("user", "round", "field", "output", "estimate")
-        }
+        parts = [empty, *self.read(asked, rounds=rounds)]
+        columns = ("user", "round", "field", "output", "estimate")
+        joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
         return Decoded(**joined, rejected=empty.rejected, seen=empty.seen, digest=empty.digest)
 
     def spent(self, kind: type[Table] | type[Question] = Table) -> Spent:
-        """What each user lost by the reports that are stored, all rounds together.
+        """What each user lost by the reports that are stored: by tables of a record, by questions of one bit.
 
-        Of a record by tables, of one bit of a list by questions. A report that never arrived cost its user as much:
-        :meth:`Session.spent` on the device has all. One answer for good counts in each round that it was sent.
+        A report that never arrived cost its user as much: :meth:`Session.spent` on the device has all. One answer
+        for good counts in each round that it was sent.
         """
         query = "SELECT user, COUNT(*) FROM seen WHERE digest = ? GROUP BY user"
         users, losses = [np.zeros(0, np.uint64)], [np.zeros(0)]
         with self._database() as database:
-            asked = database.execute(
-                "SELECT digest, numerator, denominator FROM asked WHERE kind = ?", (kind.__name__,)
-            )
-            for digest, numerator, denominator in asked.fetchall():
+            asked = database.execute("SELECT * FROM asked WHERE kind = ?", (kind.__name__,))
+            for digest, _, numerator, denominator in asked.fetchall():
                 found = np.array(database.execute(query, (digest,)).fetchall(), np.int64).reshape(-1, 2)
                 users.append(found[:, 0].view(np.uint64) if len(found) else users[0])
                 loss = log_up(Fraction(int(numerator), int(denominator)))
@@ -310,7 +305,6 @@ def _columns(codec: Codec, found: Decoded, places: np.ndarray) -> pyarrow.Table:
 
 
 def _decoded(codec: Codec, batch: pyarrow.RecordBatch) -> Decoded:
-    """Rows of a file as reports."""
     user, round, field = (batch.column(name).to_numpy() for name in ("user", "round", "index"))
     value = batch.column("value")
     output = np.asarray(value.to_pylist() if pyarrow.types.is_list(value.type) else value.to_numpy(), np.int32)

@@ -10,7 +10,7 @@
 * ``estimators`` - all this in scikit-learn's manner.
 
 Each step is a pure function in a module of its own, imported on first use. From reports: ``structure``,
-``device_classifier``, ``message``, ``field``. From counts: ``groups``, ``pilot``, ``design``, ``counts``,
+``device_classifier``, ``message``, ``field``. From counts: ``groups``, ``design``, ``counts``,
 ``self_training``. Both: ``guard``, ``stack``.
 """
 
@@ -73,6 +73,6 @@ __getattr__, __dir__ = lazy.attach(
         "rounds": "RepeatedReports collect_rounds",
         "rows": "feature_rows",
     },
-    "counts design device_classifier field groups guard links message panel pilot piloted posterior"
+    "counts design device_classifier field groups guard links message panel piloted posterior"
     " reported self_training stack structure",
 )

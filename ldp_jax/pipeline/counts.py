@@ -94,11 +94,7 @@ class Law(NamedTuple):
 
 
 def law_of(dispersion: float, size: int) -> Law:
-    """The law of dispersion s, infinite for Poisson counts.
-
-    Raises:
-      ValueError: unless s > 0.
-    """
+    """The law of dispersion s > 0, infinite for Poisson counts."""
     if not dispersion > 0:
         raise ValueError(f"dispersion must be > 0, or infinite for Poisson counts, got {dispersion}")
     s = 1.0 if math.isinf(dispersion) else dispersion
@@ -170,7 +166,7 @@ def report_tables(
 
     Args:
       law: of the dispersion.
-      means: of the true counts (:func:`~ldp_jax.pipeline.pilot.expected_counts`), at least 1e-8.
+      means: of the true counts (:func:`~ldp_jax.pipeline.design.expected_counts`), at least 1e-8.
       epsilon: of each count.
       size: of the tables, static: :func:`table_size`.
     """
@@ -265,13 +261,9 @@ def evidence(
     The weights w are fitted by EM to the reports, s is chosen by their marginal likelihood; for both, classes are
     averaged over the public prior.
 
-    Args:
-      reports: noisy counts; rows of users who are not ``counted`` are computed and mean nothing.
-      means: see :func:`log_likelihoods`.
-      prior: public distribution of each user's class; a label is a row of 0 and 1.
-      epsilon: of each count.
-      size: of the tables, static: :func:`table_size`.
-      counted: who reported; all by default.
+    Rows of users who are not ``counted`` are computed and mean nothing; ``means`` are those of
+    :func:`report_tables`, ``prior`` is the public distribution of each user's class, and ``size`` that of the
+    tables (:func:`table_size`).
 
     >>> means = jnp.array([[[6.0, 4.0]], [[4.0, 6.0]]])  # of each class, at one rate, in two groups
     >>> reports, prior = jnp.array([[9, 2], [5, 5], [2, 9]]), np.full((3, 2), 0.5)

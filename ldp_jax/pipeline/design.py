@@ -1,4 +1,9 @@
-"""Which groups to ask for: every merge is tried on simulated users before anybody else reports."""
+r"""The two rounds of piloted counts: who reports first, what that teaches, and which groups the others count by.
+
+A pilot reports by fine groups. The server's model of it is :math:`E[r_{ug} \mid c] = d_c H_{cg}`: users of class c
+have d_c neighbours in the mean, a share :math:`H_{cg}` of them in group g. Every merge of groups is then tried on
+simulated users before anybody else reports.
+"""
 
 import math
 from collections.abc import Callable
@@ -10,20 +15,141 @@ import scipy.stats
 from jaxtyping import Bool, Float, Int
 from scipy.special import log_softmax, logsumexp
 
-from ldp_jax.core import random, validate
+from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.pipeline.counts import LEAST, law_of, log_likelihoods, report_tables
+from ldp_jax.pipeline.counts import LEAST, law_of, log_likelihoods, noise_variance, report_tables
 from ldp_jax.pipeline.groups import MERGES, merge, merged
+
+_RATES = 10  # points of the grid of rates
+
+_SPREAD = 8.0  # the grid goes from the mean degree over so much to so many times the mean degree
+
+
+def pilot(
+    key: PRNGKey,
+    labels: Int[Array | np.ndarray, " n"],
+    silent: Bool[np.ndarray, " n"] | None = None,
+    *,
+    share: float = 0.08,
+    most: float = 0.25,
+) -> Bool[np.ndarray, " n"]:
+    """Step 3 of piloted counts: who reports first; bool [n].
+
+    Half of each class of the labelled, and random users without a label until the pilot is ``share`` of all users,
+    but never more than ``most`` of the unlabelled (-1). Nobody who is silent. The key is of public randomness.
+
+    >>> chosen = pilot(jax.random.key(0), np.array([0, 0, 1, 1] + [-1] * 96))
+    >>> int(chosen[:4].sum()), int(chosen[4:].sum())
+    (2, 6)
+    """
+    validate.threefry(key)
+    validate.in_range(0.0, 1.0, share=share, most=most)
+    labels = np.asarray(labels)
+    n = len(labels)
+    quiet = np.zeros(n, bool) if silent is None else np.asarray(silent)
+    labels = np.where(quiet, np.iinfo(np.int32).min, labels)  # a class of their own, that nobody is asked of
+    place = random_words.places_within(key, labels)  # within the class, or within the unlabelled
+    labelled = labels >= 0
+    half = labelled & (place % 2 == 0)
+    unlabelled = ~labelled & ~quiet
+    wanted = min(max(round(share * n) - int(half.sum()), 0), int(most * unlabelled.sum()))
+    return half | (unlabelled & (place < wanted))
+
+
+class GroupShares(NamedTuple):
+    """What the pilot says of everybody: H, whose rows sum to 1, mean degrees of classes, and the homophily h."""
+
+    shares: Float[np.ndarray, "classes groups"]
+    degree: Float[np.ndarray, " classes"]
+    homophily: float
+
+
+def expected_counts(model: GroupShares) -> Float[np.ndarray, "classes rates groups"]:
+    """The mean of each count of each class at each rate; float32 [C, L, G].
+
+    Ten rates, in geometric progression from an eighth of the mean degree to eight times it; how many users are at
+    each is for the reports to say (:func:`~ldp_jax.pipeline.counts.evidence`).
+
+    >>> model = GroupShares(np.array([[0.75, 0.25], [0.5, 0.5]]), np.array([4.0, 4.0]), 0.5)
+    >>> expected_counts(model)[0, (0, -1)].tolist()
+    [[0.375, 0.125], [24.0, 8.0]]
+    """
+    rates = model.degree.mean() * np.geomspace(1.0 / _SPREAD, _SPREAD, _RATES)
+    return (rates[:, None] * model.shares[:, None, :]).astype(np.float32)
+
+
+def group_shares(
+    reports: Int[Array | np.ndarray, "n groups"],
+    groups: Int[Array | np.ndarray, " n"],
+    prior: Float[Array | np.ndarray, "n classes"],
+    reported: Bool[np.ndarray, " n"],
+    epsilon: float,
+) -> GroupShares:
+    r"""Step 4 of piloted counts: H by moments, shrunk; never NaN, whatever was reported. In float64 on the host.
+
+    Counts are regressed on the class probabilities of their reporters. What is regressed towards is
+    :math:`H^0_{cg} = h P(g \mid c) + (1 - h) P(g)`: a share h of the neighbours is of the user's own class, the
+    others are anybody's. :math:`P(g \mid c)` is public, P(g) the mean of the reports, h a weighted fit, and the
+    standard deviation of an entry about it is :math:`0.4 H^0_{cg} + 0.003`.
+
+    ``reports`` are by fine group, of those who ``reported``; ``groups`` are public, in [0, G), -1 for none, and so
+    is the ``prior`` of each user's class; a label is a row of 0 and 1.
+
+    >>> y = np.arange(60) % 2  # six neighbours in the group of the own class, two in the other
+    >>> reports = np.array([[6, 2], [2, 6]])[y]
+    >>> model = group_shares(reports, y, np.eye(2)[y], np.ones(60, bool), 1.0)
+    >>> model.shares.round(2).tolist(), round(model.homophily, 2)
+    ([[0.75, 0.25], [0.25, 0.75]], 0.5)
+    """
+    groups, prior, reported = np.asarray(groups), np.asarray(prior, np.float64), np.asarray(reported, bool)
+    num_groups, classes = reports.shape[1], prior.shape[1]
+    counts, who = np.asarray(reports, np.float64)[reported], prior[reported]
+    total = max(len(counts), 1)
+    noise = noise_variance(epsilon)
+    gram = who.T @ who
+
+    def regress(y: np.ndarray, towards: np.ndarray, deviation: np.ndarray, variance: float) -> np.ndarray:
+        """The posterior mean of C coefficients, each about its own prior."""
+        # Where two classes report alike, the prior tells them apart: by enough for the matrix to be solved.
+        precision = np.maximum(deviation**-2, 1e-5 * np.trace(gram) / variance)
+        return np.linalg.solve(gram / variance + np.diag(precision), who.T @ y / variance + towards * precision)
+
+    # Degrees: at least a tenth of a neighbour, so that shares are defined.
+    degrees = counts.sum(1)
+    mean = max(degrees.sum() / total, 0.1)
+    variance = ((degrees - mean) ** 2).sum() / total + num_groups * noise
+    degree = regress(degrees, np.full(classes, mean), np.full(classes, 0.5 * mean), variance)
+    degree = np.maximum(degree, 0.05 * mean)
+
+    size = np.bincount(groups[groups >= 0], minlength=num_groups) / len(groups)
+    public = np.zeros((num_groups, classes))
+    np.add.at(public, groups[groups >= 0], prior[groups >= 0])
+    own = public.T + 1e-3 * size
+    own /= np.maximum(own.sum(1, keepdims=True), 1e-30)
+    anybody = np.maximum(counts.sum(0) / total, 0.0) + 1e-3 * mean * size
+    anybody /= max(anybody.sum(), 1e-30)
+
+    expected = who @ degree
+    slope = who @ (degree[:, None] * (own - anybody))
+    rest = counts - expected[:, None] * anybody
+    spread = (rest**2).sum(0) / total + noise
+    homophily = float(np.clip((slope * rest / spread).sum() / max((slope**2 / spread).sum(), 1e-30), 0.0, 1.0))
+
+    first = homophily * own + (1.0 - homophily) * anybody  # [C, G]
+    spread = ((rest - homophily * slope) ** 2).sum(0) / total + 0.5 * noise
+    scale = degree[:, None]
+    given = (counts.T, (scale * first).T, (scale * (0.4 * first + 0.003)).T, spread)
+    fitted = np.stack([regress(*one) for one in zip(*given, strict=True)], 1)
+    shares = np.maximum(fitted / scale, 0.05 * first + 1e-6)
+    return GroupShares(shares / shares.sum(1, keepdims=True), degree, homophily)
 
 
 class Design(NamedTuple):
-    """The forecast of each merge, and the best one.
+    """The forecast of each merge by its name in :data:`~ldp_jax.pipeline.groups.MERGES`, and the best one.
 
     Attributes:
-      best: its name in :data:`~ldp_jax.pipeline.groups.MERGES`.
-      gain: by name, how much the expected log posterior of a user's class rises with their report, in nats.
-      accuracy: by name, the expected accuracy with their report.
-      accuracy_without: the expected accuracy of the prior alone.
+      gain: how much the expected log posterior of a user's class rises with their report, in nats.
+      accuracy: expected, with their report; ``accuracy_without`` that of the prior alone.
     """
 
     best: str
@@ -33,13 +159,7 @@ class Design(NamedTuple):
 
 
 class CountModel(NamedTuple):
-    """What a round of counts is expected to be.
-
-    Attributes:
-      means: float32 [C, L, G] (:func:`~ldp_jax.pipeline.pilot.expected_counts`).
-      weights: float32 [L], the share of users at each rate.
-      dispersion: s.
-    """
+    """What a round of counts is expected to be: :func:`expected_counts`, the share of users at each rate, and s."""
 
     means: Float[Array | np.ndarray, "classes rates groups"]
     weights: Float[Array | np.ndarray, " rates"]
@@ -58,16 +178,8 @@ def design(
 ) -> Design:
     """Step 5 of piloted counts: simulate users by the pilot's model and score the seven merges.
 
-    The same users, counts and noise for all merges: what is compared is the grouping alone.
-
-    Args:
-      key: of public randomness.
-      log_q: public posteriors.
-      model: of counts by fine group.
-      epsilon: of each count.
-      size: of the tables, static.
-      asked: who will report; all by default.
-      users: simulated, static.
+    The same users, counts and noise for all merges: what is compared is the grouping alone. The key is of public
+    randomness, ``model`` of counts by fine group, ``size`` of the tables, and all are ``asked`` by default.
 
     >>> means = np.array([[[3.0, 1.0] * 3], [[1.0, 3.0] * 3]])  # friends of all tiers tell classes alike
     >>> q = np.full((8, 2), np.log(0.5))
@@ -86,7 +198,7 @@ def design(
     law, gain, accuracy = law_of(model.dispersion, size), {}, {}
     log_weights = np.log(np.asarray(model.weights, np.float64))
     for name in MERGES:
-        column = merge(name, log_q.shape[1]).column
+        column = merge(name, log_q.shape[1])
         groups = merged(means.reshape(-1, means.shape[-1]), column, means.shape[-1]).reshape(means.shape)
         tables = report_tables(law, groups, np.float32(epsilon), size=size)
         each = np.asarray(log_likelihoods(tables, reports(column), np.float32(epsilon)), np.float64)

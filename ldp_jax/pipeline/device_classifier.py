@@ -14,8 +14,8 @@ from ldp_jax.pipeline.self_training import FoldedLabels, Lesson, regression
 RIDGES = (2.0, 0.4, 0.08, 0.016, 0.0032)
 """Weights of half the squared norm beside the summed loss: a panel is small, and its records have length 1."""
 
+# Columns of a design are padded to a multiple of it, so that regressions on like panels share a program.
 _WIDTH = 96
-"""Columns of a design are padded to a multiple of it, so that regressions on like panels share a program."""
 
 
 class DeviceClassifier(NamedTuple):
@@ -23,9 +23,7 @@ class DeviceClassifier(NamedTuple):
 
     Attributes:
       weights: float32 [d, C], for records scaled to length 1 (:func:`~ldp_jax.pipeline.rows.feature_rows`).
-      bias: float32 [C].
       panel_scores: float32 [panel, C], log posteriors of the panel's records by models that have not seen them.
-      ridge: the one chosen.
     """
 
     weights: Float[Array, "d classes"]
@@ -40,9 +38,7 @@ class DeviceClassifier(NamedTuple):
           ValueError: for records of another dimension.
         """
         if rows.shape[1] != self.weights.shape[0]:
-            raise ValueError(
-                f"rows must have {self.weights.shape[0]} features, as the panel's, got {rows.shape[1]}"
-            )
+            raise ValueError(f"rows must have {self.weights.shape[0]} features, as the panel, got {rows.shape[1]}")
         return _scores(rows, self.weights, self.bias)
 
 
@@ -51,21 +47,14 @@ def _scores(rows: Rows | DenseRows, weights: Array, bias: Array) -> Array:
     return rows.times(weights) + bias
 
 
-def device_classifier(
-    rows: Rows | DenseRows,
-    panel: FoldedLabels,
-    *,
-    room: int | None = None,
-) -> DeviceClassifier:
+def device_classifier(rows: Rows | DenseRows, panel: FoldedLabels, *, room: int | None = None) -> DeviceClassifier:
     """Step 2 of local prediction: f, from the panel's records and labels alone.
 
     The ridge is chosen out of fold, as :func:`~ldp_jax.pipeline.self_training.features_posterior` does. What is
     broadcast is the mean of the folds' weights; each of them has seen all the panel but its fold.
 
-    Args:
-      rows: the panel's records.
-      panel: labels of these rows, all of them known.
-      room: a public number of rows: panels of no more share a program.
+    ``rows`` are the panel's records, ``panel`` labels of these, all of them known; panels of no more than ``room``
+    rows share a program.
 
     Raises:
       ValueError: for no labels, or of another number than rows.
@@ -92,10 +81,7 @@ def device_classifier(
 
 
 def panel_regression(
-    design: Float[Array | np.ndarray, "n width"],
-    known: FoldedLabels,
-    *,
-    ridges: tuple[float, ...] = RIDGES,
+    design: Float[Array | np.ndarray, "n width"], known: FoldedLabels
 ) -> Float[Array, "n classes"]:
     """Log posteriors of a logistic regression on dense public columns: of a labelled node out of fold.
 
@@ -103,7 +89,7 @@ def panel_regression(
     """
     design = np.asarray(design, np.float32)
     rows = DenseRows(np.pad(design, ((0, 0), (0, -design.shape[1] % _WIDTH))))
-    return regression(rows, Lesson.of(known), ridges=ridges, by_weights=True)[0]
+    return regression(rows, Lesson.of(known), ridges=RIDGES, by_weights=True)[0]
 
 
 def count_regression(
@@ -114,10 +100,9 @@ def count_regression(
 ) -> Float[Array, "n classes"]:
     """The log posterior of a logistic regression on log q and noisy counts; of a labelled user out of fold.
 
-    The evidence of :mod:`ldp_jax.pipeline.counts` takes a user's groups for independent given the class. Where
-    friends share what features say as well (a house, a subject), they are not, and evidence repeats the features. A
-    regression on both weighs them by labels, but has many more unknowns than the law: with few labels the law may
-    be better, and :func:`~ldp_jax.pipeline.stack.likeliest` decides.
+    Where friends share what features say as well (a house, a subject), the evidence of
+    :mod:`ldp_jax.pipeline.counts` repeats the features. A regression on both weighs them by labels, but has many
+    more unknowns: :func:`~ldp_jax.pipeline.stack.likeliest` decides.
 
     ``log_q`` of a labelled user is by a model that has not seen the label; groups that were not asked for are
     columns of 0. Labels of users who did not report are not read, and their posterior is q.

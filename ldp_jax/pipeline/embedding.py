@@ -27,14 +27,11 @@ from ldp_jax.edges import NoisyGraph
 from ldp_jax.graph.propagation import Operator as Operator
 from ldp_jax.graph.propagation import block_width, operator, ppr, ppr_by_blocks, ppr_to_file, take_columns
 
-_ROWS = 4096
-"""Users whose records are dense at the same time."""
+_ROWS = 4096  # users whose records are dense at the same time
 
-_COLUMNS = 1024
-"""Columns of the true features that are dense at the same time (non-private rows only)."""
+_COLUMNS = 1024  # columns of the true features that are dense at the same time (non-private rows only)
 
-_MEMORY = 8e9
-"""Bytes that an embedding may take by default."""
+_MEMORY = 8e9  # bytes that an embedding may take by default
 
 _T = TypeVar("_T")
 _Rows = TypeVar("_Rows", Array, np.ndarray)
@@ -47,8 +44,8 @@ STRUCTURE_ONLY = np.uint32(0xFFFF5EED)
 class RowSource(Protocol):
     """Records that become dense a few rows at a time: a ``Dataset``, or a :class:`PublicRecord`.
 
-    Rows are asked for in order and once, so that an iterator may stand behind them, as of the batches of a Parquet
-    file.
+    Rows are asked for in order and once, so that an iterator may stand behind them. A guarantee names
+    ``public_choices`` of theirs, such as which words were counted, as not protected.
     """
 
     @property
@@ -79,15 +76,6 @@ class ColumnSource(Protocol):
 
 
 @runtime_checkable
-class HasPublicChoices(Protocol):
-    """Records of which something is taken to be public, such as which words were counted."""
-
-    @property
-    def public_choices(self) -> tuple[str, ...]:
-        """What a guarantee names as not protected."""
-
-
-@runtime_checkable
 class HasColumns(Protocol):
     """A vector mechanism whose estimate can be had a few columns at a time."""
 
@@ -106,10 +94,9 @@ Bounds: TypeAlias = tuple[ArrayLike, ArrayLike] | np.ndarray
 class PublicRecord(NamedTuple):
     """One public record for every user: what structure-only rows are made of. Nothing of it is private.
 
-    Its noise is never that of a private record under the same key: with additive noise the difference of two such
-    releases would be the difference of the records, without any noise. So :func:`perturb` and all that is built on
-    it fold :data:`STRUCTURE_ONLY` into the key where x is a public record. (An array that happens to be constant is
-    taken for private records: give the structure-only row as a public record, or its own key.)
+    Under the noise of private records the difference of two releases would be that of the records. So
+    :func:`perturb` and all that is built on it fold :data:`STRUCTURE_ONLY` into the key of a public record. (An
+    array that happens to be constant is taken for private records.)
 
     Attributes:
       num_nodes: how many users.
@@ -158,7 +145,7 @@ class Embedding(NamedTuple):
 
 
 def _check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
-    """The shape (n, d) of the records, where the mechanism is for vectors of d and for n users."""
+    """The shape (n, d) of records that the mechanism is for."""
     if scipy.sparse.issparse(x):
         raise ValueError(
             "x must be dense or a Dataset, got a sparse matrix, which says no public bounds: give the Dataset that "
@@ -198,10 +185,8 @@ def _axes(mechanism: Mechanism, n: int) -> list[int | None]:
     for node in jax.tree.leaves(mechanism, is_leaf=stacks):
         shape = node.stack_shape() if stacks(node) else jnp.shape(node)
         if shape not in ((), (n,)):
-            raise ValueError(
-                f"{type(mechanism).__name__} holds a stack of shape {shape}: budgets must be one for all, or one "
-                f"for each of {n} users"
-            )
+            name = type(mechanism).__name__
+            raise ValueError(f"{name} holds a stack of shape {shape}: budgets must be one, or one a user, {n}")
         axes += [0 if shape else None] * len(jax.tree.leaves(node))
     return axes
 
@@ -228,7 +213,7 @@ def _each(
 
 
 def _check_budgets(mechanism: Mechanism) -> None:
-    """Check a mechanism's concrete budgets, also where ``vmap`` or ``tree.map`` built it; it may be a stack."""
+    """Check concrete budgets, also where ``vmap`` or ``tree.map`` built the mechanism, as a stack or not."""
     if all(map(validate.concrete, jax.tree.leaves(mechanism))):
         mechanism.guarantee()
 
@@ -242,18 +227,17 @@ def _check_propagation(op: Operator, n: int, alpha: Scalar, r: Scalar, tol: Scal
 
 
 def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
-    """Every user's report, stacked; rows of a sparse data set or of a file become dense a few thousand at a time.
+    """Every user's report, stacked; total, as devices are: numbers are clipped, NaN goes to the centre.
 
-    This is what the devices do, and total as they are: numbers of any size are clipped, NaN goes to the centre.
-    :func:`private_embedding` asks first.
+    Rows of a sparse data set or of a file become dense a few thousand at a time.
 
     Args:
       key: a typed threefry key; user i draws from ``jax.random.split(key, n)[i]`` (of the key folded with
         :data:`STRUCTURE_ONLY`, where x is a :class:`PublicRecord`).
       x: dense [n, d] in the mechanism's domain, or :class:`RowSource` such as a ``Dataset``, whose rows in [-1, 1]
         are mapped to that domain.
-      mechanism: on vectors [d]; its budgets may be a stack [n], one a user: personal budgets, which are public and
-        must not depend on the records.
+      mechanism: on vectors [d]; its budgets may be a stack [n], one a user, which is public and must not depend on
+        the records.
 
     Raises:
       ValueError: for a key that is not threefry, an epsilon that is not finite and > 0, or a mechanism for
@@ -281,9 +265,8 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
         place = np.minimum(start + np.arange(rows), n - 1)  # a last block of the same shape, to be cut off
         own = [leaf if axis is None else np.asarray(leaf)[place] for leaf, axis in zip(leaves, axes, strict=True)]
         stop = min(n, start + rows)
-        block = real(x.scaled_rows(start, stop)).astype(np.float32, copy=False)
-        if block.shape != (stop - start, domain.dim):
-            wanted = (stop - start, domain.dim)
+        block, wanted = real(x.scaled_rows(start, stop)).astype(np.float32, copy=False), (stop - start, domain.dim)
+        if block.shape != wanted:
             raise ValueError(f"scaled_rows({start}, {stop}) of x must give shape {wanted}, got {block.shape}")
         block = np.pad(_to_domain(block, domain), ((0, rows - len(block)), (0, 0)))
         some = jax.random.wrap_key_data(jax.device_put(words[place]), impl="threefry2x32")
@@ -309,8 +292,7 @@ def _key_for(key: PRNGKey, x: UserRecords) -> PRNGKey:
 def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) -> UserRecords:
     """Records on the mechanism's own scale; refused where they leave their bounds and nobody said ``clip``.
 
-    The data owner's own check of the simulation's data, on the host. What it raises is one bit about all records
-    together, no value and no count; a device never raises.
+    The data owner's own check of a simulation: one bit about all records together. A device never raises.
     """
     if isinstance(x, RowSource):
         if bounds is not None:
@@ -328,8 +310,9 @@ def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) ->
             values = real(x if isinstance(x, jax.Array) else np.asarray(x))
             inside = bool(((values >= lower) & (values <= upper)).all())  # NaN is in no interval
         if not inside:
+            shown = "the bounds of its columns" if np.ndim(lower) else f"[{lower:g}, {upper:g}]"
             raise ValueError(
-                f"x must lie in {_shown(lower, upper)}, and some of it does not, or is NaN (records are private: "
+                f"x must lie in {shown}, and some of it does not, or is NaN (records are private: "
                 "no more is said). Declare public bounds=(lower, upper) of the data, which are mapped to the "
                 "mechanism's domain; or say clip=True, and what is outside is clipped and NaN goes to the centre"
                 + _read(lower, upper)
@@ -380,10 +363,6 @@ def _read(lower: Any, upper: Any) -> str:
     return f". Bounds of two columns are read as {read} by column, or transposed as {transposed}"
 
 
-def _shown(lower: Any, upper: Any) -> str:
-    return "the bounds of its columns" if np.ndim(lower) else f"[{lower:g}, {upper:g}]"
-
-
 def _to_domain(rows: _Rows, domain: Box) -> _Rows:
     """Rows in [-1, 1] on the mechanism's own scale."""
     if (domain.lower, domain.upper) == (-1.0, 1.0):
@@ -397,8 +376,8 @@ def embedding_memory(
     """Bytes that :func:`private_embedding` takes at most, from public sizes alone.
 
     The larger of two moments: the reports of the users that are worked on together, and the propagation, which
-    holds Z twice (as blocks of columns, and put side by side), the working arrays of one block, the reports, the
-    graph of so many directed edges and the records where x is dense. Of Z that goes to a file one block is held.
+    holds Z twice (of Z that goes to a file one block), the working arrays of a block, the reports, the graph of so
+    many directed edges and the records where x is dense.
 
     >>> from ldp_jax.features import HDS
     >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8) / 1e9:.0f} GB"
@@ -426,12 +405,10 @@ def _check_memory(
     mechanism: Mechanism, op: Operator, dense: bool, memory: float, runs: int = 1, *, to_file: bool = False
 ) -> None:
     validate.positive(memory=memory)
-    edges = op.num_places
-    needed = embedding_memory(mechanism, op.num_nodes, edges, dense=dense, to_file=to_file)
-    needed += 4.0 * (runs - 1) * op.num_nodes * _box(mechanism).dim
+    dim, graph = _box(mechanism).dim, 12.0 * op.num_places
+    needed = embedding_memory(mechanism, op.num_nodes, op.num_places, dense=dense, to_file=to_file)
+    needed += 4.0 * (runs - 1) * op.num_nodes * dim
     if needed > memory:
-        dim = _box(mechanism).dim
-        graph = 12.0 * edges
         fits = int(op.num_nodes * max(0.0, memory - graph) / (needed - graph))
         raise ValueError(
             f"memory of {memory / 1e9:.3g} GB does not hold an embedding of {op.num_nodes} nodes x {dim} features "
@@ -486,9 +463,8 @@ def propagate(
 ) -> Float[Array | np.memmap, "n d"]:  # fmt: skip
     """Personalized PageRank Z [n, d] of the estimates, by blocks of columns: dense estimates never exist at once.
 
-    The propagation is compiled once for a graph: estimates are a small program of their own, so that another
-    mechanism, budget or number of sampled coordinates costs little. ``reports`` are stacked, as :func:`perturb`
-    returns them, and other arguments those of :func:`private_embedding`.
+    It is compiled once for a graph, estimates apart. ``reports`` are stacked, as :func:`perturb` returns them, and
+    other arguments those of :func:`private_embedding`.
     """
     _check_propagation(op, jax.tree.leaves(reports)[0].shape[0], alpha, r, tol)
     _check_file(out, op.num_nodes, _box(mechanism).dim, op, mechanism, reports, alpha, r, tol)
@@ -498,14 +474,19 @@ def propagate(
     over = placement(jax.tree.leaves(reports)[0])
     if over is not None:
         return ppr(op, _estimates(mechanism, reports, over), alpha, r, tol)
-    dim = _box(mechanism).dim
-    width = min(dim, block_width(to_file=out is not None))
     if isinstance(mechanism, HasColumns):
-        columns = partial(_estimate_columns, mechanism, reports, width=width)
+        columns = partial(_estimate_columns, mechanism, reports)
     else:
-        columns = partial(take_columns, _estimates(mechanism, reports), width=width)
-    by_blocks = ppr_by_blocks if out is None else partial(ppr_to_file, out)
-    return by_blocks(op, columns, dim, alpha, r, tol)
+        columns = partial(take_columns, _estimates(mechanism, reports))
+    return propagate_columns(op, columns, _box(mechanism).dim, alpha, r, tol, out=out)
+
+
+def propagate_columns(
+    op: Operator, columns: Callable[..., Array], dim: int, *numbers: Scalar, out: str | Path | None
+) -> Float[Array | np.memmap, "n d"]:
+    """PageRank of ``columns(start, width=...)``, of ``dim`` in all; ``numbers`` are alpha, r and tol."""
+    some = partial(columns, width=min(dim, block_width(to_file=out is not None)))
+    return (ppr_by_blocks if out is None else partial(ppr_to_file, out))(op, some, dim, *numbers)
 
 
 def _as_operator(graph: Graph | Operator | NoisyGraph) -> Operator:
@@ -538,12 +519,10 @@ def private_embedding(
       key: a typed threefry key.
       graph: the public graph, or its :class:`~ldp_jax.graph.propagation.Operator` when it is used often; or the
         :class:`~ldp_jax.edges.NoisyGraph` that :func:`ldp_jax.edges.privatize_graph` released, whose guarantee then
-        stands beside that of the features. Where every user reported a whole list it is directed, and a node
-        averages over the list it reported.
+        stands beside that of the features. Of a directed one a node averages over the list that it reported.
       x: private records: dense [n, d] in the mechanism's domain (most often [-1, 1]), whose users may be divided
-        among devices, and then z is; or a ``np.memmap`` of such, read a few rows at a time; or a ``Dataset``, whose
-        sparse rows are scaled with its public bounds and made dense a few at a time; or a :class:`PublicRecord`,
-        the structure-only twin, whose noise is independent of the private one under the same key.
+        among devices, and then z is; or a ``np.memmap`` of such, or a ``Dataset``, both read a few rows at a time;
+        or a :class:`PublicRecord`, the structure-only twin.
       mechanism: such as ``HDS(epsilon, dim=d, k=20)``. Its epsilon may be an array [n], one a user: personal
         budgets, which are public and must not depend on the records; the guarantee is then the largest one.
       alpha: decay factor in (0, 1].
@@ -553,15 +532,13 @@ def private_embedding(
         mechanism's domain; by default x is in that domain. Pairs by column are ``np.transpose(pairs)``.
       clip: whether a dense x may leave its bounds: it is then clipped, and NaN goes to their centre.
       memory: bytes to allow, of all devices together (:func:`embedding_memory`).
-      out: a .npy file for z, which is then never in memory as a whole: a few columns at a time go there. A process
-        that is killed loses those alone: the same call, with the same key, makes the same reports and goes on.
+      out: a .npy file for z, which is then never in memory as a whole. A process that is killed loses a few columns
+        alone: the same call, with the same key, makes the same reports and goes on.
 
     Raises:
-      ValueError: for arguments that do not fit each other or are out of range, a graph that is not symmetric, or an
-        embedding that ``memory`` or the disk does not hold, from public sizes alone; and for a dense x that leaves
-        its bounds without ``clip``: the data owner's check of their own simulation, which says no record's value
-        and no count.
-        All of it before the key is used.
+      ValueError: before the key is used, for arguments that do not fit each other or are out of range, a graph that
+        is not symmetric, an embedding that ``memory`` or the disk does not hold, from public sizes alone, and a
+        dense x that leaves its bounds without ``clip``.
 
     >>> from ldp_jax import datasets, features
     >>> debian = datasets.load("debian")
@@ -574,9 +551,7 @@ def private_embedding(
     """
     given = (mechanism, () if isinstance(graph, Operator) else graph)
     if not all(map(validate.concrete, jax.tree.leaves(given))):
-        raise ValueError(
-            "mechanism and graph must be concrete: where they are traced use perturb and propagate with an Operator"
-        )
+        raise ValueError("mechanism and graph must be concrete: if traced, use perturb, propagate and an Operator")
     shape = _check_records(x, mechanism)
     spent = _spent(graph, x, mechanism)
     op = _as_operator(graph)
@@ -591,7 +566,7 @@ def private_embedding(
 
 def _spent(graph: Graph | Operator | NoisyGraph, x: UserRecords, mechanism: Mechanism) -> PipelineGuarantee:
     """What an embedding spends: the features' guarantee, and a noisy graph's."""
-    choices = x.public_choices if isinstance(x, HasPublicChoices) else ()
+    choices = getattr(x, "public_choices", ())
     of_graph = graph.guarantee if isinstance(graph, NoisyGraph) else None
     protected, others = ("features",), ("edges", "labels")
     if of_graph is not None:
@@ -615,9 +590,8 @@ def private_embeddings(
 ) -> Float[Array, "runs n d"]:
     """One private embedding a key, stacked [runs, n, d], in one compiled program: for repeated experiments.
 
-    The guarantee of :func:`private_embedding` is that of one run. Publishing several runs on the same records
-    composes, and runs that share a key (two epsilons, two mechanisms) are not even independent: this is for
-    experiments on public data.
+    For experiments on public data: the guarantee of :func:`private_embedding` is that of one run; several on the
+    same records compose, and runs that share a key are not even independent.
 
     Args as those of :func:`private_embedding`, but for these:
 
@@ -666,13 +640,11 @@ def _private_embeddings(
         mapped = each_part(_private_embeddings, over, specs, runs)
         return mapped(keys, op, x, mechanism, alpha, r, tol)
 
-    def one(key: PRNGKey, op: Operator) -> Array:
+    def one(key: PRNGKey, op: Operator = op) -> Array:
         reports = _report(random.split(key, x.shape[0]), mechanism, x)
         return _propagate(op, mechanism, reports, alpha, r, tol)
 
-    if op.degree.ndim == 2:
-        return jax.lax.map(lambda pair: one(*pair), (keys, op))
-    return jax.lax.map(lambda key: one(key, op), keys)
+    return jax.lax.map(lambda run: one(*run), (keys, op) if op.degree.ndim == 2 else (keys,))
 
 
 def non_private_embedding(
@@ -681,8 +653,8 @@ def non_private_embedding(
     """Personalized PageRank of the true features: the row that every private one is held against.
 
     A dense x is taken as it is. Of a ``Dataset`` a thousand columns are made dense at a time, relative to its
-    public default record, so that 0/1 features stay sparse (for r > 0 the PageRank of a constant is the degree
-    profile, which would drown them). Other arguments are those of :func:`private_embedding`.
+    public default record: for r > 0 the PageRank of a constant would drown 0/1 features. Other arguments are those
+    of :func:`private_embedding`.
     """
     op = _as_operator(graph)
     if not isinstance(x, ColumnSource):

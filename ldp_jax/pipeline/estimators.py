@@ -19,9 +19,8 @@ True
 
 Every fit asks the users, and what fits cost adds up. The same parameters, data and key give the same reports, which
 cost nothing more; so do those of :class:`PrivateEmbedding` under one mechanism, whatever alpha, r and graph are.
-Another mechanism or epsilon, and for the classifiers other public data, draw noise of their own, and a search over
-them costs the sum of all. Another private graph, or other private records, need another key: the key
-cannot depend on what is private.
+Other parameters and other public data draw noise of their own, and a search over them costs the sum of all. Another
+private graph, or other private records, need another key: it cannot depend on what is private.
 """
 
 import abc
@@ -54,7 +53,7 @@ Users = np.ndarray
 
 
 def _key_of(key: PRNGKey | None, *parameters: PyTree) -> PRNGKey:
-    """A key for these public parameters, to the last bit: two epsilons under one key would reveal records."""
+    """A key for these public parameters: two epsilons under one key would reveal records."""
     if key is None:
         raise ValueError("key must be a typed key, as jax.random.key(0) for a simulation, got None")
     validate.threefry(key)

@@ -117,12 +117,9 @@ def observations(
     :math:`\rho` is the mean squared deviation of posteriors from the prior over the variance of a class. A label
     that may be wrong is a report as well.
 
-    Args:
-      labels: -1 for none.
-      prior: class shares.
-      log_likelihood: of each report, as far as it is believed.
-      reported: by whom :math:`\rho` is found. Whoever neither reported nor has a label is not observed.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.panel`).
+    ``labels`` are -1 for none and true with probability ``keep``, ``prior`` are class shares, and
+    ``log_likelihood`` is of reports as far as they are believed. :math:`\rho` is found by who ``reported``; whoever
+    neither reported nor has a label is not observed.
     """
     known = jnp.asarray(labels) >= 0
     indicator = (jnp.asarray(labels)[:, None] == jnp.arange(len(prior))) - prior

@@ -1,7 +1,7 @@
 """Classes of users whose friendships are private, in one call: counts of neighbours by a broadcast class."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax  # noqa: F401 - the example below
@@ -68,22 +68,21 @@ class CountedClasses(NamedTuple):
         )
 
 
-def silent_users(key: PRNGKey, labels: Int[np.ndarray, " n"], share: float = 0.5) -> Bool[np.ndarray, " n"]:
-    """Labelled users who report nothing, ``share`` of each class; at least two of a class report, where it has two.
+def silent_users(key: PRNGKey, labels: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
+    """Labelled users who report nothing, half of each class; at least two of a class report, where it has two.
 
     Where each pair has one owner, whoever reports owns all pairs with the silent, whose class is known: their own
-    reports would say the least. But those who report teach the model, and with few labels most of them had better:
-    hence half. ``labels`` are -1 for none, and the key is of public randomness.
+    reports would say the least. But those who report teach the model. ``labels`` are -1 for none, and the key is of
+    public randomness.
 
     >>> int(silent_users(jax.random.key(0), np.array([0] * 10 + [1] * 2 + [-1] * 5)).sum())
     5
     """
     validate.threefry(key)
-    validate.in_range(0.0, 1.0, share=share)
     labels = np.asarray(labels)
     place = random_words.places_within(key, labels)
     size = np.bincount(labels[labels >= 0], minlength=1)
-    quiet = np.minimum(np.round(share * size), np.maximum(size - 2, 0))
+    quiet = np.minimum(np.round(0.5 * size), np.maximum(size - 2, 0))
     return (labels >= 0) & (place < quiet[np.maximum(labels, 0)])
 
 
@@ -105,29 +104,25 @@ def predict_from_counts(
 ) -> CountedClasses:
     """Ask users how many of their neighbours are of each public class, and say what class each user is of.
 
-    A pilot reports first; from it the server learns who befriends whom and chooses the groups by which everybody
-    else counts. Nobody reports twice. See :mod:`ldp_jax.pipeline.piloted` for the steps.
+    A pilot reports first, then everybody else, and nobody twice (:mod:`ldp_jax.pipeline.piloted`).
 
     Guarantee: epsilon per bit of a list, whatever the number of groups is: a bit is in one count of one report. A
     relationship is two bits: with ``unit="list"`` both ends report it, 2 epsilon; with ``unit="relationship"`` each
-    pair has one owner, found from public facts alone, and costs epsilon. That the second question depends on the
-    first answers costs nothing more: it is post-processing of reports of other users.
+    pair has one owner, found from public facts alone, and costs epsilon. The second question is post-processing of
+    reports of other users.
 
     Args:
       key: a typed threefry key: of the users' noise and of public randomness.
-      lists: the private graph, undirected; this simulates all devices, as
-        :func:`~ldp_jax.edges.privatize_counts` does.
+      lists: the private graph, undirected; this simulates all devices.
       features: public: dense [n, d] or a scipy sparse matrix, of which held-out labels choose a scaling
-        (:func:`~ldp_jax.pipeline.rows.scaled_rows`); :func:`~ldp_jax.pipeline.rows.feature_rows`, where rows should
-        be scaled to length 1 without a choice, as they are where ``log_q`` is a posterior of the regression; or
-        None.
+        (:func:`~ldp_jax.pipeline.rows.scaled_rows`); :func:`~ldp_jax.pipeline.rows.feature_rows`, for rows of
+        length 1 without a choice; or None.
       labels: public, int [n] in [0, C), -1, None or NaN for users whose class is asked for.
       epsilon: in [0.001, 40].
       unit: the unit of epsilon.
       num_classes: C; by default the largest label plus 1.
-      log_q: a public posterior in place of the features' logistic regression: of any model
-        (:func:`~ldp_jax.pipeline.posterior.model_posterior`), of a classifier from elsewhere, or what the
-        regression found already (:class:`~ldp_jax.pipeline.piloted.PublicFacts`).
+      log_q: a public posterior in place of the features' logistic regression, such as
+        :func:`~ldp_jax.pipeline.posterior.model_posterior`; see :class:`~ldp_jax.pipeline.piloted.PublicFacts`.
       silent: bool [n], labelled users who report nothing; by default nobody, and with ``unit="relationship"``
         :func:`silent_users`.
       most: the largest count that is reported (:class:`~ldp_jax.edges.NeighbourCounts`).
@@ -172,11 +167,9 @@ def predict_from_counts(
     key, silent_key = random_words.split(key)
     if silent is None and unit == "relationship":
         silent = silent_users(silent_key, labels)
-    reported = np.zeros(len(labels), np.int8)
     rounds: list[NoisyCounts] = []
 
     def noisy_counts(key: PRNGKey, asked: CountRound) -> NoisyCounts:
-        reported[asked.reporters] = reported.max() + 1
         owners = ownership(asked.confidence, silent) if unit == "relationship" else None
         mechanism, after = NeighbourCounts(epsilon, asked.num_groups, most=most), rounds[-1] if rounds else None
         given = (key, lists, mechanism, asked.groups)
@@ -188,12 +181,14 @@ def predict_from_counts(
         found = piloted_counts(key, noisy_counts, public, epsilon, num_folds=num_folds, guarded=guarded)
     if found.scaling is not None:
         warn_of_columns(features, found.scaling)
-    guarantee = PipelineGuarantee.of(
-        rounds[-1].guarantee.values(),  # of both rounds
-        protected=("edges",),
-        unprotected=_IN_THE_CLEAR,
-    )
-    return CountedClasses(found.log_posterior, found, reported, guarantee)
+    return _counted(found, rounds, rounds[-1].guarantee.values())  # of both rounds
+
+
+def _counted(found: PilotedCounts, rounds: list[NoisyCounts], spent: Iterable[Guarantee]) -> CountedClasses:
+    """The result of rounds that have ``spent`` so much together."""
+    when = np.where(rounds[0].reported, np.int8(1), np.int8(2) * rounds[1].reported)
+    guarantee = PipelineGuarantee.of(spent, protected=("edges",), unprotected=_IN_THE_CLEAR)
+    return CountedClasses(found.log_posterior, found, when, guarantee)
 
 
 @runtime_checkable
@@ -229,13 +224,11 @@ def classify_counts(
 ) -> CountedClasses:
     """What :func:`~ldp_jax.pipeline.predict_from_counts` does, of counts that devices sent.
 
-    The second question is made of the first round's rows. Whoever calls again after a restart gives the same rows
-    for it, or asks anew and has devices pay twice: late rows of a round that is over are left out.
+    The second question is made of the first round's rows: after a restart give the same rows, or devices pay twice.
 
-    Guarantee: epsilon per bit of a list of a user who was asked, and 2 epsilon per relationship. Devices that count
-    only the pairs they own (:func:`~ldp_jax.edges.ownership`) lose epsilon per relationship; no report shows that
-    they do, so it is not claimed here. What users lost who answered more is
-    :meth:`ldp_jax.deployment.store.ReportStore.spent`.
+    Guarantee: epsilon per bit of a list of a user who was asked, and 2 epsilon per relationship. No report shows
+    whether devices count only the pairs they own (:func:`~ldp_jax.edges.ownership`), so it is not claimed. What
+    users lost who answered more is :meth:`ldp_jax.deployment.store.ReportStore.spent`.
 
     Nobody can check a count: one device that sends the largest count for a class moves the result. Ask for
     ``Question(most=...)`` near the largest public degree.
@@ -247,7 +240,7 @@ def classify_counts(
       epsilon: of each count, in both rounds.
       num_folds: of the logistic regressions.
       guarded: whether the guard may weaken evidence.
-      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`).
 
     Raises:
       ValueError: as :func:`~ldp_jax.pipeline.piloted.piloted_counts`; for a question about other groups, and for
@@ -282,17 +275,10 @@ def classify_counts(
         found = piloted_counts(key, counts, public, epsilon, num_folds=num_folds, guarded=guarded)
     bit = parallel(*(guarantee for one in rounds for guarantee in one.guarantee.values()))
     edge = per_edge((bit.epsilon, bit.epsilon), "full")
-    guarantee = PipelineGuarantee.of(
-        [bit, dataclasses.replace(edge, arithmetic=bit.arithmetic)],
-        protected=("edges",),
-        unprotected=_IN_THE_CLEAR,
-    )
-    number = sum((place + 1) * one.reported.astype(np.int8) for place, one in enumerate(rounds))
-    return CountedClasses(found.log_posterior, found, np.asarray(number, np.int8), guarantee)
+    return _counted(found, rounds, [bit, dataclasses.replace(edge, arithmetic=bit.arithmetic)])
 
 
 def _counts(asked: CountRound, question: Asked, rows: ReportRows) -> NoisyCounts:
-    """The counts of those who were asked, by node."""
     n, groups = len(asked.reporters), np.asarray(question.groups)
     if question.num_groups != asked.num_groups or not np.array_equal(groups, asked.groups):
         raise ValueError("ask must broadcast a question about the groups of the round, and asked about others")

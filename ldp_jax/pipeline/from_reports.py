@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
+import jax  # noqa: F401 - the examples below
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, Integer
@@ -13,6 +13,7 @@ from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.progress import Progress, watched
+from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
@@ -22,6 +23,8 @@ from ldp_jax.pipeline.message import ClassReports
 from ldp_jax.pipeline.panel import MOST_EPSILON, PanelArguments, label_guarantee, panel_arguments
 from ldp_jax.pipeline.reported import ReportRows, places
 from ldp_jax.pipeline.rows import Rows
+
+_HIDDEN, _IN_THE_CLEAR = ("features of private users",), ("edges", "the panel's records", "the panel's labels")
 
 
 class PredictedClasses(NamedTuple):
@@ -89,13 +92,11 @@ def predict_from_reports(
 ) -> PredictedClasses:
     """Ask each private user for the class that its device predicts, and say what class each user is of.
 
-    The panel's records and labels are public; they teach what structure says, and a classifier that is broadcast.
-    Every other user reports once: the best class of a personal alphabet, by
-    :func:`~ldp_jax.features.PersonalAlphabet`. Steps: :mod:`ldp_jax.pipeline.local_prediction`.
+    Every private user reports once: the best class of a personal alphabet, by
+    :func:`~ldp_jax.features.PersonalAlphabet` (:mod:`ldp_jax.pipeline.local_prediction`).
 
-    Guarantee: epsilon per record of a private user, any two records: a record goes into one report, and the rest is
-    post-processing. Edges, and the panel's records and labels, are not protected. No label of a private user is
-    collected. With ``label_epsilon`` a label of the panel costs that, and has a line of its own.
+    Guarantee: epsilon per record of a private user, any two records. Edges, and the panel's records and labels, are
+    not protected; no other label is collected. With ``label_epsilon`` a label of the panel costs that.
 
     Utility: structure alone is returned, and ``used`` says so, where the guard believes no report or where reports
     do not lower the panel's log-loss.
@@ -104,18 +105,17 @@ def predict_from_reports(
       key: a typed threefry key: of the devices' noise and of public randomness.
       graph: public, undirected.
       features: of all users, this simulates all devices: dense [n, d] or a scipy sparse matrix, whose rows are
-        scaled to length 1; or :func:`~ldp_jax.pipeline.rows.feature_rows`, for another transformation. The panel's
-        must be finite; of a private record NaN is 0, as on the device.
+        scaled to length 1; or :func:`~ldp_jax.pipeline.rows.feature_rows`. The panel's must be finite; of a private
+        record NaN is 0, as on the device.
       panel: the nodes of the panel. Score results on the other nodes.
       labels: in [0, C), of these nodes.
       epsilon: in (0, 20].
       num_classes: C; by default the largest label plus 1.
-      facts: what :func:`~ldp_jax.pipeline.local_prediction.panel_facts` found of this graph and panel, so that a
-        sweep finds it once.
+      facts: what :func:`~ldp_jax.pipeline.local_prediction.panel_facts` found of this graph and panel.
       num_folds: F, in which the panel is asked of models that have not seen it; 10 by default, and as facts say.
       label_epsilon: in (0, 20], where the panel's labels are private too: each member reports one through
-        :func:`~ldp_jax.features.GeneralizedRR` before anything else (:mod:`ldp_jax.pipeline.panel`).
-        ``num_classes``, which is public, must then be given, and labels outside [0, C) are clipped.
+        :func:`~ldp_jax.features.GeneralizedRR` (:mod:`ldp_jax.pipeline.panel`). ``num_classes`` must then be given,
+        and labels outside [0, C) are clipped.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
     Raises:
@@ -154,7 +154,7 @@ def predict_from_reports(
         alphabets = PersonalAlphabets.of(epsilon, np.exp(np.asarray(facts.structure.log_q)))
         found = local_prediction(key, class_reports(alphabets, given.rows), facts)
     spent = [alphabets.guarantee()]
-    protected, unprotected = ("features of private users",), ("edges", "the panel's records", "the panel's labels")
+    protected, unprotected = _HIDDEN, _IN_THE_CLEAR
     if given.noise is not None:  # a member of the panel reports nothing but a label
         spent = [parallel(*spent, given.noise.guarantee()), label_guarantee(given.noise)]
         protected, unprotected = (*protected, "the panel's labels"), unprotected[:-1]
@@ -166,18 +166,11 @@ def _check_facts(facts: PanelFacts, graph: Graph, given: PanelArguments) -> None
     """Refuse facts of another graph or panel, or beside private labels."""
     if given.noise is not None:
         raise ValueError("facts must be None where labels are private: they are reported once, before all else")
-    leaves = [jax.tree.leaves(op) for op in (facts.op, operator(graph))]
-    if not (
-        np.array_equal(facts.labels, given.labels)
-        and facts.num_classes == given.num_classes
-        and len(leaves[0]) == len(leaves[1])
-        and all(map(np.array_equal, *leaves))
-    ):
+    same = facts.num_classes == given.num_classes and np.array_equal(facts.labels, given.labels)
+    if not same or digest(facts.op) != digest(operator(graph)):
         raise ValueError("facts must be of this graph, panel and number of classes, and are of others")
     if facts.known.keep < 1.0:
-        raise ValueError(
-            f"facts must be of public labels, got keep = {facts.known.keep:g}: give label_epsilon, and no facts"
-        )
+        raise ValueError(f"facts must be of public labels, got keep = {facts.known.keep:g}: give label_epsilon")
     columns = facts.classifier.weights.shape[0]
     if columns != given.rows.shape[1]:
         raise ValueError(f"features must have {columns} columns, as facts have, got {given.rows.shape[1]}")
@@ -252,11 +245,8 @@ def classify_reports(
 
     with watched("classify_reports", progress):
         found = local_prediction(key, collect, facts)
-    guarantee = PipelineGuarantee.of(
-        [alphabets.guarantee()],
-        protected=("features of private users",),
-        unprotected=("edges", "the panel's records", "the panel's labels", "who reported"),
-    )
+    shown = (*_IN_THE_CLEAR, "who reported")
+    guarantee = PipelineGuarantee.of([alphabets.guarantee()], protected=_HIDDEN, unprotected=shown)
     return PredictedClasses(found.log_posterior, found, alphabets, guarantee, reported)
 
 

@@ -1,7 +1,5 @@
 """Public groups of users that neighbours are counted by, and the ways to merge them."""
 
-from typing import NamedTuple
-
 import numpy as np
 from jaxtyping import Float, Int, Real
 
@@ -25,39 +23,22 @@ counts two together by class; "predicted" is "confident + rest".
 """
 
 
-class Merge(NamedTuple):
-    """A way to count as groups.
-
-    Attributes:
-      column: int32 [3 C], the group that each fine group goes to; -1 where it is not counted.
-      num_groups: K, a multiple of C.
-    """
-
-    column: Int[np.ndarray, " fine"]
-    num_groups: int
-
-    def groups(self, fine: Int[Array | np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-        """The group of each user from the fine group; -1 stays -1. On the host."""
-        fine = np.asarray(fine)
-        return np.where(fine < 0, -1, self.column[np.maximum(fine, 0)]).astype(np.int32)
-
-
-def merge(name: str, num_classes: int) -> Merge:
-    """One of :data:`MERGES` for C classes.
+def merge(name: str, num_classes: int) -> Int[np.ndarray, " fine"]:
+    """One of :data:`MERGES` for C classes: the group of each fine group, int32 [3 C], -1 where it is not counted.
 
     Raises:
       ValueError: for another name, or fewer than two classes.
 
-    >>> merge("labelled | predicted", 2).column.tolist()
+    >>> merge("labelled | predicted", 2).tolist()
     [0, 1, 2, 3, 2, 3]
-    >>> merge("labelled + confident", 2).column.tolist()
+    >>> merge("labelled + confident", 2).tolist()
     [0, 1, 0, 1, -1, -1]
     """
     validate.one_of(tuple(MERGES), name=name)
     validate.integer_in(2, num_classes=num_classes)
     block = np.repeat(np.array(MERGES[name]), num_classes)
     column = np.where(block < 0, -1, block * num_classes + np.tile(np.arange(num_classes), len(TIERS)))
-    return Merge(column.astype(np.int32), num_classes * (max(MERGES[name]) + 1))
+    return column.astype(np.int32)
 
 
 def check_labels(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
@@ -65,9 +46,7 @@ def check_labels(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(f"labels must be integers of shape [n], got {labels.dtype} of shape {labels.shape}")
     if len(labels) and (labels.min() < -1 or labels.max() >= num_classes):
-        raise ValueError(
-            f"labels must be in [0, {num_classes}), or -1 for none; got {labels.min()} to {labels.max()}"
-        )
+        raise ValueError(f"labels must be in [0, {num_classes}) or -1, got {labels.min()} to {labels.max()}")
 
 
 def fine_groups(
@@ -76,8 +55,7 @@ def fine_groups(
     """Step 2 of piloted counts: tier times class; int32 [n] in [0, 3 C).
 
     The class is the label where there is one (-1 for none), else the likeliest under the public posterior q. The
-    tier is "labelled"; "confident" where max q is above its median over the unlabelled; else "rest": under a
-    constant q everybody without a label.
+    tier is "labelled"; "confident" where max q is above its median over the unlabelled; else "rest".
 
     >>> q = np.log([[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.7, 0.3]])
     >>> fine_groups(q, np.array([1, -1, -1, -1])).tolist()
@@ -94,7 +72,7 @@ def fine_groups(
 def merged(
     counts: Real[Array | np.ndarray, "n fine"], column: Int[np.ndarray, " fine"], num_groups: int
 ) -> Real[np.ndarray, "n groups"]:
-    """Counts by fine group, or their means, added up by the groups of a merge (:class:`Merge`). On the host."""
+    """Counts by fine group, or their means, added up by the groups of a merge (:func:`merge`). On the host."""
     counts = np.asarray(counts)
     found = np.zeros((len(counts), num_groups), counts.dtype)
     for fine, group in enumerate(np.asarray(column).tolist()):

@@ -15,28 +15,19 @@ from scipy.special import logsumexp
 
 from ldp_jax.core.types import Array
 
-_FLOOR = 1e-20
-"""The least likelihood ratio."""
+_FLOOR = 1e-20  # the least likelihood ratio
 
-_LEAST = 3.0
-"""Of the square root of the sum of t^2: below, features cannot tell, and labels are asked."""
+_LEAST = 3.0  # of the square root of the sum of t^2: below, features cannot tell, and labels are asked
 
 ROUNDING = 1e-5
 """Of t: where public posteriors say nothing t is 0, but for roundings, which may all have one sign."""
 
 
-_STRENGTHS = np.linspace(0.0, 1.0, 201)
-"""Of which :func:`checked` takes the mean."""
+_STRENGTHS = np.linspace(0.0, 1.0, 201)  # of which checked() takes the mean
 
 
 class Guarded(NamedTuple):
-    """Evidence as far as it may be believed.
-
-    Attributes:
-      log_likelihood: float32 [n, C], log(1 + s (R - 1)): 0 for s = 0.
-      strength: s in [0, 1].
-      by_labels: whether labels had to tell, since the public posteriors could not.
-    """
+    """Evidence as far as it may be believed, log(1 + s (R - 1)), s, and whether labels had to tell it."""
 
     log_likelihood: Float[np.ndarray, "n classes"]
     strength: float
@@ -56,16 +47,15 @@ def likelihood_ratios(
     return np.exp(log_likelihood - marginal.astype(log_likelihood.dtype))
 
 
-def strength(t: Float[Array | np.ndarray, " n"], counted: Bool[np.ndarray, " n"] | None = None) -> float:
+def strength(t: Float[Array | np.ndarray, " n"]) -> float:
     r"""argmax over [0, 1] of :math:`\sum_i \log(1 + s t_i)`; 0 unless :math:`\sum t > 2 \sqrt{\sum t^2}`.
 
-    t >= -1 is what a report gains by the model; ``counted`` are the reports that are asked, all by default.
+    t >= -1 is what a report gains by the model.
 
     >>> round(strength(np.array([1.0, -0.5] * 50)), 4), strength(np.array([1.0, -1.0] * 50))
     (0.5, 0.0)
     """
     t = np.maximum(np.asarray(t, np.float64), -1.0 + 1e-6)
-    t = t if counted is None else t[np.asarray(counted, bool)]
     if t.sum() <= 2.0 * np.sqrt((t**2).sum()) + ROUNDING * len(t):
         return 0.0
     low, high = 0.0, 1.0
@@ -91,8 +81,7 @@ def guard(
       counted: users who reported and have no label: by these s is found.
       labels: -1 for none, of users whose report is read by a model that has not seen them. Asked where
         :math:`\sqrt{\sum t^2}` of the others is below 3: their features cannot tell. Then s is that of labels, and
-        0 unless labels and the others together are above 2 standard errors as well: few labels err, and what
-        features say against them counts.
+        0 unless labels and the others together are above 2 standard errors as well: few labels err.
 
     >>> right = np.log(np.tile([[0.9, 0.1], [0.1, 0.9]], (50, 1)))
     >>> guard(right, np.exp(right)).strength, guard(right, np.exp(right[::-1])).strength
@@ -127,10 +116,7 @@ def checked(
     s is its posterior mean, all of [0, 1] equally likely before: :math:`\prod_i (1 + s t_i)` of these users, t
     their likelihood ratio at their class less 1. Where nobody is asked, nothing is known of s: its mean is 1/2.
 
-    Args:
-      log_likelihood: of each user's report, by a model that has not seen these labels.
-      share: of each class.
-      labels: -1 for everybody else.
+    The reports are read by a model that has not seen these ``labels``, which are -1 for everybody else.
 
     >>> right = np.log(np.tile([[0.9, 0.1], [0.1, 0.9]], (50, 1)))
     >>> labels = np.where(np.arange(100) < 40, np.arange(100) % 2, -1)

@@ -6,22 +6,17 @@ and its labels or reports of them.
 1. The panel teaches a classifier, which is broadcast, and class shares.
 2. Every private user reports the class that the device predicts, within the likeliest classes of the panel. The
    panel's own reports are simulated from records that the classifier has not seen.
-3. The server broadcasts what it thinks of everybody's class; everybody counts neighbours by it
-   (:mod:`ldp_jax.pipeline.piloted`).
+3. Everybody counts neighbours by what the server thinks of all classes (:mod:`ldp_jax.pipeline.piloted`).
 4. Counts are believed as far as reports of records, or labels that their model has not seen, bear them out; reports
    of records as far as counts do (:mod:`ldp_jax.pipeline.guard`). Both are stacked on the panel, where the noise of
    private labels is corrected for. Records that are asked for alone are taken at their word.
 
-Nothing of this can tell reports of somebody else's record, as of a table that was joined wrongly, where they all
-agree. So a ``check`` of the panel may report as private users do: both reports are then believed as far as the
-labels of the check bear them out.
+Where reports of somebody else's record all agree, as of a table that was joined wrongly, nothing of this tells. So
+a ``check`` of the panel may report as private users do: both reports are then believed as far as its labels bear
+them out. :func:`ldp_jax.rehearse` says which split of a total is best.
 
-How a total is split between the two is for the caller to say. :func:`ldp_jax.rehearse` says which split is best,
-from the panel and from friendships as they are stated; it costs nothing.
-
-What a list costs is stated per bit of it, and what one bit and the record cost together as a unit of its own: a
-whole list is protected by no more than that. One report of both (:mod:`ldp_jax.pipeline.one_message`) protects the
-record and the whole list together.
+What a list costs is stated per bit of it, and what one bit and the record cost together as a unit of its own. One
+report of both (:mod:`ldp_jax.pipeline.one_message`) protects the record and the whole list together.
 """
 
 import dataclasses
@@ -41,6 +36,7 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.rounding import rounded_down
 from ldp_jax.core.types import Array, Graph, PRNGKey
+from ldp_jax.core.whole_noise import MIN_EPSILON
 from ldp_jax.edges import NeighbourCounts, Population, privatize_counts
 from ldp_jax.edges.neighbour_lists import per_edge
 from ldp_jax.features import Discrete, PersonalAlphabets
@@ -51,14 +47,11 @@ from ldp_jax.pipeline.guard import checked, guard
 from ldp_jax.pipeline.local_prediction import Broadcast
 from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_evidence
 from ldp_jax.pipeline.one_message import HOMOPHILY, Devices, one_message
-from ldp_jax.pipeline.panel import MOST_EPSILON, check_panel, label_guarantee, panel_arguments, reported_shares
+from ldp_jax.pipeline.panel import MOST_EPSILON, folded_panel, label_guarantee, panel_arguments, reported_shares
 from ldp_jax.pipeline.piloted import Ask, CountRound, PilotedCounts, PublicFacts, piloted_counts
 from ldp_jax.pipeline.rows import Rows
-from ldp_jax.pipeline.self_training import FoldedLabels, folds
+from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.stack import stack_out_of_fold
-
-_LEAST_LIST = 0.001
-"""The least epsilon of whole noise."""
 
 WHOLE_LIST = Unit(f"{RECORD} + whole neighbour list")
 """A user's record and all of their list: of one report of both. Reports of two kinds add bit by bit alone."""
@@ -92,14 +85,13 @@ class JointPrivacy:
     both: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("record", "list", "both"):
-            made = validate.number(0.0, MOST_EPSILON, **{name: getattr(self, name)})
+        for name in ("record", "list", "both", "check"):
+            made = validate.number(0.0, 0.5 if name == "check" else MOST_EPSILON, **{name: getattr(self, name)})
             object.__setattr__(self, name, made)
         if self.labels is not None:
             validate.number(0.0, MOST_EPSILON, open_lower=True, labels=self.labels)
-        if 0.0 < self.list < _LEAST_LIST:
-            raise ValueError(f"list must be 0 or at least {_LEAST_LIST:g}, got {self.list:g}")
-        object.__setattr__(self, "check", validate.number(0.0, 0.5, check=self.check))
+        if 0.0 < self.list < MIN_EPSILON:
+            raise ValueError(f"list must be 0 or at least {MIN_EPSILON:g}, got {self.list:g}")
         if self.check and self.labels is not None:
             raise ValueError("check must be 0 where labels are private: it is true labels that bear reports out")
         if self.both and (self.record or self.list or self.labels is not None):
@@ -166,10 +158,7 @@ class JointClasses(NamedTuple):
 class JointFacts(NamedTuple):
     """All that is known before private users report; made by :func:`joint_facts`.
 
-    Attributes:
-      known: labels of the panel as the server has them, -1 for everybody else, and the fold of each user.
-      classifier: what devices run.
-      prior: class shares of the panel.
+    Labels of the panel as the server has them, the classifier that devices run, and class shares of the panel.
     """
 
     known: FoldedLabels
@@ -209,7 +198,8 @@ def joint_facts(
       labels: of the panel; -1 for everybody else.
       num_classes: C.
       num_folds: F.
-      keep: the probability in (1 / C, 1] that a label is the true one (:mod:`~ldp_jax.pipeline.panel`).
+      keep: the probability in (1 / C, 1] that a label is the true one (:mod:`~ldp_jax.pipeline.panel`); below 1 a
+        class that nobody reported is no error.
 
     Raises:
       ValueError: for rows of another number than the panel's, fewer than two folds, and for true labels that cannot
@@ -222,14 +212,7 @@ def joint_facts(
     >>> facts.prior.tolist(), bool((facts.classifier.panel_scores.argmax(1) == y[:30]).all())
     ([0.5, 0.5], True)
     """
-    validate.integer_in(2, num_folds=num_folds)
-    validate.in_range(1.0 / num_classes, 1.0, open_lower=True, keep=keep)
-    labels = np.asarray(labels)
-    if keep == 1.0:
-        check_panel(labels, num_classes)
-    labels = labels.astype(np.int32)
-    known = FoldedLabels(labels, num_classes, folds(key, labels, num_folds), num_folds, keep)
-    members = known._replace(labels=labels[known.nodes], fold=np.asarray(known.fold)[known.nodes])
+    known, members = folded_panel(key, labels, num_classes, num_folds, keep)
     shares = reported_shares(members.labels, num_classes, keep)
     return JointFacts(known, device_classifier(rows, members), shares)
 
@@ -259,13 +242,9 @@ def joint_prediction(
 ) -> Learned:
     """Steps 2 to 4: ask everybody, and say what class each user is of.
 
-    Args:
-      key: of public randomness, and of the users' noise where they are simulated.
-      facts: of the panel. Lists are left out where no label of some class is left to count with.
-      records: reports of records; None where they are not asked for.
-      counts: reports of lists, called twice for disjoint users; None where they are not asked for.
-      epsilon: of each count.
-      check: classes of those outside the panel who report as private users do, -1 for others; None for no check.
+    ``records`` and ``counts``, called twice for disjoint users, are None where they are not asked for. Lists are
+    left out where no label of some class is left to count with. ``check`` are classes of those outside the panel
+    who report as private users do, -1 for others; None for no check.
     """
     record_key, count_key = random.split(key)
     labels, prior, shape = facts.labels, facts.log_prior, (len(facts.labels), len(facts.prior))
@@ -286,14 +265,10 @@ def joint_prediction(
     with watched("counts"):
         found = piloted_counts(count_key, counts, public, epsilon, num_folds=facts.known.num_folds, guarded=False)
     log_posterior, strength = _stacked(facts, own, found, check)
-    when = _halves(found.pilot)
+    when = np.where(found.pilot, np.int8(1), np.int8(2))
     if records is None:
         return Learned(log_posterior, "lists alone", 0.0, found, when)
     return Learned(log_posterior, "records and lists", strength if check is None else believed, found, when)
-
-
-def _halves(first: np.ndarray) -> Int[np.ndarray, " n"]:
-    return np.where(first, np.int8(1), np.int8(2))
 
 
 def one_report(
@@ -311,7 +286,8 @@ def one_report(
     if check is not None:
         own, believed, _ = checked(own, facts.prior, check)
     log_posterior = log_softmax(facts.log_prior + own, axis=1)
-    return Learned(log_posterior, "record and list in one report", believed, None, _halves(first))
+    when = np.where(first, np.int8(1), np.int8(2))
+    return Learned(log_posterior, "record and list in one report", believed, None, when)
 
 
 def predict_jointly(
@@ -331,13 +307,11 @@ def predict_jointly(
 
     Guarantee: a private user pays ``privacy.record`` for the record's report and ``privacy.list`` for a bit of the
     list; or ``privacy.both`` for the record and the whole list together. A member of the panel pays
-    ``privacy.labels`` for a label, and for a list what everybody does. Each list is reported once; a relationship
-    is in two lists. With private labels the guarantee does not depend on them: it states lists as asked for, even
-    where they were left out.
+    ``privacy.labels`` for a label, and for a list what everybody does. A relationship is in two lists. With private
+    labels the guarantee does not depend on them: it states lists as asked for, even where they were left out.
 
-    Utility: with the graph private too, little is left of what a public graph gives.
-    :func:`~ldp_jax.pipeline.rehearse` says beforehand what a total buys, and which split of it is best, or whether
-    one report of both is.
+    Utility: little is left of what a public graph gives. :func:`~ldp_jax.pipeline.rehearse` says beforehand what a
+    total buys, and which split of it is best.
 
     Args:
       key: a typed threefry key: of the devices' noise and of public randomness.
@@ -349,8 +323,7 @@ def predict_jointly(
       num_classes: C; by default the largest label plus 1, where labels are public.
       num_folds: F.
       homophily: of one report of both: the share of friends of one's own class beyond chance, in [0, 1), as it is
-        publicly stated (:func:`~ldp_jax.pipeline.rehearsal.homophily`): devices read friends by it. By default
-        :data:`~ldp_jax.pipeline.one_message.HOMOPHILY`. A wrong number costs accuracy and no privacy.
+        publicly stated (:func:`~ldp_jax.pipeline.rehearsal.homophily`). A wrong number costs accuracy alone.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
     Raises:
@@ -436,25 +409,22 @@ def _stacked(
 
 def _guarantee(records: list[Guarantee], noise: Discrete | None, epsilon: float) -> PipelineGuarantee:
     """Of a private user and of a member of the panel, the worse of the two, unit by unit and together."""
-    bit = [NeighbourCounts(epsilon, 1).guarantee()] if epsilon else []
-    labels = [] if noise is None else [noise.guarantee()]
-    spent = [composition.parallel(*records, *labels)] if records or labels else []
+    own = records if noise is None else [*records, noise.guarantee()]
+    spent = [composition.parallel(*own)] if own else []
     if noise is not None:
         spent.append(label_guarantee(noise))
-    for one in bit:
-        spent += [one, dataclasses.replace(per_edge((one.epsilon, one.epsilon), "full"), arithmetic="exact")]
-        both = [composition.joint(own, one, adjacency=_RECORD_AND_BIT) for own in (*records, *labels)]
-        spent += [composition.parallel(*both)] if both else []
-    hidden = {
-        "features of private users": bool(records), "edges": bool(bit), "the panel's labels": noise is not None
-    }  # fmt: skip
+    if epsilon:
+        counts = NeighbourCounts(epsilon, 1)
+        bit = counts.guarantee()
+        both = [composition.joint(one, bit, adjacency=_RECORD_AND_BIT) for one in own]
+        spent += [bit, counts.relationship(), *([composition.parallel(*both)] if both else [])]
+    hidden = {"features of private users": records, "edges": epsilon, "the panel's labels": noise is not None}
     shown = ("the panel's records", *(["the panel's labels"] if noise is None else []), "number of nodes")
     protected = tuple(name for name, private in hidden.items() if private)
     return PipelineGuarantee.of(spent, protected=protected, unprotected=shown)
 
 
 def _of_one_report(report: Guarantee) -> PipelineGuarantee:
-    """Of a class that depends on all of a user's record and list, and is reported once."""
     reason = f"the class is all that leaves a device; {report.reason}"
     whole = dataclasses.replace(
         report, unit=WHOLE_LIST, reason=reason, adjacency="any two records and any two neighbour lists of one user"

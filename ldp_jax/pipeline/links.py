@@ -21,8 +21,8 @@ from ldp_jax.core import validate
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.pipeline.counts import noise_variance
 
+# Of neighbours in a group: what their mean is at least, and an estimate as a share of it.
 _LEAST_MEAN, _LEAST_SHARE = 1e-3, 0.05
-"""Of neighbours in a group: what their mean is at least, and an estimate as a share of it."""
 
 
 def link_scores(
@@ -40,7 +40,7 @@ def link_scores(
       groups: public, in [0, K), by which neighbours were counted; of an end in no group (-1) the other end's total
         is taken, over the number of users who are in one.
       pairs: users, in [0, n).
-      epsilon: of each count; 40 says next to nothing of noise, for counts that are exact.
+      epsilon: of each count; 40 for counts that are exact.
 
     >>> reports = np.array([[3, 0], [4, 1], [0, 5], [1, 4]])
     >>> made = link_scores(reports, np.array([0, 0, 1, 1]), np.array([[0, 1], [2, 3], [0, 2]]), 5.0)

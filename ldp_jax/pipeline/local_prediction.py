@@ -5,8 +5,7 @@ structure says of everybody's class, and a classifier that it broadcasts. Each d
 reports the best class of a small public alphabet of its own. Reports are weighed by how often records of the panel
 are taken for another class, believed as far as the guard allows, and propagated with their noise in mind.
 
-Guarantee: that of the reports; everything here is post-processing. The graph, the panel's records and labels,
-alphabets, weights and all randomness of this module are public. No label is collected from anybody else.
+Guarantee: that of the reports; everything here is post-processing, of public randomness.
 :func:`ldp_jax.pipeline.predict_from_reports` does all of it in one call, the devices' side too.
 """
 
@@ -23,31 +22,24 @@ from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph.graphs import GraphsTuple, as_graph
 from ldp_jax.graph.propagation import Operator, kprop, operator, ppr
-from ldp_jax.pipeline._spectrum import MANY
 from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifier, panel_regression
 from ldp_jax.pipeline.guard import guard
 from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_evidence
-from ldp_jax.pipeline.panel import check_panel
+from ldp_jax.pipeline.panel import folded_panel
 from ldp_jax.pipeline.rows import Rows
-from ldp_jax.pipeline.self_training import FoldedLabels, folds
+from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.stack import stack_out_of_fold
-from ldp_jax.pipeline.structure import StructurePosterior, best_field, label_log_loss, structure_posterior
+from ldp_jax.pipeline.structure import MANY, StructurePosterior, best_field, label_log_loss, structure_posterior
 
-_ALPHA = 0.1
-"""Of the PageRank of the evidence."""
+_ALPHA = 0.1  # of the PageRank of the evidence
 
-_RIDGE = 5.0
-"""Of the stacks, which are pulled to Bayes' rule: structure and own report by one each, the rest by 0."""
+_RIDGE = 5.0  # of the stacks, which are pulled to Bayes' rule: structure and own report by one each, the rest by 0
 
 
 class PanelFacts(NamedTuple):
     """All that is known before anybody reports, of any epsilon; made by :func:`panel_facts`.
 
-    Attributes:
-      known: labels of the panel, and the fold of each node.
-      structure: what structure says of everybody's class.
-      classifier: what devices run.
-      op: the graph's operator.
+    Labels of the panel, what structure says, the classifier that devices run, and the graph's operator.
     """
 
     known: FoldedLabels
@@ -76,9 +68,8 @@ class Broadcast(NamedTuple):
 
     Attributes:
       posterior: float32 [n, C], by which alphabets are chosen.
-      classifier: what each device runs on its own record; its ``panel_scores`` stand in for what the panel's
-        devices would find of records that the classifier has not seen.
-      panel: int [panel], whose reports are simulated, from those scores.
+      classifier: what each device runs on its own record.
+      panel: int [panel], whose reports are simulated, from the classifier's ``panel_scores``.
     """
 
     posterior: Float[Array | np.ndarray, "n classes"]
@@ -92,7 +83,7 @@ class ReadReports(NamedTuple):
     Attributes:
       evidence: float32 [n, C], log P(report i | class of the user), up to a number for each user; of a member of
         the panel as if nobody knew it.
-      smoothing: counts that what is known of classes was smoothed by.
+      smoothing: of what the panel says of reports, in counts.
     """
 
     evidence: Float[Array, "n classes"]
@@ -114,7 +105,7 @@ class LocalPrediction(NamedTuple):
       reason: why, in a sentence.
       log_loss: on the panel, out of fold, in nats a member: of ``structure``, and ``reports`` where asked.
       field: kappa and c of the field, None where reports were not believed.
-      smoothing: counts that what the panel says of reports was smoothed by.
+      smoothing: of what the panel says of reports, in counts.
       facts: what was known before.
     """
 
@@ -146,15 +137,7 @@ def panel_facts(
 ) -> PanelFacts:
     """Steps 1 and 2 of local prediction: what a sweep over epsilon or mechanisms finds once.
 
-    Args:
-      key: of public randomness.
-      graph: public, symmetric.
-      rows: the panel's records, in ascending order of their nodes.
-      labels: of the panel; -1 for everybody else.
-      num_classes: C.
-      num_folds: F.
-      keep: the probability in (1 / C, 1] that a label is the true one. Below 1, labels are reports, and a class
-        that nobody reported is no error.
+    ``graph`` is public and symmetric; other arguments are those of :func:`~ldp_jax.pipeline.jointly.joint_facts`.
 
     Raises:
       ValueError: for a panel that cannot teach (:func:`~ldp_jax.pipeline.panel.check_panel`).
@@ -180,20 +163,13 @@ def panel_facts(
     >>> found.used, int((found.classes == y)[labels < 0].sum())  # of 40; 32 by structure
     ('reports', 39)
     """
-    validate.integer_in(2, num_folds=num_folds)
-    labels = np.asarray(labels)
-    validate.in_range(1.0 / num_classes, 1.0, open_lower=True, keep=keep)
-    if keep == 1.0:
-        check_panel(labels, num_classes)
+    known, panel = folded_panel(key, labels, num_classes, num_folds, keep)
     graph = as_graph(graph)
     op = operator(graph)
-    labels = labels.astype(np.int32)
-    known = FoldedLabels(labels, num_classes, folds(key, labels, num_folds), num_folds, keep)
     phase("what structure says", 0.0)
     structure = structure_posterior(graph, known, rows=rows, op=op)
-    panel = known._replace(labels=labels[known.nodes], fold=np.asarray(known.fold)[known.nodes])
     phase("the classifier of the devices", 0.5)
-    room = min(len(labels), max(MANY, 4 * len(known.nodes)))  # of large graphs few nodes are in the panel
+    room = min(len(known.labels), max(MANY, 4 * len(panel.labels)))  # of large graphs few nodes are in the panel
     classifier = device_classifier(rows, panel, room=room)
     return PanelFacts(known, structure, classifier, op)
 
@@ -201,11 +177,9 @@ def panel_facts(
 def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guarded: bool = True) -> LocalPrediction:
     """Steps 3 to 8 of local prediction: ask everybody once, and say what class each user is of.
 
-    Structure alone is returned where the guard believes nothing, or where the panel's log-loss with (simulated)
-    reports is no less than without. :func:`panel_facts` has an example.
-
-    ``collect`` is called once; the key is of the devices' noise where it simulates them. Unless ``guarded``, s is 1
-    and structure alone is never returned.
+    ``collect`` is called once; the key is of the devices' noise where it simulates them. Structure alone is
+    returned where the guard believes nothing, or where (simulated) reports do not lower the panel's log-loss; never
+    unless ``guarded``, where s is 1. :func:`panel_facts` has an example.
 
     Raises:
       ValueError: for reports of another shape than the posterior's.

@@ -23,11 +23,9 @@ from ldp_jax.core.types import Array, Scalar
 SMOOTHINGS = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Counts that a confusion may be smoothed by."""
 
-_STEPS = 40
-"""Of EM."""
+_STEPS = 40  # of EM
 
-_AT_A_TIME = 64
-"""Alphabets whose confusions are counted together."""
+_AT_A_TIME = 64  # alphabets whose confusions are counted together
 
 
 class ClassReports(NamedTuple):
@@ -45,13 +43,7 @@ class ClassReports(NamedTuple):
 
 
 class ScoredPanel(NamedTuple):
-    """The panel's records as classifiers that have not seen their labels find them.
-
-    Attributes:
-      scores: float32 [panel, C], of each class.
-      labels: int [panel] in [0, C).
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.panel`).
-    """
+    """The panel as classifiers that have not seen its labels score it; the labels are true with ``keep``."""
 
     scores: Float[Array | np.ndarray, "panel classes"]
     labels: Int[np.ndarray, " panel"]
@@ -65,8 +57,7 @@ def confusions(
 
     M_S says how often a panel's record of class y (rows) is taken for c of S (columns). Each row has ``smoothing``
     counts more, half of them uniform on S, half at y where S holds y, else uniform too. Where labels may be wrong
-    the likeliest confusion is found by EM over classes that nobody sees. A member's own label is among the counts:
-    of the panel alone, reports say a little more than of others.
+    the likeliest confusion is found by EM. Of the panel alone reports say a little more: its labels are counted.
 
     >>> scores = jnp.log(jnp.array([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.1, 0.2, 0.7]]))
     >>> panel = ScoredPanel(scores, np.array([0, 2, 2]))

@@ -29,11 +29,9 @@ from ldp_jax.pipeline.message import ScoredPanel, confusions
 HOMOPHILY = 0.6
 """The share of friends of one's own class, beyond chance, where nobody states it."""
 
-_COUNTS = 2.0
-"""Members of the panel that the confusion of records alone stands for, class by class."""
+_COUNTS = 2.0  # members of the panel that the confusion of records alone stands for, class by class
 
-_STEPS = 60
-"""Of EM."""
+_STEPS = 60  # of EM
 
 
 class Devices(NamedTuple):
@@ -50,18 +48,6 @@ class Devices(NamedTuple):
     friends: Int[np.ndarray, " m"]
 
 
-class OneMessage(NamedTuple):
-    """What the server makes of one report a user.
-
-    Attributes:
-      log_likelihood: float32 [n, C], log P(report i | class of the user), up to a number for each user.
-      first: bool [n], who reported first: half of the private users, and the panel.
-    """
-
-    log_likelihood: Float[np.ndarray, "n classes"]
-    first: Bool[np.ndarray, " n"]
-
-
 def one_message(
     key: PRNGKey,
     devices: Devices,
@@ -69,16 +55,14 @@ def one_message(
     prior: Float[np.ndarray, " classes"],
     alphabets: PersonalAlphabets,
     homophily: float,
-) -> OneMessage:
+) -> tuple[Float[np.ndarray, "n classes"], Bool[np.ndarray, " n"]]:
     """Ask everybody once, one half of the users after the other; this simulates all devices.
 
-    Args:
-      key: of public randomness, and of the users' noise.
-      devices: everybody's.
-      labels: of the panel; -1 for everybody else.
-      prior: class shares.
-      alphabets: what devices choose among; their epsilon is the report's.
-      homophily: stated, in [0, 1).
+    ``labels`` are of the panel, -1 for everybody else, ``prior`` class shares; the epsilon of ``alphabets`` is the
+    report's, and ``homophily`` is stated, in [0, 1).
+
+    Returns:
+      log P(report i | class of the user), float32 [n, C]; and who reported first, the panel among them.
     """
     half_key, *report_keys = random.split(key, 3)
     n, panel, scores = len(labels), np.flatnonzero(labels >= 0), devices.scores
@@ -105,7 +89,7 @@ def one_message(
     posterior = softmax(np.log(prior) + evidence(law, confusion)[known], axis=1)
     friend[known] = friend_evidence(posterior, prior, homophily)
     sent = np.where(first, sent, report(report_keys[1], friend))
-    return OneMessage(evidence(law_of(sent), confusion), first)
+    return evidence(law_of(sent), confusion), first
 
 
 def evidence(
@@ -133,10 +117,7 @@ def reported_confusion(
 ) -> Float[np.ndarray, "c c"]:
     """How often devices of class y (rows) send c, from noisy reports of users whose class is known; by EM.
 
-    Args:
-      law: P(report i | class sent).
-      labels: of these users.
-      start: what is thought before, as strong as two users a class.
+    ``law`` is P(report i | class sent), ``start`` what is thought before, as strong as two users a class.
 
     >>> law, labels = np.tile([[0.9, 0.1], [0.1, 0.9]], (40, 1)), np.tile([0, 1], 40)
     >>> reported_confusion(law, labels, np.full((2, 2), 0.5)).round(2).tolist()

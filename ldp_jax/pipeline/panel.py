@@ -1,9 +1,8 @@
 r"""A panel: records that are public, and labels that are public too or that each member reports.
 
-Everything that learns from a label takes the probability ``keep`` that it is the true one, 1 where labels are
-public. Below 1 a posterior goes through the channel before it is compared with a report (*forward correction*): in
-expectation over the reports a loss is then least at the true posterior. Where a label is averaged, its posterior
-under the class shares takes its place.
+Everything that learns from a label takes the probability ``keep`` that it is the true one. Below 1 a posterior goes
+through the channel before it is compared with a report (*forward correction*): in expectation over the reports a
+loss is then least at the true posterior. Where a label is averaged, its posterior takes its place.
 
 Reference: Patrini et al., Making deep neural networks robust to label noise (CVPR 2017), Theorem 2.
 """
@@ -11,20 +10,21 @@ Reference: Patrini et al., Making deep neural networks robust to label noise (CV
 import dataclasses
 from typing import Any, NamedTuple
 
-import jax
+import jax  # noqa: F401 - the example below
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
-from ldp_jax.core import random, validate
+from ldp_jax.core import validate
 from ldp_jax.core.label_channel import other_share
-from ldp_jax.core.mechanism import check_epsilon
+from ldp_jax.core.mechanism import check_epsilon, privatize
 from ldp_jax.core.spaces import as_records
-from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Discrete, GeneralizedRR
 from ldp_jax.pipeline.groups import check_labels
 from ldp_jax.pipeline.rows import Rows, feature_rows
+from ldp_jax.pipeline.self_training import FoldedLabels, folds
 
 MOST_EPSILON = 20.0
 """Of a report: beyond, its table of whole numbers has none for the rarest place."""
@@ -49,12 +49,7 @@ def reported_labels(key: PRNGKey, noise: Discrete, labels: ArrayLike) -> Int[np.
     >>> reported_labels(jax.random.key(0), noise, np.array([0, 2, 1, 2**32])).tolist(), round(keep_of(noise), 6)
     ([0, 2, 1, 2], 1.0)
     """
-    return np.asarray(_reported(random.split(key, np.size(labels)), noise, as_records(labels)), np.int32)
-
-
-@jax.jit
-def _reported(keys: Array, noise: Discrete, labels: Array) -> Array:
-    return jax.vmap(noise.privatize)(keys, labels)
+    return np.asarray(privatize(key, noise, as_records(labels)), np.int32)
 
 
 def keep_of(noise: Discrete) -> float:
@@ -99,9 +94,7 @@ class PanelArguments(NamedTuple):
 
     Attributes:
       labels: int32 [n], -1 outside the panel. Where labels are private, 0 inside it: none is looked at.
-      num_classes: C.
       members: int [panel], the nodes of the panel in order.
-      rows: the records of all.
       noise: what a member reports a label by; None where labels are public.
     """
 
@@ -134,11 +127,7 @@ def panel_arguments(
     num_classes: int | None,
     label_epsilon: float | None,
 ) -> PanelArguments:
-    """Check what is given of a panel among n users.
-
-    Raises:
-      ValueError: for arguments that do not fit each other or are out of range; of private labels it says nothing.
-    """
+    """Check what is given of a panel among n users; of private labels a ``ValueError`` says nothing."""
     noise = None if label_epsilon is None else label_noise(label_epsilon, num_classes)
     shown = validate.labels(labels) if noise is None else np.zeros(np.shape(labels), np.int32)
     everybody = _labels(panel, shown, n)
@@ -148,10 +137,7 @@ def panel_arguments(
     if noise is None:
         check_panel(everybody, num_classes)
     elif not 2 <= len(members) < n:
-        raise ValueError(
-            "panel must have at least two members and leave users whose class is asked for, got "
-            f"{len(members)} of {n} users"
-        )
+        raise ValueError(f"panel must have at least two members and leave others, got {len(members)} of {n} users")
     rows = features if isinstance(features, Rows) else feature_rows(features, public=members)
     if rows.shape[0] != n or not rows.shape[1]:
         raise ValueError(f"features must have a row for each of {n} users, and columns, got shape {rows.shape}")
@@ -159,27 +145,35 @@ def panel_arguments(
 
 
 def check_panel(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
-    """Refuse a panel that cannot teach; ``labels`` are -1 outside it.
+    """Refuse a panel that cannot teach, by a ``ValueError``; ``labels`` are -1 outside it.
 
-    Raises:
-      ValueError: for labels that are no integers in [-1, C), fewer than two classes, a class that nobody of the
-        panel is of, or nobody outside it.
+    Labels must be integers in [-1, C), of two classes at least and of each, and leave somebody outside.
     """
     check_labels(labels, num_classes)
     present = np.bincount(labels[labels >= 0], minlength=num_classes)
     if (present > 0).sum() < 2:
         raise ValueError(f"labels of the panel must name at least two classes, got {(present > 0).sum()}")
     if not present.all():
-        raise ValueError(
-            f"labels of the panel must have a member of each of {num_classes} classes, got none of class "
-            f"{present.argmin()}"
-        )
+        raise ValueError(f"panel must have each of {num_classes} classes, got none of class {present.argmin()}")
     if not (labels < 0).any():
         raise ValueError("the panel must leave users whose class is asked for, got everybody")
 
 
+def folded_panel(
+    key: PRNGKey, labels: Int[np.ndarray, " n"], num_classes: int, num_folds: int, keep: float
+) -> tuple[FoldedLabels, FoldedLabels]:
+    """Labels and folds of a panel among all n users, and among its members in order; checked first."""
+    validate.integer_in(2, num_folds=num_folds)
+    validate.in_range(1.0 / num_classes, 1.0, open_lower=True, keep=keep)
+    labels = np.asarray(labels)
+    if keep == 1.0:
+        check_panel(labels, num_classes)
+    labels = labels.astype(np.int32)
+    known = FoldedLabels(labels, num_classes, folds(key, labels, num_folds), num_folds, keep)
+    return known, known._replace(labels=labels[known.nodes], fold=np.asarray(known.fold)[known.nodes])
+
+
 def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"]:
-    """Labels by node, -1 outside the panel."""
     nodes, given = np.asarray(panel), np.asarray(labels)
     for name, array, what in (("panel", nodes, "places of nodes"), ("labels", given, "numbers of classes")):
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
@@ -191,10 +185,9 @@ def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"
         raise ValueError(f"panel must name nodes in [0, {n}), got {nodes.min()} to {nodes.max()}")
     if len(np.unique(nodes)) != len(nodes):
         raise ValueError("panel must name each of its members once")
-    if len(given) and given.min() < 0:
-        raise ValueError(f"labels of the panel must be >= 0, got {given.min()}: leave unknown ones out")
-    if len(given) and given.max() >= 2**31:  # they are stored in 32 bits
-        raise ValueError(f"labels of the panel must be below 2^31, got {given.max()}")
+    if len(given) and not 0 <= given.min() <= given.max() < 2**31:  # they are stored in 32 bits
+        found = f"{given.min()} to {given.max()}"
+        raise ValueError(f"labels of the panel must be in [0, 2^31), got {found}: leave unknown ones out")
     found = np.full(n, -1, np.int32)
     found[nodes] = given
     return found

@@ -1,40 +1,38 @@
 r"""Piloted counts: classes of users whose neighbour lists are private, from counts by a class that is broadcast.
 
 Each user counts their neighbours by public groups and adds whole noise to each count. One bit of a list moves one
-count by one, so each of the K counts takes noise of the whole epsilon, no split; with noisy lists instead the
-server would add up the noise of all bits of a group. A pilot reports by fine groups; from it the server learns who
-befriends whom, and chooses the groups by which everybody else reports. Nobody reports twice.
+count by one, so each of the K counts takes noise of the whole epsilon. A pilot reports by fine groups; from it the
+server learns who befriends whom, and chooses the groups by which everybody else reports. Nobody reports twice.
 
 What reports say of classes is found twice: by a law of counts that the pilot has fitted, and by a logistic
 regression on the counts as they are. Held-out labels say how much each is worth: the law where labels are few, the
 regression where friends share what features say already, which the law would count twice.
 
-Some who are asked may not answer. Their silence is no count: neither a rate, nor a share, nor the guard, nor a
-regression sees them, their evidence is 0, and their class is what features say once reports have taught them.
+Who is asked and does not answer has no count: nothing is learned of them, their evidence is 0, and their class is
+what features say once reports have taught them.
 
-Guarantee: that of the reports, epsilon for one bit of one list; everything here is post-processing. Features,
-labels, who reports in which round, the groups, and all randomness of this module are public.
-:func:`ldp_jax.pipeline.predict_from_counts` does all of it in one call, the users' side too.
+Guarantee: that of the reports, epsilon for one bit of one list; everything here is post-processing, of public facts
+and public randomness. :func:`ldp_jax.pipeline.predict_from_counts` does all of it in one call, the users' side too.
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.edges import NoisyCounts
 from ldp_jax.pipeline.counts import DISPERSIONS, evidence, table_size
-from ldp_jax.pipeline.design import CountModel, Design, design
+from ldp_jax.pipeline.design import CountModel, Design, GroupShares, design, expected_counts, group_shares, pilot
 from ldp_jax.pipeline.device_classifier import count_regression
 from ldp_jax.pipeline.groups import check_labels, class_shares, fine_groups, merge, merged
 from ldp_jax.pipeline.guard import guard
-from ldp_jax.pipeline.pilot import GroupShares, expected_counts, group_shares, pilot
 from ldp_jax.pipeline.rows import Rows, Scaling
 from ldp_jax.pipeline.self_training import (
     FeaturesPosterior,
@@ -47,35 +45,30 @@ from ldp_jax.pipeline.self_training import (
 )
 from ldp_jax.pipeline.stack import weigh
 
-_FOLDS, _FEW_FOLDS, _MANY_ENTRIES = 10, 5, 100_000
-"""Folds by default: the fewer where features have many entries."""
+_FOLDS, _FEW_FOLDS, _MANY_ENTRIES = 10, 5, 100_000  # folds by default: the fewer where features have many entries
 
-_NEAR = 0.99
-"""Whole noise loses so much of its epsilon at least: integers round down."""
+_NEAR = 0.99  # whole noise loses so much of its epsilon at least: integers round down
 
-_LEAST = 1e-9
-"""The least probability of a class by a posterior from elsewhere: trees are sure of what is wrong."""
+_LEAST = 1e-9  # the least probability of a class by a posterior from elsewhere: trees are sure of what is wrong
 
+# Weights of log q, log f, l and the regression on counts: what would be right if all laws were.
 _LAW = (0.0, 1.0, 1.0, 0.0)
-"""Weights of log q, log f, l and the regression on counts: what would be right if all laws were."""
 
+# Where weights start and are pulled to: the law, both, the regression. Labels choose among them.
 _TOWARDS = np.array((_LAW, (0.0, 1 / 3, 1 / 3, 2 / 3), (0.0, 0.0, 0.0, 1.0)), np.float32)
-"""Where weights start and are pulled to: the law, both, the regression. Labels choose among them."""
 
 
 class PublicFacts(NamedTuple):
     """What is public of the users.
 
     Attributes:
-      rows: features (:func:`~ldp_jax.pipeline.rows.feature_rows`); several scalings of them
-        (:func:`~ldp_jax.pipeline.rows.scaled_rows`), of which held-out labels choose; None where there are none:
-        then reports and labels have to do.
+      rows: features (:func:`~ldp_jax.pipeline.rows.feature_rows`), or several scalings of them
+        (:func:`~ldp_jax.pipeline.rows.scaled_rows`), of which held-out labels choose; None where there are none.
       labels: int [n] in [0, C), -1, None or NaN for users who have none.
       num_classes: C.
       log_q: a posterior from elsewhere in place of the features' logistic regression, natural logarithms, of which
-        probabilities below 1e-9 are raised to it; it must not depend on the labels of the labelled users that it is
-        about. Or what :func:`~ldp_jax.pipeline.self_training.features_posterior` found of these very rows and
-        labels, so that a sweep over epsilon finds it once.
+        probabilities below 1e-9 are raised to it; of no user may it depend on the own label. Or what
+        :func:`~ldp_jax.pipeline.self_training.features_posterior` found of these very rows and labels.
       silent: bool [n], labelled users who are never asked; nobody by default.
     """
 
@@ -98,9 +91,8 @@ class CountRound(NamedTuple):
       groups: int32 [n], the group of every node in [0, K), -1 for one that is not counted.
       num_groups: K.
       reporters: bool [n], who reports in this round.
-      confidence: float32 [n], the largest probability of each user's class from features alone, as if nobody had
-        a label: users whose reports teach the model then own what others own. It is the same in both rounds, so
-        that by it each pair may have one owner (:func:`ldp_jax.edges.ownership`).
+      confidence: float32 [n], the largest probability of each user's class from features alone: the same in both
+        rounds, so that by it each pair may have one owner (:func:`ldp_jax.edges.ownership`).
     """
 
     groups: Int[Array | np.ndarray, " n"]
@@ -109,26 +101,10 @@ class CountRound(NamedTuple):
     confidence: Float[np.ndarray, " n"]
 
 
-@runtime_checkable
-class Reported(Protocol):
-    """Counts that say who reported them and what they cost, as :class:`ldp_jax.edges.NoisyCounts` do."""
-
-    @property
-    def counts(self) -> Array | np.ndarray:
-        """Whole numbers [n, K]."""
-
-    @property
-    def reported(self) -> Bool[np.ndarray, " n"]:
-        """Who reports."""
-
-    @property
-    def guarantee(self) -> PipelineGuarantee:
-        """Per bit of a list, of this round and of those that it was made of."""
-
-
-Ask = Callable[[PRNGKey, CountRound], Reported | Int[Array, "n groups"]]
+Ask = Callable[[PRNGKey, CountRound], NoisyCounts | Int[Array, "n groups"]]
 """What the users do: noisy counts [n, K] of their neighbours. Rows of users who are not asked are never read. Whole
-numbers alone are taken for what was asked, of all; of :class:`Reported` it is checked, and some may be silent."""
+numbers alone are taken for what was asked, of all; of :class:`~ldp_jax.edges.NoisyCounts` it is checked, and some
+may be silent."""
 
 
 class PilotedCounts(NamedTuple):
@@ -184,8 +160,7 @@ def piloted_counts(
 
     Args:
       key: of public randomness, and of the users' noise where ``noisy_counts`` simulates them.
-      noisy_counts: what the users do; called twice, for disjoint reporters. Answers with whole numbers [n, K], or
-        with what :func:`~ldp_jax.edges.privatize_counts` returns, whose epsilon and reporters are then checked.
+      noisy_counts: what the users do (:data:`Ask`); called twice, for disjoint reporters.
       public: features, labels, and what was found of them.
       epsilon: of each count, in both rounds.
       num_folds: F of the logistic regressions, to which time is proportional; by default 10, and 5 where features
@@ -193,14 +168,12 @@ def piloted_counts(
       guarded: whether the guard may weaken evidence. Without it s is 1.
 
     Raises:
-      ValueError: for labels outside [-1, C), a class without a label, nobody without a label, rows or a posterior
-        of other sizes, silent users without a label or a class of which all are silent, an epsilon that is not
-        finite and > 0, before anybody is asked; and for answers of another shape than the round's, of another
-        epsilon, or of users who were not asked.
+      ValueError: before anybody is asked, for facts that do not fit each other or an epsilon that is not finite
+        and > 0; and for answers of another shape than the round's, of another epsilon, or of users who were not
+        asked.
     """
     validate.threefry(key)
-    public = public._replace(labels=validate.labels(public.labels))
-    _check(public, epsilon)
+    public = _checked(public, epsilon)
     fold_key, pilot_key, first_key, design_key, second_key = random_words.split(key, 5)
     labels, quiet, classes = np.asarray(public.labels, np.int32), public.quiet, public.num_classes
     phase("what features say", 0.0)
@@ -219,38 +192,35 @@ def piloted_counts(
     phase("the groups of the others", 0.45)
     plan = design(design_key, log_q, expected, epsilon, size=size, asked=~piloting & ~quiet)
 
-    groups = merge(plan.best, classes)
-    asked_by = CountRound(groups.groups(fine), groups.num_groups, ~piloting & ~quiet, confidence)
+    column = merge(plan.best, classes)
+    asked_by = CountRound(column[fine], int(column.max()) + 1, ~piloting & ~quiet, confidence)
     phase("the others report", 0.55)
     reports, second = _ask(noisy_counts, second_key, asked_by, epsilon)
     # Groups that were not asked for are counts of 0 that all classes expect: one program for all merges.
-    reports = np.pad(reports, ((0, 0), (0, num_fine - groups.num_groups)))
-    means = merged(means.reshape(-1, num_fine), groups.column, num_fine).reshape(means.shape)
+    reports = np.pad(reports, ((0, 0), (0, num_fine - asked_by.num_groups)))
+    means = merged(means.reshape(-1, num_fine), column, num_fine).reshape(means.shape)
     size = max(size, table_size(reports, means, epsilon))
     asked = evidence(reports, means, prior, epsilon, size=size, counted=second)
     own = np.where(first[:, None], piloted.log_likelihood, asked.log_likelihood)
     own = np.where((first | second)[:, None], own, np.float32(0.0))
-    counts = np.where(first[:, None], merged(pilot_reports, groups.column, num_fine), reports)
+    counts = np.where(first[:, None], merged(pilot_reports, column, num_fine), reports)
     phase("what reports teach", 0.65)
-    learned = _learned(known, rows, _Answers(own, counts, second, first | second), guarded)
+    learned = _learned(known, rows, own, counts, first + 2 * second, guarded)
     return PilotedCounts(
         **learned, log_q=jax.device_put(log_q), design=plan, model=model,
         dispersion=DISPERSIONS[asked.dispersion], pilot=first, scaling=scaling,
     )  # fmt: skip
 
 
-def with_posterior(key: PRNGKey, public: PublicFacts, num_folds: int | None = None) -> PublicFacts:
-    """The same facts with features in one scaling, and a :class:`FeaturesPosterior` for ``log_q``.
-
-    A sweep over epsilon, or worlds of a rehearsal, then find it once.
+def with_posterior(key: PRNGKey, public: PublicFacts) -> PublicFacts:
+    """The same facts with features in one scaling and a :class:`FeaturesPosterior` for ``log_q``: found once.
 
     Raises:
       ValueError: as :func:`piloted_counts`.
     """
     validate.threefry(key)
-    public = public._replace(labels=validate.labels(public.labels))
-    _check(public, 1.0)
-    rows, known, _ = _features(key, public, num_folds)
+    public = _checked(public, 1.0)
+    rows, known, _ = _features(key, public, None)
     return public._replace(rows=rows, log_q=known)
 
 
@@ -279,48 +249,37 @@ def _features(
     return rows, FeaturesPosterior(log_q, fold, num_folds, labels), scaling
 
 
-class _Answers(NamedTuple):
-    """What users reported.
+def _learned(
+    known: FeaturesPosterior, rows: Rows | None, own: np.ndarray, counts: np.ndarray, nth: np.ndarray, guarded: bool
+) -> dict:
+    """How far reports are believed, what they teach, and the posterior of all: fields of :class:`PilotedCounts`.
 
-    Attributes:
-      own: float32 [n, C], the evidence of the own report.
-      counts: int [n, 3 C], the reports by the groups of the second round.
-      unseen: bool [n], users whose reports the model of counts has not seen: it agrees with the pilot by its very
-        fit, whatever lists those are.
-      reported: bool [n], who reported at all.
+    ``own`` [n, C] is the evidence of own reports, ``counts`` [n, 3 C] these by the groups of the second round,
+    ``nth`` [n] the round of each user, 0 for none. With reports of the first the model agrees by its very fit.
     """
-
-    own: np.ndarray
-    counts: np.ndarray
-    unseen: np.ndarray
-    reported: np.ndarray
-
-
-def _learned(known: FeaturesPosterior, rows: Rows | None, answers: _Answers, guarded: bool) -> dict:
-    """How far reports are believed, what they teach, and the posterior of all: fields of :class:`PilotedCounts`."""
-    own, log_q, labels = answers.own, known.log_q, known.labels
-    classes, log_q_here = own.shape[1], np.asarray(log_q)
-    unlabelled, teachers = labels < 0, labels[(labels >= 0) & answers.reported]
-    held_out, judged = np.where(answers.unseen, labels, -1), unlabelled & answers.unseen
+    reported, unseen = nth > 0, nth == 2
+    log_q, labels, classes = known.log_q, known.labels, own.shape[1]
+    log_q_here = np.asarray(log_q)
+    unlabelled, teachers = labels < 0, labels[(labels >= 0) & reported]
+    held_out, judged = np.where(unseen, labels, -1), unlabelled & unseen
 
     trusted = guard(own, np.exp(log_q_here), judged, held_out)
     evident, useful = (trusted.log_likelihood if guarded else own), not guarded or trusted.strength > 0.0
-    log_f, regression = log_q, np.zeros_like(log_q_here)
+    log_f, regression, towards = log_q, np.zeros_like(log_q_here), _TOWARDS[[0, 0, 0]]
     if rows is not None and useful:  # else there is nothing to learn
         # Evidence that is too sure of itself would teach too much.
         scores = np.stack([log_q_here, log_q_here, evident, regression], -1)
-        trust = np.clip(weigh(scores, held_out, _TOWARDS[[0, 0, 0]])[1][2], 0.0, 1.0)
+        trust = np.clip(weigh(scores, held_out, towards)[1][2], 0.0, 1.0)
         of_labels = label_evidence(labels, classes)
         learned = self_train(rows, np.where(unlabelled[:, None], trust * np.asarray(evident), of_labels), known)
         trusted = guard(own, np.exp(learned), judged, held_out)
         evident, useful = (trusted.log_likelihood if guarded else own), not guarded or trusted.strength > 0.0
         # Reports that are not believed by what they have taught have taught nothing.
         log_f = learned if useful else log_q
-    towards = _TOWARDS[[0, 0, 0]]
     if useful and np.bincount(teachers, minlength=classes).all():  # of a class that is silent it would know nothing
         towards = _TOWARDS
         labelled = FoldedLabels(labels, classes, known.fold, known.num_folds)
-        regression = count_regression(log_q, answers.counts, labelled, answers.reported)
+        regression = count_regression(log_q, counts, labelled, reported)
     scores = np.stack([log_q_here, log_f, evident, regression], -1)
     log_posterior, weights = weigh(scores, held_out, towards)
     arrays = {
@@ -331,9 +290,9 @@ def _learned(known: FeaturesPosterior, rows: Rows | None, answers: _Answers, gua
     return {**jax.device_put(arrays), "strength": strength, "by_labels": trusted.by_labels}
 
 
-def _check(public: PublicFacts, epsilon: float) -> None:
-    """Refuse what does not fit: nothing is spent before."""
-    labels, classes, log_q = np.asarray(public.labels), public.num_classes, public.log_q
+def _checked(public: PublicFacts, epsilon: float) -> PublicFacts:
+    """The facts with labels as whole numbers; what does not fit is refused, and nothing is spent before."""
+    labels, classes, log_q = validate.labels(public.labels), public.num_classes, public.log_q
     validate.integer_in(2, num_classes=classes)
     validate.number(0.0, open_lower=True, epsilon=epsilon)
     check_labels(labels, classes)
@@ -352,9 +311,7 @@ def _check(public: PublicFacts, epsilon: float) -> None:
         if not np.array_equal(log_q.labels, labels):
             raise ValueError("log_q must be of these labels, and was found of others")
     elif given is not None and not np.isfinite(np.asarray(given, np.float32).max(-1)).all():
-        raise ValueError(
-            "log_q must be logarithms of probabilities, -inf for 0, got NaN, inf, or -inf in all of a row"
-        )
+        raise ValueError("log_q must be logarithms of probabilities, -inf for 0, got NaN, inf, or a row of -inf")
     quiet = public.quiet
     if quiet.dtype != bool or quiet.shape != labels.shape:
         raise ValueError(f"silent must be bool [{len(labels)}], got {quiet.dtype} {quiet.shape}")
@@ -363,12 +320,13 @@ def _check(public: PublicFacts, epsilon: float) -> None:
     left = np.bincount(labels[(labels >= 0) & ~quiet], minlength=classes)
     if not left.all():
         raise ValueError(f"silent must leave a labelled user of each class, got none of class {left.argmin()}")
+    return public._replace(labels=labels)
 
 
 def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
     """What was reported, and who did; rows of 0 for others, so that nothing of them can be read."""
     answer, who = noisy_counts(key, count_round), count_round.reporters
-    if isinstance(answer, Reported):
+    if isinstance(answer, NoisyCounts):
         lost = answer.guarantee[NEIGHBOUR_LIST].epsilon
         if not _NEAR * epsilon <= lost <= epsilon * (1 + 1e-9):
             raise ValueError(f"noisy_counts must be of epsilon {epsilon:g} in both rounds, got one of {lost:g}")
@@ -379,8 +337,6 @@ def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: floa
     reports = np.asarray(answer)
     wanted = (len(count_round.reporters), count_round.num_groups)
     if reports.shape != wanted or not np.issubdtype(reports.dtype, np.integer):
-        raise ValueError(
-            f"noisy_counts must answer with whole numbers of shape {wanted}, "
-            f"got {reports.dtype} of shape {reports.shape}"
-        )
+        got = f"got {reports.dtype} of shape {reports.shape}"
+        raise ValueError(f"noisy_counts must answer with whole numbers of shape {wanted}, {got}")
     return np.where(who[:, None], reports, 0).astype(np.int32), who

@@ -29,11 +29,11 @@ def model_posterior(
     """Log posterior of each user's class by a model that has not seen the label, for ``predict_from_counts``.
 
     One model a fold is trained on the labels of the other folds but one, which says when to stop. A labelled user
-    is asked of the model of the own fold, any other of the mean of all. All of it is public, and costs nothing.
+    is asked of the model of the own fold, any other of the mean of all.
 
     Args:
       key: of public randomness.
-      model: rows [b, d] to scores [b, C], such as :func:`ldp_jax.learning.models.mlp`.
+      model: rows [b, d] to scores [b, C].
       x: public features.
       labels: in [0, C), -1 for none; at least ``num_folds`` of them.
       num_folds: F >= 3, one training each.
@@ -42,8 +42,7 @@ def model_posterior(
       patience: stop after as many epochs without a better validation accuracy.
 
     Raises:
-      ValueError: for labels of another shape or kind or too few of them, and as
-      :func:`ldp_jax.learning.training.fit`.
+      ValueError: for labels of another shape or kind or too few, and as :func:`ldp_jax.learning.training.fit`.
 
     >>> from ldp_jax.learning import models
     >>> x = np.repeat(np.eye(2, dtype=np.float32), 20, axis=0)

@@ -1,8 +1,7 @@
 r"""Rehearse before you collect: worlds are drawn from public facts, and the server is run on each of them.
 
-In a world every private user has a class. Devices report it as they would, the server reads their reports as it
-would, and the classes that it finds are counted right or wrong, beside those that it finds without any report.
-Nobody is asked, and no budget is spent.
+In a world every private user has a class. Devices report and the server reads as they would, and its classes are
+counted right or wrong, beside those without any report. Nobody is asked, and no budget is spent.
 
 * Records (of :class:`~ldp_jax.pipeline.local_prediction.PanelFacts`). Classes follow the structural posterior q.
   Those of friends are alike: their Gumbel noise is a Gaussian copula, of which a share :data:`COUPLING` is noise
@@ -38,6 +37,7 @@ from ldp_jax.core.float32 import matmul
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.types import Array, PRNGKey, Scalar
+from ldp_jax.core.whole_noise import MAX_EPSILON, MIN_EPSILON
 from ldp_jax.edges import NeighbourCounts
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph.propagation import Operator
@@ -77,23 +77,17 @@ COUPLING = 0.9
 MOST_OVERLAP = 0.7
 """Of homophily, at most such a share follows what features say, if it is not stated: each world has another."""
 
-_HOPS = 4
-"""Over which noise is shared."""
+_HOPS = 4  # over which noise is shared
 
+# A donor is among this share of the class, at least so many, on either side; or of all of it, so often.
 _NEAR, _LEAST_NEAR, _ANYBODY = 0.1, 3, 0.05
-"""A donor is among this share of the class, at least so many, on either side; or of all of it, so often."""
 
-_MOST_ALIKE = 0.99
-"""Homophily by which devices read friends; 1 would let one friend outweigh everything."""
+_MOST_ALIKE = 0.99  # homophily by which devices read friends; 1 would let one friend outweigh everything
 
-_LEAST_LIST = 1e-3
-"""The least epsilon of a bit of a list."""
 
-_EVENLY = np.array([0.7548777, 0.5698403])
-"""Multiples of both, less whole numbers, are spread evenly over a square."""
+_EVENLY = np.array([0.7548777, 0.5698403])  # multiples of both, less whole numbers, are spread evenly over a square
 
-_COLUMNS, _STEPS, _RIDGE = 64, 30, 0.01
-"""Of the estimate of variances; of conjugate gradients."""
+_COLUMNS, _STEPS, _RIDGE = 64, 30, 0.01  # of the estimate of variances; of conjugate gradients
 
 
 class StatedFriends(NamedTuple):
@@ -114,10 +108,7 @@ class StatedFriends(NamedTuple):
 
 
 class Foreseen(NamedTuple):
-    """Of one epsilon: points over no report, the 95 % interval of one collection, and P(gain > 0).
-
-    The interval holds the spread of the worlds, and what all of them get wrong alike.
-    """
+    """Of one epsilon: points over no report, the 95 % interval of one collection, and P(gain > 0)."""
 
     points: float
     low: float
@@ -133,7 +124,7 @@ class Rehearsal(NamedTuple):
     """What came of the worlds; prints as a verdict and a table.
 
     Attributes:
-      epsilons: that were asked about, ascending.
+      epsilons: ascending.
       gains: float64 [worlds, epsilons], points of accuracy on private users over no report.
       without: float64 [worlds], accuracy without any report, in percent.
       message: ``records``, ``lists`` or ``records and lists``.
@@ -141,8 +132,7 @@ class Rehearsal(NamedTuple):
       labels: how many are public.
       friends: what was stated, of lists.
       splits: of records and lists, the best split of each total or one report of both, to which the gains belong;
-        else empty. It is chosen on the same worlds, so that the gains of close ones are a little too high. One
-        report protects the whole list, counts a bit of it; devices then read friends by the stated homophily.
+        else empty. It is chosen on the same worlds, so that the gains of close ones are a little too high.
     """
 
     epsilons: tuple[float, ...]
@@ -215,8 +205,8 @@ def rehearse(
     """Say what reports will bring, before anybody reports. Costs no budget and asks nobody.
 
     To collect is recommended where the mean gain is at least 0.5 points and P(gain > 0) is at least 0.6, beside at
-    least 50 public labels. Verdicts on records and on lists were held against what came (``frontier_features.md``,
-    ``frontier_edges.md`` of the experiments), of both the accuracy (``frontier_joint.md``).
+    least 50 public labels. The experiments hold verdicts against what came (``frontier_features.md``,
+    ``frontier_edges.md``, ``frontier_joint.md``).
 
     Args:
       key: of public randomness.
@@ -226,7 +216,7 @@ def rehearse(
         whose best split is found (:attr:`Rehearsal.splits`, for ``predict_jointly``).
       friends: of lists: what is stated of them. It is assumed, not found: state the least that is believed.
       worlds: how many are drawn, at least 2.
-      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`).
 
     Raises:
       ValueError: for private labels, an epsilon out of range, or friends where there are none to be stated.
@@ -242,52 +232,50 @@ def rehearse(
     """
     validate.threefry(key)
     worlds = validate.whole(2, worlds=worlds)
-    of_records, of_lists = isinstance(public, PanelFacts), isinstance(public, PublicFacts)
-    least, most = (_LEAST_LIST, 40.0) if of_lists else (0.0, MOST_EPSILON)
-    if not (of_records or of_lists or hasattr(public, "known")):
-        raise ValueError(
-            f"public must be of panel_facts, of joint_facts or PublicFacts, got {type(public).__name__}"
-        )
+    if not isinstance(public, (PanelFacts, PublicFacts, JointFacts)):
+        raise ValueError(f"public must be of panel_facts, joint_facts or PublicFacts, got {type(public).__name__}")
+    of_lists = isinstance(public, PublicFacts)
+    least, most = (MIN_EPSILON, MAX_EPSILON) if of_lists else (0.0, MOST_EPSILON)
     each = list(epsilons) if np.iterable(epsilons) else [epsilons]
     asked = tuple(sorted({validate.number(least, most, open_lower=not of_lists, epsilons=one) for one in each}))
     if not asked:
         raise ValueError("epsilons must name one at least")
-    if isinstance(public, PublicFacts):
-        public = public._replace(labels=validate.labels(public.labels))
-    if of_records and friends is not None:
-        raise ValueError("friends must be None of records, whose graph is public")
-    if not of_records and friends is None:
-        raise ValueError("friends must be stated of lists: StatedFriends(mean_degree, homophily)")
     if not isinstance(public, PublicFacts) and public.known.keep < 1.0:
         raise ValueError(f"public must have true labels, got keep = {public.known.keep:g}")
     fold_key, key = random_words.split(key)
-    message, splits = "records" if of_records else "lists", []
+    message, splits, right, private = "lists", [], [], validate.labels(public.labels) < 0
     with watched("rehearse", progress):
         phase("what is public", 0.0)
         if isinstance(public, PanelFacts):
-            run = _of_records(key, public, asked)
+            if friends is not None:
+                raise ValueError("friends must be None of records, whose graph is public")
+            message, run = "records", _of_records(key, public, asked)
+        elif friends is None:
+            raise ValueError("friends must be stated of lists: StatedFriends(mean_degree, homophily)")
         elif isinstance(public, PublicFacts):
             run = _of_lists(key, with_posterior(fold_key, public), friends, asked)
         else:
-            if friends is not None and friends.overlap is not None:
+            if friends.overlap is not None:
                 raise ValueError("overlap must be None of joint totals: nobody has public features")
             message, splits = "records and lists", [_splits(total) for total in asked]
             run = _of_both(key, public, _checked(friends), tuple(split for some in splits for split in some))
-        found = []
         for world in range(worlds):
             phase(f"world {world + 1} of {worlds}", 0.1 + 0.9 * world / worlds)
             with watched("server"):
-                found.append(run(world))
-    right = np.array(found)
-    gains, private = right[:, 1:] - right[:, :1], np.asarray(public.labels) < 0
-    gains, taken = _best(gains, splits) if splits else (gains, ())
+                y, posteriors = run(world)
+                found = [np.asarray(one).argmax(1) == np.asarray(y) for one in posteriors]
+                right.append([100.0 * one[private].mean() for one in found])
+    right = np.array(right)
+    gains, taken = right[:, 1:] - right[:, :1], ()
+    if splits:
+        gains, taken = _best(gains, splits)
     users, labels = int(private.sum()), int((~private).sum())
     return Rehearsal(asked, gains, right[:, 0], message, users, labels, friends, taken)
 
 
 def _splits(total: float) -> list[JointPrivacy]:
     """Those that leave a list nothing, or enough for whole noise; and one report of both."""
-    enough = [share for share in SHARES if share == 1.0 or (1.0 - share) * total > 2 * _LEAST_LIST]
+    enough = [share for share in SHARES if share == 1.0 or (1.0 - share) * total > 2 * MIN_EPSILON]
     return [*(JointPrivacy.split(total, share) for share in enough), JointPrivacy(both=total)]
 
 
@@ -301,42 +289,46 @@ def _best(
     return gains[:, best], tuple(each[place] for place in best)
 
 
-World = Callable[[int], list[float]]
-"""Draws a world: accuracy in percent without any report, and at each epsilon."""
+# Everybody's class, and their posteriors: without any report, and with those of each epsilon or split.
+_Classes = tuple[Array, Sequence[Array | np.ndarray]]
 
-
-def _points(scores: ArrayLike, y: np.ndarray, asked: np.ndarray) -> float:
-    return 100.0 * float((np.asarray(scores).argmax(1) == y)[asked].mean())
+World = Callable[[int], _Classes]
+"""Draws the world of a number."""
 
 
 # --- Records -----------------------------------------------------------------------------------------------------
 
 
 def _of_records(key: PRNGKey, facts: PanelFacts, epsilons: tuple[float, ...]) -> World:
-    """Worlds of a public graph and panel."""
     spread_key, key = random.split(key)
-    log_q, labels, panel = facts.structure.log_q, facts.labels, facts.known.nodes
-    posterior, private = np.exp(np.asarray(log_q)), labels < 0
-    alphabets = [PersonalAlphabets.of(epsilon, posterior) for epsilon in epsilons]
-    scored, spread = np.asarray(facts.classifier.panel_scores), shared_spread(spread_key, facts.op)
+    log_q = facts.structure.log_q
+    alphabets = [PersonalAlphabets.of(epsilon, np.exp(np.asarray(log_q))) for epsilon in epsilons]
+    spread = shared_spread(spread_key, facts.op)
 
-    def world(number: int) -> list[float]:
+    def world(number: int) -> _Classes:
         class_key, donor_key, report_key = random.split(random.fold_in(key, number), 3)
-        y = coupled_classes(class_key, facts.op, spread, log_q, labels, np.float32(COUPLING))
-        scores = scored[np.asarray(donors(donor_key, y, log_q, labels[panel], log_q[panel], np.float32(_NEAR)))]
-        scores[panel] = scored
-        truth = np.asarray(y)
-        found = [_points(log_q, truth, private)]
+        y = coupled_classes(class_key, facts.op, spread, log_q, facts.labels, np.float32(COUPLING))
+        scores = _drawn_scores(donor_key, facts, y, log_q, _NEAR)
+        found = [log_q]
         for place, mine in enumerate(alphabets):
             made = local_prediction(random.fold_in(report_key, place), partial(_send, mine, scores), facts)
-            found.append(_points(made.log_posterior, truth, private))
-        return found
+            found.append(made.log_posterior)
+        return y, found
 
     return world
 
 
+def _drawn_scores(
+    key: PRNGKey, facts: PanelFacts | JointFacts, y: Array, log_q: Array | np.ndarray, near: float
+) -> np.ndarray:
+    """The classifier's scores of donors, and of the panel its own."""
+    labels, panel, scored = facts.labels, facts.known.nodes, np.asarray(facts.classifier.panel_scores)
+    scores = scored[np.asarray(donors(key, y, log_q, labels[panel], log_q[panel], np.float32(near)))]
+    scores[panel] = scored
+    return scores
+
+
 def _send(alphabets: PersonalAlphabets, scores: np.ndarray, key: PRNGKey, public: Broadcast) -> ClassReports:
-    """What devices with these scores report."""
     return ClassReports(alphabets.log_likelihoods(alphabets.privatize(key, alphabets.best(scores))), alphabets.mask)
 
 
@@ -346,7 +338,6 @@ def _shared(op: Operator, noise: Array) -> Array:
 
 
 def _shared_back(op: Operator, w: Array) -> Array:
-    """S^T w."""
     degree = jnp.maximum(op.rows(op.degree), 1.0)[:, None]
     back = jax.lax.fori_loop(0, _HOPS, lambda _, w: 0.5 * (w + degree * op.average(w / degree)), op.rows(w))
     return op.nodes(back)
@@ -371,16 +362,9 @@ def coupled_classes(
     r"""Classes of which each follows its q, friends' are alike, and the panel's are its labels; int32 [n].
 
     Class i is :math:`\arg\max_c \log q_{ic} + g_{ic}`, g Gumbel noise with the ranks of a Gaussian field of
-    covariance :math:`\rho K + (1 - \rho) I`, K the correlation of shared noise. The panel's noise is drawn given
-    its labels, and the field given the panel's noise (Matheron's rule, by conjugate gradients).
-
-    Args:
-      key: of public randomness.
-      op: the public graph's.
-      spread: of shared noise (:func:`shared_spread`).
-      log_q: posteriors, of the panel out of fold.
-      labels: -1 for those whose class is drawn.
-      coupling: rho in [0, 1).
+    covariance :math:`\rho K + (1 - \rho) I`, K the correlation of shared noise, rho the ``coupling`` in [0, 1). The
+    panel's noise is drawn given its labels, and the field given the panel's noise (Matheron's rule, by conjugate
+    gradients). ``spread`` is :func:`shared_spread`; ``labels`` are -1 for those whose class is drawn.
     """
     shared_key, own_key, top_key, rest_key = random.split(key, 4)
     known = (labels >= 0)[:, None]
@@ -439,7 +423,6 @@ def donors(
 
 
 def _below(key: PRNGKey, count: Array) -> Array:
-    """Whole numbers below each count."""
     return jnp.minimum((random.uniform(key, count.shape) * count).astype(jnp.int32), count - 1)
 
 
@@ -450,13 +433,11 @@ def _under_one(log_p: Array) -> Array:
 # --- Lists -------------------------------------------------------------------------------------------------------
 
 
-_Stated = tuple[np.float32, np.float32, np.float32]
-"""Mean degree, homophily, spread."""
+_Stated = tuple[np.float32, np.float32, np.float32]  # mean degree, homophily, spread
 
 
-def _checked(friends: StatedFriends | None) -> _Stated:
+def _checked(friends: StatedFriends) -> _Stated:
     """What is stated; refused where no friendships are like it."""
-    assert friends is not None
     return (
         np.float32(validate.number(0.0, open_lower=True, mean_degree=friends.mean_degree)),
         np.float32(validate.number(0.0, 1.0, homophily=friends.homophily)),
@@ -464,17 +445,13 @@ def _checked(friends: StatedFriends | None) -> _Stated:
     )
 
 
-def _of_lists(
-    key: PRNGKey, public: PublicFacts, friends: StatedFriends | None, epsilons: tuple[float, ...]
-) -> World:
-    """Worlds of public features and private lists."""
+def _of_lists(key: PRNGKey, public: PublicFacts, friends: StatedFriends, epsilons: tuple[float, ...]) -> World:
     rows = public.rows
     assert isinstance(public.log_q, FeaturesPosterior)
-    assert friends is not None
     assert not isinstance(rows, Mapping)
-    stated, overlapping = _checked(friends), friends.overlap
-    if overlapping is not None:
-        overlapping = validate.number(0.0, 1.0, overlap=overlapping)
+    stated = _checked(friends)
+    if friends.overlap is not None:
+        validate.number(0.0, 1.0, overlap=friends.overlap)
     log_q, labels = public.log_q.log_q, np.asarray(public.labels)
     spread_key, unknown_key, key = random.split(key, 3)
     # What labels that a model has not seen say of how sure it may be.
@@ -485,42 +462,38 @@ def _of_lists(
     most = np.array([0.0 if ridge is None else 1.0 / (1.0 + ridge * math.pi**2 / 6.0), MOST_OVERLAP])
     first = np.asarray(random.uniform(unknown_key, (2,)), np.float64)
 
-    def world(number: int) -> list[float]:
+    def world(number: int) -> _Classes:
         class_key, draw_key, report_key = random.split(random.fold_in(key, number), 3)
         alike, share = most * ((first + number * _EVENLY) % 1.0)  # nobody knows them
         if noise is None:
             y = _drawn_classes(class_key, tempered, labels)
         else:
             y = _alike_classes(class_key, noise, tempered, labels, np.float32(alike))
-        share = share if overlapping is None else overlapping
-        users = _drawn_users(draw_key, y, tempered, stated, np.float32(share))
-        truth = np.asarray(y)
-        found = [_points(log_q, truth, labels < 0)]
+        share = share if friends.overlap is None else friends.overlap
+        users, found = _drawn_users(draw_key, y, tempered, stated, np.float32(share)), [log_q]
         for place, epsilon in enumerate(epsilons):
             count_key = random.fold_in(report_key, place)
             made = piloted_counts(count_key, partial(_count, users, epsilon), public, epsilon)
-            found.append(_points(made.log_posterior, truth, labels < 0))
-        return found
+            found.append(made.log_posterior)
+        return y, found
 
     return world
 
 
 def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[JointPrivacy, ...]) -> World:
     """Worlds of private records and lists; each split is tried on the same users."""
-    labels, panel, n = facts.labels, facts.known.nodes, len(facts.labels)
-    log_q, scored = np.tile(facts.log_prior, (n, 1)), np.asarray(facts.classifier.panel_scores)
+    n = len(facts.labels)
+    log_q = np.tile(facts.log_prior, (n, 1))
     alphabets = {one: record_alphabets(facts, one) for one in {split.record for split in splits} if one}
     entries, alike = max(1, round(float(stated[0]) * n)), min(float(stated[1]), _MOST_ALIKE)
 
-    def world(number: int) -> list[float]:
+    def world(number: int) -> _Classes:
         draw_key, donor_key, report_key = random.split(random.fold_in(key, number), 3)
         class_key, rate_key, list_key = random.split(draw_key, 3)
-        y = _drawn_classes(class_key, log_q, labels)
+        y = _drawn_classes(class_key, log_q, facts.labels)
         users = _drawn_users(rate_key, y, log_q, stated, np.float32(0.0))
-        scores = scored[np.asarray(donors(donor_key, y, log_q, labels[panel], log_q[panel], np.float32(1.0)))]
-        scores[panel] = scored
-        truth, devices = np.asarray(y), Devices(scores, *map(np.asarray, _drawn_lists(list_key, users, y, entries)))
-        found = [_points(log_q, truth, labels < 0)]
+        scores, found = _drawn_scores(donor_key, facts, y, log_q, 1.0), [log_q]
+        devices = Devices(scores, *map(np.asarray, _drawn_lists(list_key, users, y, entries)))
         for split in splits:
             # One key: the same noise for all splits, so that not chance tells close ones apart.
             noise_key = jax.random.clone(report_key)
@@ -530,8 +503,8 @@ def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[Joi
                 send = partial(_send, alphabets[split.record], scores) if split.record else None
                 count = partial(_count, users, split.list) if split.list else None
                 made = joint_prediction(noise_key, facts, send, count, split.list)
-            found.append(_points(made.log_posterior, truth, labels < 0))
-        return found
+            found.append(made.log_posterior)
+        return y, found
 
     return world
 
@@ -546,7 +519,6 @@ class _Users(NamedTuple):
 
 
 def _count(users: _Users, epsilon: float, key: PRNGKey, asked: CountRound) -> Array:
-    """What devices of a world report."""
     count_key, noise_key = random.split(key)
     counts = _drawn_counts(count_key, users, jnp.asarray(asked.groups), num_groups=asked.num_groups)
     return NeighbourCounts(epsilon, asked.num_groups).add_noise(noise_key, counts)
@@ -556,10 +528,7 @@ def _count(users: _Users, epsilon: float, key: PRNGKey, asked: CountRound) -> Ar
 class _LikeFeatures:
     """Noise that users of like features share: averages over users by the products of their centred rows.
 
-    Attributes:
-      rows: features.
-      mean: float32 [d], of their rows.
-      spread: float32 [n, 1], the standard deviation of a user's noise.
+    ``mean`` [d] is that of rows, ``spread`` [n, 1] the standard deviation of a user's noise.
     """
 
     rows: RowTables | DenseRows
@@ -595,7 +564,6 @@ def _alike_classes(key: PRNGKey, alike: _LikeFeatures, log_q: Array, labels: Arr
 
 @jax.jit
 def _drawn_classes(key: PRNGKey, log_q: Array, labels: Array) -> Array:
-    """Classes by q, of labelled users their own."""
     return jnp.where(labels >= 0, labels, random.categorical(key, log_q))
 
 
@@ -628,7 +596,7 @@ def _drawn_counts(key: PRNGKey, users: _Users, groups: Array, *, num_groups: int
 
 @partial(jax.jit, static_argnames="entries")
 def _drawn_lists(key: PRNGKey, users: _Users, y: Array, entries: int) -> tuple[Array, Array]:
-    """Entries of lists, owners by rate, a share of friends alike and the rest anybody; int32 [entries] each."""
+    """Owners of entries by rate, and their friends, a share alike and the rest anybody; int32 [entries] each."""
     owner_key, alike_key, friend_key = random.split(key, 3)
     ends, size = users.rate.cumsum(), users.of_class.sum(0).astype(jnp.int32)
     owners = jnp.searchsorted(ends, random.uniform(owner_key, (entries,)) * ends[-1])
@@ -689,7 +657,6 @@ def overlap(
 
 
 def _labelled_pairs(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> Int[np.ndarray, "pairs two"]:
-    """Those with labels at both ends."""
     labels, pairs = np.asarray(labels), np.asarray(pairs)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
         raise ValueError(f"pairs must be integers of shape [pairs, 2], got {pairs.dtype} of shape {pairs.shape}")

@@ -1,8 +1,8 @@
 """Embeddings of reports that real devices sent: of some users, in any order.
 
-Of counts and classes: :func:`~ldp_jax.pipeline.from_counts.classify_counts` and
-:func:`~ldp_jax.pipeline.from_reports.classify_reports`. Whoever is silent, late or unknown contributes nothing: an
-estimate of 0, or a likelihood of one under every class. Who reports must not depend on what is private.
+Whoever is silent, late or unknown contributes nothing: an estimate of 0, or of counts and classes
+(:func:`~ldp_jax.pipeline.from_counts.classify_counts`, :func:`~ldp_jax.pipeline.from_reports.classify_reports`) a
+likelihood of one under every class. Who reports must not depend on what is private.
 """
 
 from functools import partial
@@ -19,8 +19,8 @@ from ldp_jax.core import validate
 from ldp_jax.core.spaces import SparseReport
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.features import Discrete, Sampled
-from ldp_jax.graph.propagation import Operator, block_width, operator, ppr_by_blocks, ppr_to_file
-from ldp_jax.pipeline.embedding import _check_file
+from ldp_jax.graph.propagation import Operator
+from ldp_jax.pipeline.embedding import _as_operator, _check_file, propagate_columns
 
 
 class ReportedEmbedding(NamedTuple):
@@ -82,22 +82,17 @@ def embed_reports(
     tol: Scalar = 1e-5,
     out: str | Path | None = None,
 ) -> ReportedEmbedding:
-    """Propagate the reports of one round over a public graph.
-
-    A user without a report contributes zero to each coordinate. Rows of users who are no node are left out.
+    """Propagate the reports of one round over a public graph; rows of users who are no node are left out.
 
     Guarantee: that of the mechanism, per record; over several rounds it adds up
     (:meth:`ldp_jax.deployment.store.ReportStore.spent`).
 
-    Args:
+    Args as those of :func:`~ldp_jax.pipeline.private_embedding`, but for these:
+
       graph: of n nodes, or its operator.
       mechanism: whose table the devices have, as ``Sampled(Discrete.of(table), dim, k)``.
       nodes: the user of each node, distinct.
       reports: see :class:`VectorReports`.
-      alpha: decay factor in (0, 1].
-      r: convolution coefficient in [0, 1].
-      tol: see :func:`ldp_jax.graph.propagation.ppr`.
-      out: a .npy file for z (:func:`~ldp_jax.pipeline.private_embedding`).
 
     Raises:
       ValueError: for a mechanism without a table, arrays that do not fit each other, a user with two rows, or
@@ -114,7 +109,7 @@ def embed_reports(
     >>> found.z.shape, found.reported.tolist(), found.strangers
     ((3, 3), [False, False, True], 1)
     """
-    op = graph if isinstance(graph, Operator) else operator(graph)
+    op = _as_operator(graph)
     n, k, dim = op.num_nodes, mechanism.k, mechanism.dim
     _check_file(out, n, dim, op, mechanism, alpha, r, tol)
     if not isinstance(mechanism.inner, Discrete):
@@ -142,9 +137,7 @@ def embed_reports(
     reported = np.zeros(n, bool)
     reported[place], indices[place], values[place] = True, index[known], output[known]
     given = SparseReport(indices, values)
-    columns = partial(_columns, mechanism, given, reported, width=min(dim, block_width(to_file=out is not None)))
-    by_blocks = ppr_by_blocks if out is None else partial(ppr_to_file, out)
-    z = by_blocks(op, columns, dim, alpha, r, tol)
+    z = propagate_columns(op, partial(_columns, mechanism, given, reported), dim, alpha, r, tol, out=out)
     guarantee = PipelineGuarantee.of(
         [mechanism.guarantee()], protected=("features",), unprotected=("edges", "labels", "who reported")
     )
@@ -156,9 +149,7 @@ def places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.
     if nodes.dtype.kind in "iu" and nodes.size and nodes.min() >= 0:
         nodes = nodes.astype(np.uint64)  # beside users, in whole numbers: float64 has 53 bits
     if nodes.dtype != np.uint64 or nodes.shape != (n,) or len(np.unique(nodes)) != n:
-        raise ValueError(
-            f"nodes must be {n} distinct users, whole numbers >= 0, one a node, got {nodes.dtype} {nodes.shape}"
-        )
+        raise ValueError(f"nodes must be {n} distinct users, whole numbers >= 0, got {nodes.dtype} {nodes.shape}")
     order = np.argsort(nodes)
     place = order[np.minimum(np.searchsorted(nodes, user, sorter=order), n - 1)]
     known = nodes[place] == user
@@ -167,6 +158,5 @@ def places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.
 
 @partial(jax.jit, static_argnames="width")
 def _columns(mechanism: Sampled, reports: SparseReport, reported: Array, start: Scalar, *, width: int) -> Array:
-    """Estimates of some columns, zeros of who did not report."""
     estimates = jax.vmap(lambda y: mechanism.estimate_columns(y, start, width))(reports)
     return jnp.where(reported[:, None], estimates, 0.0)

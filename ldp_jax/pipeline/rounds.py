@@ -29,12 +29,10 @@ class RepeatedReports(NamedTuple):
 def answer(key: PRNGKey, mechanism: Mechanism, history: Any, round: Array | int, *, answers: str) -> Report:
     """One user's report of one round: a pure function of the user's key; ``vmap`` it.
 
-    A permanent answer takes its record and its randomness from the first round alone, so that nothing has to be
-    stored. Fresh ones take both from their own round.
+    A permanent answer takes its record and its randomness from the first round alone, a fresh one from its own.
 
     Args:
-      key: a typed threefry key, of this user and question, the same in every round. Another question, or the same
-        one answered otherwise, needs another key, or both share their noise.
+      key: a typed threefry key, of this user, question and manner of answer, the same in every round.
       mechanism: of one report.
       history: the records so far, [rounds, ...], up to the round that is asked for.
       round: which, from 0; may be traced.
@@ -61,8 +59,7 @@ def collect_rounds(
 ) -> RepeatedReports:
     """Every user's report of every round, as their devices would send them, and what it costs.
 
-    User i's key is ``jax.random.split(key, n)[i]``, the report of round t :func:`answer` of it. The mean of
-    permanent answers says no more than one of them, and no later change of a record shows.
+    User i's key is ``jax.random.split(key, n)[i]``, the report of round t :func:`answer` of it.
 
     ``records`` are [rounds, n, ...], ``answers`` ``fresh`` or ``permanent``, and ``delta`` that of
     :func:`~ldp_jax.accounting.composition.over_rounds`.

@@ -23,17 +23,15 @@ Scaling = Literal["rows", "columns", "none"]
 Features = ArrayLike | scipy.sparse.sparray | scipy.sparse.spmatrix
 """Features of n users [n, d], dense or any scipy sparse matrix."""
 
-_APART = 100.0
-"""How many times the sizes of two columns may differ before it is said."""
+_APART = 100.0  # how many times the sizes of two columns may differ before it is said
 
+# Entries that are added up before a sum goes back to memory: gathers cost a CPU a tenth of what scatters do.
 _LINE = 8
-"""Entries that are added up before a sum goes back to memory: gathers cost a CPU a tenth of what scatters do."""
 
-_FAR = 1e9
-"""As far out as a device takes a number of a record to be."""
+_FAR = 1e9  # as far out as a device takes a number of a record to be
 
+# The share of entries above which tables, of 16 bytes an entry, take more memory than the dense matrix.
 _DENSE = 0.25
-"""The share of entries above which tables, of 16 bytes an entry, take more memory than the dense matrix."""
 
 
 @pytree
@@ -97,8 +95,8 @@ _Lines = tuple[Array | np.ndarray, Array | np.ndarray, Array | np.ndarray]
 class RowTables:
     """:class:`Rows` laid out for many products, and those of the transpose; made by :func:`laid_out`.
 
-    The entries of a row are in lines of :data:`_LINE`, the last one filled with zeros; those of a column as well,
-    for the transpose, which would otherwise be a scatter. Lines beyond those in use are padding.
+    The entries of a row are in lines of 8, the last one filled with zeros; those of a column as well, for the
+    transpose, which would otherwise be a scatter. Lines beyond those in use are padding.
 
     Attributes:
       by_row: columns uint32 [8, lines], values float32 [8, lines], and the row uint32 [lines] of each line,
@@ -137,12 +135,6 @@ def parts_of(count: Array | np.ndarray | np.uint32, size: int) -> Array:
     return (jnp.asarray(count) + (size - 1)) // size
 
 
-def room_for(n: int) -> int:
-    """n rounded up to whole parts."""
-    size = max(part_size(n), 1)
-    return -(-n // size) * size
-
-
 def laid_out(
     rows: Rows | DenseRows, like: RowTables | DenseRows | None = None, *, room: int | None = None
 ) -> RowTables | DenseRows:
@@ -155,7 +147,9 @@ def laid_out(
     1.4
     """
     n, d = rows.shape
-    wanted = room_for(max(n, room or 0)) if like is None else like.shape[0]
+    wanted = max(n, room or 0)
+    part = max(part_size(wanted), 1)
+    wanted = -(-wanted // part) * part if like is None else like.shape[0]
     few = isinstance(rows, Rows) and len(rows.value) <= _DENSE * n * d
     if isinstance(rows, DenseRows) or not (few if like is None else isinstance(like, RowTables)):
         values = np.asarray(rows.values if isinstance(rows, DenseRows) else rows.dense())

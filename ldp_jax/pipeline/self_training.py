@@ -50,12 +50,7 @@ _Laid = RowTables | DenseRows
 class FoldedLabels(NamedTuple):
     """Labels that several models learn from, and the fold of each node, whose model has not seen its label.
 
-    Attributes:
-      labels: int32 [n] in [0, C), -1 for none.
-      num_classes: C.
-      fold: int32 [n], in [0, F).
-      num_folds: F.
-      keep: the probability that a label is the true one (:mod:`~ldp_jax.pipeline.panel`).
+    Labels are int32 [n] in [0, C), -1 for none, and true with probability ``keep``; folds int32 [n] in [0, F).
     """
 
     labels: Int[np.ndarray, " n"]
@@ -98,7 +93,7 @@ class FeaturesPosterior(NamedTuple):
 def folds(key: PRNGKey, labels: Int[Array | np.ndarray, " n"], num_folds: int) -> Int[np.ndarray, " n"]:
     """A random fold of each node, as many nodes of every class in each as can be; int32 [n], on the host.
 
-    ``labels`` are -1 for none, F is at least 2, and the key is of public randomness.
+    ``labels`` are -1 for none, and F is at least 2.
     """
     validate.threefry(key)
     validate.integer_in(2, num_folds=num_folds)
@@ -405,8 +400,8 @@ def regression(
     Args:
       rows: of all n nodes.
       lesson: who teaches what.
-      ridges: to choose from by the evidence of teachers under the model that has not seen theirs, in falling order:
-        each fit starts from the one before; the first that is no better ends the search.
+      ridges: falling; chosen by the evidence of teachers under the model that has not seen theirs. Each fit starts
+        from the one before; the first that is no better ends the search.
       start: weights, the bias in the last row; 0 by default.
       by_weights: whether those who teach nothing are asked of the mean weights, not of the mean posterior.
       tolerance: the least gain of a step, of the loss.
@@ -460,7 +455,6 @@ def features_posterior(
 
     A labelled node is asked of the model of its fold, any other of the mean of all. The ridge is the one of
     :data:`RIDGES` with the least log-loss on labelled nodes. :func:`self_train` shares the compiled program.
-
     ``labels`` are int [n] in [0, C), -1 for none; ``tolerance`` is the least gain of a step, of the loss.
 
     >>> y = np.arange(20) % 2
@@ -487,8 +481,7 @@ def best_scaling(
 ) -> tuple[Scaling, FeaturesPosterior]:
     """The scaling of least log-loss on held-out labels, and what features say under it; of equals the first.
 
-    All is public, and costs no budget. Candidates of one layout (:func:`~ldp_jax.pipeline.rows.scaled_rows`) share
-    one compiled regression.
+    Candidates of one layout (:func:`~ldp_jax.pipeline.rows.scaled_rows`) share one compiled regression.
     """
     fit = partial(features_posterior, labels=labels, fold=fold, num_classes=num_classes, num_folds=num_folds)
     found = {name: fit(rows) for name, rows in candidates.items()}
@@ -513,13 +506,8 @@ def self_train(
     :math:`\log f \leftarrow 0.35 \log q + 0.65 \log f`, normalised. The ridge is chosen by the evidence of nodes
     under the model that has not seen theirs: no label is needed, and own reports may be added to the result.
 
-    Args:
-      rows: public features.
-      evidence: l, of labels (:func:`label_evidence`) and of reports; rows of 0 for who has neither.
-      known: q, folds, and where the regression starts.
-      ridges: to choose from, in falling order.
-      keep: the weight of log q.
-      tolerance: the least gain of a step, of the loss.
+    ``evidence`` l is of labels (:func:`label_evidence`) and of reports, rows of 0 for who has neither; ``known``
+    has q, folds, and where the regression starts; ``ridges`` fall; ``keep`` is the weight of log q.
 
     >>> y = np.arange(20) % 2
     >>> reports = np.where(np.arange(20) % 5 > 0, y, 1 - y)  # each fifth is wrong, and nobody has a label

@@ -11,8 +11,7 @@ from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array
 from ldp_jax.pipeline.self_training import FoldedLabels
 
-_STEPS, _LITTLE = 50, 1e-10
-"""Of Newton's method at most; the least gain of one, of the loss."""
+_STEPS, _LITTLE = 50, 1e-10  # of Newton's method at most; the least gain of one, of the loss
 
 _Scores = Float[Array | np.ndarray, "n classes j"]
 _Weights = Sequence[float] | Float[np.ndarray, " j"]
@@ -51,11 +50,8 @@ def stack(
     Minimises :math:`-\sum_i \log p(y_i) + \frac{\rho}{2} \lVert w - w_0 \rVert^2` by Newton's method. With few
     labels the weights stay at ``towards``.
 
-    Args:
-      log_scores: of each class by each source: log q, log f, l.
-      labels: int [n], -1 for rows that are not asked.
-      towards: the weights that the ridge pulls to: what would be right if all the models were.
-      ridge: rho > 0.
+    ``log_scores`` are of each class by each source: log q, log f, l; ``labels`` -1 for rows that are not asked, and
+    the ridge rho > 0 pulls ``towards`` what would be right if all the models were.
 
     >>> stack(np.zeros((4, 2, 3)), np.array([0, 1, -1, -1])).tolist()
     [0.0, 1.0, 1.0]
@@ -85,10 +81,8 @@ def stack_out_of_fold(
 ) -> tuple[Float[np.ndarray, "n classes"], Float[np.ndarray, " j"]]:
     """:func:`stack` with weights >= 0, and the log posterior that it gives: of a labelled node out of fold.
 
-    Sources of a labelled node must not have seen its label. It is weighed by what labels of other folds say.
-
-    Returns:
-      The log posterior, and the weights that all labels give, by which nodes without a label are weighed.
+    Sources of a labelled node must not have seen its label. It is weighed by what labels of other folds say, any
+    other node by the weights that all labels give, which are returned.
 
     >>> y = np.arange(40) % 2
     >>> right = np.log([[0.8, 0.2], [0.2, 0.8]])[y]

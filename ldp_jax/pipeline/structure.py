@@ -20,9 +20,9 @@ from ldp_jax.core import validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array
+from ldp_jax.graph.aggregation import Segments, Tables
 from ldp_jax.graph.graphs import GraphsTuple, as_graph
 from ldp_jax.graph.propagation import Operator, block_width, kprop, operator, ppr
-from ldp_jax.pipeline._spectrum import beyond, leading_vectors
 from ldp_jax.pipeline.device_classifier import panel_regression
 from ldp_jax.pipeline.field import class_field, observations
 from ldp_jax.pipeline.panel import soft_labels
@@ -42,25 +42,26 @@ SHARED = 64
 FIELDS = ((0.1, 0.8), (0.1, 0.95), (0.1, 0.99), (1.0, 0.8), (1.0, 0.95), (1.0, 0.99))
 """kappa and c of the fields to choose from."""
 
-_RECORDS = 64
-"""Dimensions that the panel's records are reduced to before they are propagated."""
+_RECORDS = 64  # dimensions that the panel's records are reduced to before they are propagated
 
-_WIDER, _ROUNDS = 16, 6
-"""Columns beyond :data:`SHARED` of subspace iteration, and its rounds."""
+MANY = 2**15
+"""Nodes up to which every member of a panel has a column of its own, and eigenvectors are found to a tolerance."""
 
-_TOL = 1e-3
-"""Relative error of propagations: far below what few labels can tell."""
+# Of the polynomial that leaves leading eigenvectors of many nodes, and how often it is applied.
+_DEGREE, _PRODUCTS = 8, 5
+
+_WIDER, _ROUNDS = 16, 6  # columns beyond SHARED of subspace iteration, and its rounds
+
+_TOL = 1e-3  # relative error of propagations: far below what few labels can tell
 
 
 class StructurePosterior(NamedTuple):
-    """What structure says of classes; made by :func:`structure_posterior`.
+    """What structure says of classes, of a member of the panel out of fold; made by :func:`structure_posterior`.
 
     Attributes:
-      log_q: float32 [n, C]; of a member of the panel out of fold.
       chosen: ``label propagation``, ``field`` or ``stack``: the least log-loss on the panel.
       log_loss: of each of the three, in nats a member of the panel, out of fold.
-      sources: float32 [n, C, j], the posteriors that the stack weighs.
-      names: of the j sources.
+      sources: float32 [n, C, j], the posteriors that the stack weighs, of these ``names``.
       weights: float32 [j], the stack's.
     """
 
@@ -75,6 +76,11 @@ class StructurePosterior(NamedTuple):
     def classes(self) -> Int[np.ndarray, " n"]:
         """The likeliest class of each user."""
         return np.asarray(self.log_q).argmax(1)
+
+
+def beyond(op: Operator) -> bool:
+    """Whether a graph on one device has more nodes than :data:`MANY`."""
+    return op.num_nodes > MANY and isinstance(op.neighbours, (Segments, Tables))
 
 
 def label_log_loss(
@@ -94,16 +100,11 @@ def label_log_loss(
 
 
 def panel_sums(
-    op: Operator,
-    panel: Int[np.ndarray, " panel"],
-    values: Float[np.ndarray, "panel k"],
-    kind: float | int,
+    op: Operator, panel: Int[np.ndarray, " panel"], values: Float[np.ndarray, "panel k"], kind: float | int
 ) -> Float[Array, "n k"]:
     """Each node's sum of the panel's values, weighed by reach; a member's own share of itself is left out.
 
-    O(n) memory: some members at a time are the columns of a propagation.
-
-    ``kind`` is a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank.
+    ``kind`` is a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank. O(n) memory.
 
     >>> from ldp_jax.graph import graphs
     >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
@@ -199,13 +200,48 @@ def spectral_coordinates(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n
     return found
 
 
+def leading_vectors(op: Operator, count: int) -> Float[np.ndarray, "n count"]:
+    """About the :func:`spectral_coordinates`, by a fixed number of products: subspace iteration with Chebyshev's.
+
+    Those among close eigenvalues, as at the edge of the spectrum of a random graph, are of the right span rather
+    than exact.
+    """
+    start = np.random.default_rng(0).standard_normal((op.num_nodes, count), np.float32)
+    return np.asarray(_leading(op, start))
+
+
+@jax.jit
+def _leading(op: Operator, start: Array) -> Array:
+    root = jnp.sqrt(jnp.maximum(op.rows(op.degree), 1.0))[:, None]
+
+    def product(v: Array) -> Array:
+        return root * op.average(v / root)
+
+    def ritz(v: Array) -> tuple[Array, Array]:
+        v = jnp.linalg.qr(v)[0]
+        values, turn = jnp.linalg.eigh(matmul(v.T, product(v)))
+        return matmul(v, turn[:, ::-1]), values[0]
+
+    def filtered(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        v, least = carry  # eigenvalues in [-1, least] are held down, those above it grow
+        middle, half = (least - 1.0) / 2.0, (least + 1.0) / 2.0
+
+        def step(_: Array, pair: tuple[Array, Array]) -> tuple[Array, Array]:
+            now, before = pair
+            return 2.0 * (product(now) - middle * now) / half - before, now
+
+        first = (product(v) - middle * v) / half
+        return ritz(jax.lax.fori_loop(1, _DEGREE, step, (first, v))[0])
+
+    return op.nodes(jax.lax.fori_loop(0, _PRODUCTS, filtered, ritz(op.rows(start)))[0])
+
+
 @_one_thread
 def shared_friends(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
     """Leading left singular vectors of who is a friend of whom, times the singular values; float32, on the host.
 
     As of words in documents, a friend of d others weighs log(n / d), and each row has length 1. Nodes are near that
-    have the same friends, whether or not those are alike; eigenvectors of the largest eigenvalues bring friends
-    near. Where the graph has fewer than ``count`` nodes, the last columns are 0.
+    have the same friends, whether or not those are alike. Of fewer than ``count`` nodes the last columns are 0.
 
     Reference: Deerwester et al., Indexing by latent semantic analysis (JASIS 1990); subspace iteration by Halko,
     Martinsson and Tropp (SIAM Review 2011), algorithm 4.4.
@@ -269,11 +305,7 @@ def best_field(
     log_likelihood: Float[Array | np.ndarray, "n classes"],
     reported: Bool[np.ndarray, " n"],
 ) -> tuple[Float[Array, "n classes"], tuple[float, float]]:
-    """Step 6 of local prediction: of :data:`FIELDS` the one of least log-loss on the panel, to a power.
-
-    Returns:
-      Log-scores [n, C], of the panel out of fold; kappa and c.
-    """
+    """Step 6 of local prediction: of :data:`FIELDS` the one of least log-loss on the panel; and kappa and c."""
     prior, log_likelihood = jax.device_put(prior), jax.device_put(log_likelihood)
     seen = observations(known.labels, prior, log_likelihood, reported, np.float32(known.keep))
 
@@ -297,11 +329,9 @@ def structure_posterior(
 ) -> StructurePosterior:
     """Step 1 of local prediction: q, from the graph, the panel's labels and the panel's records.
 
-    No model of a node has seen its own label or record; what is left of them are the panel's class shares and the
-    directions in which its records vary, one member in all of the panel.
-
-    ``rows`` are the panel's records in ascending order of their nodes, ``op`` is the operator of the graph where it
-    is at hand.
+    No model of a node has seen its own label or record, but for the panel's class shares and the directions in
+    which its records vary. ``rows`` are these in ascending order of their nodes, ``op`` is the graph's operator,
+    where it is at hand.
 
     Raises:
       ValueError: for labels or rows of another number, fewer than two classes or folds.
@@ -323,9 +353,7 @@ def structure_posterior(
         raise ValueError(f"labels must be int [{op.num_nodes}], got shape {labels.shape}")
     if rows is not None and rows.shape[0] != len(panel):
         raise ValueError(f"rows must be of the panel's {len(panel)} members, got {rows.shape[0]}")
-    truth = np.eye(classes, dtype=np.float32)[labels[panel]]
-    if known.keep != 1.0:
-        truth = soft_labels(labels[panel], classes, known.keep).astype(np.float32)
+    truth = soft_labels(labels[panel], classes, known.keep).astype(np.float32)
 
     sources: dict[str, Array | np.ndarray] = {}
     designs = _spectral_designs(graph, op)

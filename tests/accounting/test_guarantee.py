@@ -111,7 +111,7 @@ def test_nothing_is_proved_without_a_reason(untyped):
     assert "none" in str(Guarantee(0.1))
     for status in ("proved", "in the limit"):
         for reason in ("", "  \n"):
-            with pytest.raises(ValueError, match=f"reason must say .* why the status is '{status}'"):
+            with pytest.raises(ValueError, match=f"reason must say why the status is '{status}'"):
                 Guarantee(0.1, status=status, reason=reason)
         assert Guarantee(0.1, status=status, reason="eq. 3").status == status
     assert Guarantee(1.0, unit=metric(2.0)).adjacency == "two records at distance 1"

@@ -207,22 +207,8 @@ def test_what_remains_is_rounded_down(limit, epsilons):
 
 
 LISTS, EDGES = Budget(1.0, unit=NEIGHBOUR_LIST), Budget(2.0, unit=RELATIONSHIP)
-
-
-BITS, BOTH = Unit("neighbour-list of 3 bits"), Unit("record + relationship")
-UNITS = [
-    RECORD,
-    metric(1.0),
-    metric(2.0),
-    NEIGHBOUR_LIST,
-    RELATIONSHIP,
-    EDGE_CENTRAL,
-    BITS,
-    BOTH,
-    Unit("household"),
-]
-
-
+BITS, *OTHERS = map(Unit, ("neighbour-list of 3 bits", "record + relationship", "household"))
+UNITS = [RECORD, metric(1.0), metric(2.0), NEIGHBOUR_LIST, RELATIONSHIP, EDGE_CENTRAL, BITS, *OTHERS]
 RECORDS_ALONE, EDGES_ALONE = {0, 1, 2}, {3, 4, 5, 6}  # the others speak of both
 
 
@@ -272,7 +258,7 @@ def test_a_result_is_spent_by_what_it_says_it_cost(untyped):
     assert Ledger(1.0).spend("x", alone).spent(RECORD).epsilon == 0.75
     with pytest.raises(BudgetExceededError, match="does not fit"):
         Ledger(0.5).spend("x", alone)
-    with pytest.raises(ValueError, match="must cost a Guarantee, a PipelineGuarantee or a GaussianCurve"):
+    with pytest.raises(ValueError, match="must cost a Guarantee, PipelineGuarantee or GaussianCurve"):
         Ledger(1.0).spend("x", Result(0.0, 0.75))
 
 
@@ -321,7 +307,7 @@ SPENT = [
     (whole_graph(), {"protects": ["edges", "labels"]}, "its guarantee protects edges, not"),
     (whole_graph(), {"exposes": ["edges"]}, "both protects and exposes edges"),
     (PipelineGuarantee(()), {}, "a PipelineGuarantee of no unit"),
-    *((bad, {}, "must cost a Guarantee, a Pipeline") for bad in (1.0, None, "x", Budget(1.0), lambda: proved(0.5))),
+    *((bad, {}, "must cost a Guarantee, Pipeline") for bad in (1.0, None, "x", Budget(1.0), lambda: proved(0.5))),
 ]
 
 
@@ -353,9 +339,8 @@ def test_a_ledger_is_written_and_read():
     ledger = (
         Ledger().spend("first", proved(1 / 3, 1e-7, arithmetic="exact"), protects=["labels"]).spend("2", pipeline)
     )
-    ledger = ledger.spend(
-        "noise", GaussianCurve.of(1.0, 12.0), delta=1e-6, unit=NEIGHBOUR_LIST, adjacency="two lists"
-    )
+    noise = {"delta": 1e-6, "unit": NEIGHBOUR_LIST, "adjacency": "two lists"}
+    ledger = ledger.spend("noise", GaussianCurve.of(1.0, 12.0), **noise)
     budget = [Budget(1.0, 1e-6), Budget(2.5, unit=RELATIONSHIP)]
     curve = Ledger().spend("curve", GaussianCurve(1.0), delta=np.float64(1e-6))
     for one in (ledger, Ledger(), Ledger(budget), Ledger(1.0).spend("noise", proved(0.5)), curve):

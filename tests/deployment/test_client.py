@@ -13,12 +13,8 @@ from tests.test_layers import imports, own
 
 ROOT = Path(ldp_jax.__file__).parent
 HOME = ROOT / "deployment"
-SHIPPED = {
-    (HOME / source).resolve(): Path(target)
-    for source, target in tomllib.loads((HOME / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"][
-        "wheel"
-    ]["force-include"].items()
-}
+WHEEL = tomllib.loads((HOME / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+SHIPPED = {(HOME / source).resolve(): Path(target) for source, target in WHEEL["force-include"].items()}
 
 CLIENT = """
 import importlib.abc, sys

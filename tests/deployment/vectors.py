@@ -13,25 +13,14 @@ PATH = Path(__file__).parents[1] / "vectors" / "deployment.json"
 SECRET = bytes(range(32))
 LOG3, LOG8 = 1.0986122886681098, 2.0794415416798357  # literals: a libm must not change the vectors
 
-GRID = Table(
-    "two levels on a grid",
-    integer_masses(np.where(np.eye(5) > 0, 3 / 7, 1 / 7), LOG3),
-    np.array([-3.5, -1.75, 0.0, 1.75, 3.5], np.float32),
-    "grid",
-)
+_levels = integer_masses(np.where(np.eye(5) > 0, 3 / 7, 1 / 7), LOG3)
+GRID = Table("two levels on a grid", _levels, np.float32([-3.5, -1.75, 0.0, 1.75, 3.5]), "grid")
 _powers = 0.5 ** np.abs(np.arange(4)[:, None] - np.arange(4))  # exp(-eps |u - t| / (k - 1)) at eps = log 8
-BINS = Table(
-    "HeteroRR",
-    integer_masses(_powers / _powers.sum(1, keepdims=True), LOG8),
-    np.array([0.0, 0.25, 0.75, 1.0], np.float32),
-    "bins",
-)
-CATEGORY = Table(
-    "generalised randomised response",
-    integer_masses(np.where(np.eye(3) > 0, 0.6, 0.2), LOG3),
-    np.array([[1.0, -0.5], [-0.5, 1.0], [-0.5, -0.5]], np.float32),
-    "category",
-)
+_powers = integer_masses(_powers / _powers.sum(1, keepdims=True), LOG8)
+BINS = Table("HeteroRR", _powers, np.float32([0.0, 0.25, 0.75, 1.0]), "bins")
+_response = integer_masses(np.where(np.eye(3) > 0, 0.6, 0.2), LOG3)
+_corners = np.float32([[1.0, -0.5], [-0.5, 1.0], [-0.5, -0.5]])
+CATEGORY = Table("generalised randomised response", _response, _corners, "category")
 TABLES = {"grid": GRID, "bins": BINS, "category": CATEGORY}
 SECOND = Table("warner", integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), LOG3), np.float32([-1, 1]), "grid")
 

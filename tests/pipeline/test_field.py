@@ -7,6 +7,7 @@ import pytest
 
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.pipeline.field import class_field, observations, precision_weighted_ppr
+from tests.pipeline.planted import adjacency
 
 N = 40
 
@@ -19,36 +20,34 @@ def problem():
     graph = graphs.from_edges(edges[(edges != N - 1).all(1)], N)
     precision = rng.gamma(1.0, 2.0, (N, 3)) * (rng.random((N, 1)) < 0.6)
     precision[N - 1] = 0.0
-    adjacency = np.zeros((N, N))
-    adjacency[np.asarray(graph.receivers), np.asarray(graph.senders)] = 1.0
     y = rng.normal(0, 1, (N, 3))
-    return graph, jnp.asarray(y, jnp.float32), jnp.asarray(precision, jnp.float32), adjacency
+    return graph, jnp.asarray(y, jnp.float32), jnp.asarray(precision, jnp.float32), adjacency(graph, N)
 
 
-def dense(adjacency, y, precision, kappa, c):
+def dense(friends, y, precision, kappa, c):
     """Column by column, each with its own precisions; differentiable."""
-    adjacency, columns = jnp.asarray(adjacency, jnp.float32), []
+    friends, columns = jnp.asarray(friends, jnp.float32), []
     for column in range(y.shape[1]):
         weight = kappa * precision[:, column]
-        diagonal = weight + adjacency.sum(1)
-        matrix = jnp.diag(jnp.where(diagonal > 0, diagonal, 1.0)) - c * adjacency
+        diagonal = weight + friends.sum(1)
+        matrix = jnp.diag(jnp.where(diagonal > 0, diagonal, 1.0)) - c * friends
         columns.append(jnp.linalg.solve(matrix, weight * y[:, column]))
     return jnp.stack(columns, 1)
 
 
 def test_it_is_the_solution_of_its_system_by_one_program_for_all_numbers(problem):
-    graph, y, precision, adjacency = problem
+    graph, y, precision, friends = problem
     before = precision_weighted_ppr._cache_size()
     op = propagation.operator(graph)
     for kappa, c in ((0.1, 0.99), (1.0, 0.8), (3.0, 0.0)):
         z = precision_weighted_ppr(op, y, precision, kappa, c, 1e-7)
-        np.testing.assert_allclose(z, dense(adjacency, y, precision, kappa, c), atol=2e-5)
+        np.testing.assert_allclose(z, dense(friends, y, precision, kappa, c), atol=2e-5)
         assert not np.asarray(z[N - 1]).any()
     assert precision_weighted_ppr._cache_size() == before + 1
 
 
 def test_its_gradients_are_those_of_the_dense_solve(problem):
-    graph, y, precision, adjacency = problem
+    graph, y, precision, friends = problem
     op = propagation.operator(graph, "segment")
     ask = jax.random.normal(jax.random.key(0), y.shape)
 
@@ -56,7 +55,7 @@ def test_its_gradients_are_those_of_the_dense_solve(problem):
         return (ask * precision_weighted_ppr(op, y, precision, kappa, c, 1e-7)).sum()
 
     def exact(y, precision, kappa, c):
-        return (ask * dense(adjacency, y, precision, kappa, c)).sum()
+        return (ask * dense(friends, y, precision, kappa, c)).sum()
 
     at = (y, precision + 0.5, jnp.float32(0.7), jnp.float32(0.9))
     grads, wanted = (jax.jit(jax.grad(f, argnums=(0, 1, 2, 3)))(*at) for f in (found, exact))

@@ -198,8 +198,8 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
     for changes, message in (
         ({"epsilon": 21.0}, "epsilon must be"),
         ({"labels": labels, "num_classes": 4}, "got none of class 3"),
-        ({"labels": labels - 1}, "labels of the panel must be >= 0"),
-        ({"labels": labels + np.where(panel == 0, 2**32, 0), "num_classes": 3}, "must be below 2"),
+        ({"labels": labels - 1}, r"labels of the panel must be in \[0, 2\^31\), got -1 to 1"),
+        ({"labels": labels + np.where(panel == 0, 2**32, 0), "num_classes": 3}, r"must be in \[0, 2\^31\)"),
         ({"panel": panel + N - 5}, r"panel must name nodes in \[0, 600\)"),
         ({"panel": panel // 2}, "each of its members once"),
         ({"features": x[:-1]}, "features must have a row for each of 600 users"),
@@ -268,10 +268,8 @@ def test_classes_that_some_devices_sent(data, alphabets, tmp_path):
         return sum(store.add(sent, tables[size]).accepted for size, sent in uploads.items())
 
     secrets = np.random.default_rng(3)
-    assert (
-        send({node: x[node] for node in secrets.permutation(np.flatnonzero(here)).tolist()}, sizes)
-        == N - PANEL - 100
-    )
+    records = {node: x[node] for node in secrets.permutation(np.flatnonzero(here)).tolist()}
+    assert send(records, sizes) == N - PANEL - 100
     found = classify_reports(jax.random.key(1), facts, alphabets, NODES, [store.all(t) for t in tables.values()])
     np.testing.assert_array_equal(found.reported, here)
     silent = ~here & (np.arange(N) >= PANEL)

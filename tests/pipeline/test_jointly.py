@@ -1,4 +1,4 @@
-"""Records, lists and labels private at once: what it says, what it spends, and what it refuses before."""
+"""Records, lists and labels private at once, by reports of each or one of both: what it says, spends, refuses."""
 
 from fractions import Fraction
 
@@ -8,9 +8,12 @@ import pytest
 
 from ldp_jax.accounting.guarantee import LABEL, NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Budget, Unit
 from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
+from ldp_jax.edges import Population
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import JointPrivacy, jointly, panel, predict_jointly
+from ldp_jax.pipeline import JointPrivacy, feature_rows, joint_facts, jointly, panel, predict_jointly
+from ldp_jax.pipeline.jointly import WHOLE_LIST, record_alphabets
+from ldp_jax.pipeline.one_message import HOMOPHILY, Devices, one_message
 from tests.pipeline.planted import blocks
 
 N, PANEL, FOLDS, TOTAL = 600, 150, 4, 4.0  # the users and folds of other files, whose programs serve here
@@ -150,7 +153,7 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
     monkeypatch.setattr(jointly, "privatize_counts", refuse)
     monkeypatch.setattr(panel, "reported_labels", refuse)
     monkeypatch.setattr(PersonalAlphabets, "privatize", refuse)
-    members, labels = np.arange(PANEL), y[:PANEL]
+    members, labels, privacy = np.arange(PANEL), y[:PANEL], JointPrivacy(2.0, 2.0)
     private = {"privacy": JointPrivacy(2.0, 2.0, labels=1.0), "num_classes": 3}
     for changes, message in (
         ({"labels": np.where(labels == 1, 0, labels)}, "got none of class 1"),
@@ -161,15 +164,9 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
         (private | {"panel": members[:0], "labels": labels[:0]}, "panel must have at least"),
         ({"lists": graphs.from_edges([[0, 1]], 3)}, r"panel must name nodes in \[0, 3\)"),
     ):
-        given = {
-            "lists": graph,
-            "features": x,
-            "panel": members,
-            "labels": labels,
-            "privacy": JointPrivacy(2.0, 2.0),
-        }
+        given = {"lists": graph, "features": x, "panel": members, "labels": labels, "privacy": privacy, **changes}
         with pytest.raises(ValueError, match=message):
-            predict_jointly(jax.random.key(0), **{**given, **changes})
+            predict_jointly(jax.random.key(0), **given)
 
 
 @pytest.mark.usefixtures("untyped")
@@ -208,8 +205,7 @@ def test_a_check_of_the_panel_tells_reports_of_somebody_elses_record(data, monke
     assert (spent[check] == 1).all()  # they report a list as everybody does
     dealt, others = np.arange(N), np.setdiff1d(np.arange(N), np.setdiff1d(np.arange(PANEL), check))
     dealt[others] = np.random.default_rng(0).permutation(others)
-    ends = np.stack([dealt[np.asarray(graph.senders)], dealt[np.asarray(graph.receivers)]], 1)
-    wrong = graphs.from_edges(ends[ends[:, 0] < ends[:, 1]], N), y, x[np.random.default_rng(1).permutation(N)]
+    wrong = graphs.from_edges(dealt[graphs.to_edges(graph)], N), y, x[np.random.default_rng(1).permutation(N)]
     wrong[2][:PANEL] = np.where(np.isin(np.arange(PANEL), check)[:, None], wrong[2][:PANEL], x[:PANEL])
     nothing = (y[PANEL:] == np.bincount(y[:PANEL]).argmax()).mean()
     fooled = predicted(wrong, privacy)
@@ -224,3 +220,104 @@ def test_a_check_is_a_share_of_a_panel_whose_labels_are_public(data):
         JointPrivacy(1.0, 1.0, 2.0, check=0.1)
     with pytest.raises(ValueError, match="check of 0.005 leaves nobody of a panel of 150"):
         predicted(data, JointPrivacy(1.0, 1.0, check=0.005))
+
+
+def asked(data, x, graph):
+    """One message of other records and lists, beside the panel of ``data``."""
+    _, y, first_x = data
+    labels = np.where(np.arange(N) < PANEL, y, -1)
+    facts = joint_facts(
+        jax.random.key(1), feature_rows(first_x).take(np.arange(PANEL)), labels, num_classes=3, num_folds=FOLDS
+    )
+    scores, users = np.array(facts.classifier.scores(feature_rows(x))), Population.of(graph)
+    scores[:PANEL] = facts.classifier.panel_scores
+    devices, alphabets = Devices(scores, users.receivers, users.senders), record_alphabets(facts, TOTAL)
+    return one_message(jax.random.key(2), devices, facts.labels, facts.prior, alphabets, HOMOPHILY)
+
+
+def test_friends_say_what_records_do_not_and_strangers_nothing(data):
+    graph, y, x = data
+    found, alone = predicted(data, JointPrivacy(both=TOTAL)), predicted(data, JointPrivacy(record=TOTAL))
+    assert right(found.log_posterior, y) > right(alone.log_posterior, y) + 0.05
+    strangers = blocks(n=N, homophily=0.0, seed=1)[0]
+    told = predicted((strangers, y, x), JointPrivacy(both=TOTAL))
+    assert right(told.log_posterior, y) < right(found.log_posterior, y) - 0.05
+    assert found.counts is None
+    assert set(found.round[:PANEL]) == {1}
+    assert 0.4 < (found.round[PANEL:] == 1).mean() < 0.6
+    assert found.strength == 1.0
+
+
+def test_record_and_whole_list_cost_the_total_once(data):
+    guarantee = predicted(data, JointPrivacy(both=TOTAL)).guarantee
+    units = {RECORD, NEIGHBOUR_LIST, BOTH, WHOLE_LIST}
+    assert set(guarantee) == {*units, RELATIONSHIP}
+    assert {guarantee[unit].epsilon for unit in units} == {guarantee[BOTH].epsilon}
+    assert TOTAL - 1e-6 < guarantee[BOTH].epsilon <= TOTAL
+    assert guarantee[RELATIONSHIP].epsilon == pytest.approx(2 * TOTAL)  # two members of the panel read each other
+    assert set(guarantee.protected) == {"features of private users", "edges"}
+    # Two reports add to it bit by bit; a budget of whole lists they refuse, of which they say nothing.
+    two = predicted(data, JointPrivacy.split(TOTAL, 0.5)).guarantee
+    assert "one bit" in (guarantee[BOTH] + two[BOTH]).adjacency
+    assert "two neighbour lists" not in (guarantee[BOTH] + two[BOTH]).adjacency
+    with pytest.raises(ValueError, match="whole neighbour list"):
+        Ledger([Budget(3 * TOTAL, unit=WHOLE_LIST)]).spend("one", guarantee).spend("two", two)
+
+
+def test_nothing_but_the_report_leaves_a_device(data, monkeypatch):
+    """The same reports from other records and other lists of everybody give the same numbers, bit for bit."""
+    graph, _, x = data
+    reports = np.arange(N, dtype=np.int32) % 2
+    monkeypatch.setattr(PersonalAlphabets, "privatize", lambda self, key, classes: reports)
+    rng = np.random.default_rng(0)
+    others = np.where(np.arange(N)[:, None] < PANEL, x, rng.normal(size=x.shape))
+    found, again = asked(data, x, graph), asked(data, others, graphs.from_edges([[0, PANEL]], N))
+    for one, other in zip(found, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_the_first_half_reads_the_panel_alone_and_the_second_the_first(data, monkeypatch):
+    graph, _, x = data
+    best, calls = PersonalAlphabets.best, []
+    monkeypatch.setattr(PersonalAlphabets, "best", lambda self, scores: calls.append(scores) or best(self, scores))
+    _, first = asked(data, x, graph)
+    ends = graphs.to_edges(graph)
+    halves = first.astype(int) + (np.arange(N) < PANEL)  # 0: the second half, 1: the first, 2: the panel
+    asked(data, x, graphs.from_edges(ends[halves[ends].max(1) == 2], N))
+    np.testing.assert_array_equal(calls[0][first], calls[2][first])  # what panels read, and nothing else
+    asked(data, x, graphs.from_edges(ends[halves[ends].max(1) >= 1], N))
+    np.testing.assert_array_equal(calls[1][~first], calls[5][~first])
+    assert (calls[1] != calls[3])[~first].any()
+
+
+def test_a_check_tells_one_report_of_somebody_else(data):
+    """Records and lists of the check and of private users are dealt out among them."""
+    graph, y, x = data
+    privacy = JointPrivacy(both=TOTAL, check=0.2)
+    order = np.arange(N)
+    members = np.append(np.arange(PANEL)[4::5], np.arange(PANEL, N))
+    order[members] = np.random.default_rng(0).permutation(members)
+    dealt = graphs.from_edges(np.argsort(order)[graphs.to_edges(graph)], N)
+    true, wrong = predicted(data, privacy), predicted((dealt, y, x[order]), privacy)
+    assert true.strength > 0.8
+    assert wrong.strength < 0.3
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"record": 1.0}, "must be 0"), ({"list": 1.0}, "must be 0"), ({"labels": 1.0}, "labels None"),
+        ({"both": 21.0}, "both"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_asked_beside_it_is_refused(given, words):
+    with pytest.raises(ValueError, match=words):
+        JointPrivacy(**{"both": 1.0, **given})
+
+
+@pytest.mark.parametrize("homophily", [-0.1, 1.0, np.nan])
+def test_a_homophily_that_is_no_share_or_that_nothing_reads_is_refused(data, homophily):
+    with pytest.raises(ValueError, match=r"homophily must be in \[0, 1\)"):
+        predicted(data, JointPrivacy(both=1.0), homophily=homophily)
+    with pytest.raises(ValueError, match="nothing else reads it"):
+        predicted(data, JointPrivacy(record=1.0), homophily=homophily)

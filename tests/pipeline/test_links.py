@@ -42,9 +42,7 @@ def test_it_is_the_formula():
 def test_counts_by_class_find_links_that_are_in_no_list_and_next_to_no_epsilon_finds_none():
     """1 000 pairs of each kind: an AUC off by 0.07 would be seen."""
     graph, y, _ = blocks(n=900)
-    ends = np.stack([np.asarray(graph.senders), np.asarray(graph.receivers)], 1)
-    ends = ends[ends[:, 0] < ends[:, 1]]
-    rng = np.random.default_rng(1)
+    ends, rng = graphs.to_edges(graph), np.random.default_rng(1)
     order = rng.permutation(len(ends))
     linked, others = ends[order[:1000]], rng.integers(0, 900, (1000, 2))
     graph = graphs.from_edges(ends[order[1000:]], 900)
@@ -77,8 +75,6 @@ def test_what_does_not_fit_is_refused():
 
 def test_groups_of_small_integers_are_groups():
     groups = np.arange(130) % 128
-    found = [
-        link_scores(np.ones((130, 128), int), groups.astype(kind), np.array([[0, 1]]), 1.0)
-        for kind in (np.int8, int)
-    ]
+    reports, pairs = np.ones((130, 128), int), np.array([[0, 1]])
+    found = [link_scores(reports, groups.astype(kind), pairs, 1.0) for kind in (np.int8, int)]
     np.testing.assert_array_equal(*found)

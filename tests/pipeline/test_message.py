@@ -14,12 +14,7 @@ def test_evidence_is_the_sum_over_what_the_device_may_have_chosen():
     inside = rng.random((n, classes)) < 0.5
     inside[np.arange(n), rng.integers(0, classes, n)] = True
     law = rng.random((n, classes)).astype(np.float32)
-    given = (
-        ClassReports(jnp.log(law), inside),
-        ScoredPanel(scores, labels),
-        np.ones((n, classes)),
-        np.ones(n, bool),
-    )
+    given = ClassReports(jnp.log(law), inside), ScoredPanel(scores, labels), np.ones((n, classes)), np.ones(n, bool)
     found = np.asarray(likeliest_evidence(*given, smoothings=(1.0,))[0])
     for i in range(n):
         chosen = np.flatnonzero(inside[i])

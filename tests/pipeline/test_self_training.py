@@ -13,9 +13,11 @@ from ldp_jax.pipeline.rows import DenseRows, RowTables, feature_rows, laid_out
 from ldp_jax.pipeline.self_training import (
     FeaturesPosterior,
     FoldedLabels,
+    Lesson,
     features_posterior,
     folds,
     label_evidence,
+    regression,
     self_train,
 )
 from ldp_jax.pipeline.stack import combine, likeliest
@@ -208,3 +210,13 @@ def test_what_does_not_fit_is_refused(data, fitted):
 def test_dense_features_of_any_kind_are_those_of_float64(kind):
     x = np.array([[0, 1, 1], [1, 0, 1]], kind)
     np.testing.assert_array_equal(feature_rows(x).dense(), feature_rows(x.astype(float)).dense())
+
+
+def test_few_teachers_learn_the_same_in_places_of_their_own(monkeypatch):
+    y = np.arange(400) % 2
+    x = DenseRows(np.random.default_rng(0).normal(size=(400, 3)).astype(np.float32) + y[:, None])
+    labels = np.where(np.arange(400) < 40, y, -1)
+    lesson = Lesson.of(FoldedLabels(labels, 2, np.arange(400) % 3, 3))
+    wanted = regression(x, lesson, ridges=(1.0,))[0]
+    monkeypatch.setattr(self_training, "_FEW", 1)
+    np.testing.assert_allclose(regression(x, lesson, ridges=(1.0,))[0], wanted, atol=1e-3)

@@ -1,4 +1,4 @@
-"""What structure is read from: whom the panel reaches, spectral coordinates, and shared friends."""
+"""What structure is read from, of small graphs and of large ones: whom the panel reaches, eigenvectors, friends."""
 
 import re
 
@@ -7,14 +7,22 @@ import numpy as np
 import pytest
 
 from ldp_jax.graph import graphs
-from ldp_jax.graph.propagation import operator, ppr
+from ldp_jax.graph.propagation import kprop, operator, ppr
 from ldp_jax.pipeline import structure
 from ldp_jax.pipeline.rows import feature_rows
 from ldp_jax.pipeline.self_training import FoldedLabels, folds
-from ldp_jax.pipeline.structure import panel_sums, shared_friends, spectral_coordinates, structure_posterior
-from tests.pipeline.planted import blocks
+from ldp_jax.pipeline.structure import (
+    leading_vectors,
+    panel_sums,
+    shared_friends,
+    spectral_coordinates,
+    structure_posterior,
+    sums_by_folds,
+)
+from tests.pipeline.planted import adjacency, blocks
 
 FOLDS = 3
+N, PANEL = 360, np.arange(0, 360, 4)
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +54,9 @@ def test_a_member_of_the_panel_does_not_reach_herself(data):
 
 def test_coordinates_are_eigenvectors(data):
     graph = data[0]
-    adjacency = np.zeros((300, 300))
-    adjacency[np.asarray(graph.receivers), np.asarray(graph.senders)] = 1.0
-    scale = 1 / np.sqrt(np.maximum(adjacency.sum(1), 1))
-    matrix = scale[:, None] * adjacency * scale
+    friends = adjacency(graph, 300)
+    scale = 1 / np.sqrt(np.maximum(friends.sum(1), 1))
+    matrix = scale[:, None] * friends * scale
     found = spectral_coordinates(graph, 8).astype(float)
     values = np.linalg.eigvalsh(matrix)[::-1][:8]
     np.testing.assert_allclose(found.T @ found, np.eye(8), atol=1e-4)
@@ -77,8 +84,7 @@ def test_shared_friends_are_singular_vectors_and_tell_classes_that_befriend_othe
     y = np.arange(300) % 3  # everybody's friends are of other classes: those of 0 and 2 are of class 1
     ends = np.argwhere(np.triu(rng.random((300, 300)) < np.where((y[:, None] == 1) != (y == 1), 0.1, 0.0), 1))
     graph = graphs.from_edges(ends, 300)
-    friends = np.zeros((300, 300))
-    friends[np.asarray(graph.receivers), np.asarray(graph.senders)] = 1.0
+    friends = adjacency(graph, 300)
     weighed = friends * np.log(300 / np.maximum(friends.sum(0), 1))
     weighed /= np.maximum(np.linalg.norm(weighed, axis=1, keepdims=True), 1e-12)
     found, values = shared_friends(graph, 2).astype(float), np.linalg.svd(weighed)[1]
@@ -103,3 +109,45 @@ def test_no_program_of_a_panel_holds_a_matrix_of_nodes_and_members(data):
     whole = np.array(ppr(op, np.eye(300, dtype=np.float32)[:, panel], 0.1, 0.0, 1e-3))
     whole[panel, panel] = 0.0
     np.testing.assert_allclose(panel_sums(op, panel, values, 0.1), whole @ values, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def islands():
+    """A planted graph, with a pair and two nodes on their own; labels of a quarter, and their folds."""
+    graph, y, _ = blocks(n=N - 4, degree=8.0)
+    graph = graphs.from_edges(np.append(graphs.to_edges(graph), [[N - 4, N - 3]], axis=0), N)
+    y = np.append(y, [0, 1, 2, 0])
+    labels = np.where(np.isin(np.arange(N), PANEL), y, -1)
+    return graph, y, FoldedLabels(labels, 3, folds(jax.random.key(0), labels, 5), 5)
+
+
+@pytest.mark.parametrize("kind", [2, 0.1])
+def test_sums_leave_out_a_member_s_fold(islands, kind):
+    """70 columns, which are worked on some at a time."""
+    op, known = operator(islands[0]), islands[2]
+    values = np.random.default_rng(0).normal(size=(len(PANEL), 70)).astype(np.float32)
+    seeds = np.eye(N, dtype=np.float32)[:, PANEL]
+    if isinstance(kind, int):
+        reach = kprop(op, seeds, kind, normalisation="mean")
+    else:
+        reach = ppr(op, seeds, kind, 0.0, 1e-7)
+    fold = np.where(known.labels < 0, -1, known.fold)
+    wanted = (np.asarray(reach) * (fold[:, None] != fold[PANEL])) @ values
+    np.testing.assert_allclose(sums_by_folds(op, known, values, kind), wanted, atol=3e-3)  # to 1e-3 of a column
+
+
+def test_leading_vectors_span_what_eigenvectors_span(islands):
+    graph = islands[0]
+    found, exact = leading_vectors(operator(graph), 8), spectral_coordinates(graph, 8).astype(float)
+    np.testing.assert_allclose(found.T @ found, np.eye(8), atol=1e-4)
+    kept = np.linalg.svd(exact[:, :4].T @ found)[1]  # three classes and the pair; the rest is the edge of the bulk
+    assert kept.min() > 0.999
+
+
+def test_structure_says_of_a_large_graph_what_it_says_of_a_small_one(islands, monkeypatch):
+    """Who the blocks are; of a small one test_from_reports asks the same."""
+    graph, y, known = islands
+    monkeypatch.setattr(structure, "MANY", 0)
+    found = structure_posterior(graph, known)
+    assert (found.classes == y)[known.labels < 0].mean() > 0.9
+    assert found.log_loss[found.chosen] < 0.5 * np.log(3)
