@@ -137,7 +137,15 @@ def panel_facts(
 ) -> PanelFacts:
     """Steps 1 and 2 of local prediction: what a sweep over epsilon or mechanisms finds once.
 
-    ``graph`` is public and symmetric; other arguments are those of :func:`~ldp_jax.pipeline.jointly.joint_facts`.
+    Args:
+      key: of public randomness.
+      graph: public, symmetric.
+      rows: the panel's records, in ascending order of their nodes.
+      labels: of the panel; -1 for everybody else.
+      num_classes: C.
+      num_folds: F.
+      keep: the probability in (1 / C, 1] that a label is the true one. Below 1, labels are reports, and a class
+        that nobody reported is no error.
 
     Raises:
       ValueError: for a panel that cannot teach (:func:`~ldp_jax.pipeline.panel.check_panel`).
