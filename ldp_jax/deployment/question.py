@@ -88,7 +88,7 @@ class Question(Public):
     def guarantee(self) -> Guarantee:
         """The loss of one report, all K counts together, per bit of a list: that of the noise's integers."""
         reason = "a bit moves one count by one; each has whole noise of its own"
-        return Guarantee(self.noise.loss, 0.0, NEIGHBOUR_LIST, "", "exact", "proved", reason)
+        return Guarantee(self.noise.loss, unit=NEIGHBOUR_LIST, arithmetic="exact", status="proved", reason=reason)
 
     def _parts(self) -> tuple[Header, bytes]:
         fields = ("epsilon", "most", "num_groups", "num_nodes", "round")
