@@ -204,12 +204,12 @@ def _rows_of(
     ]  # fmt: skip
     places = {cell: place for place, cell in enumerate(cells)}
 
-    def compute(cell: Cell) -> Found:
+    def compute(cell: Cell, _: Any) -> Found:
         subject = subjects[cell.mechanism]
         measured = measure(subject, cell.epsilon, jax.random.fold_in(key, places[cell]))
         return Found(measured, {"epsilon_proved": _proved(subject, measured)})
 
-    run(cells, compute, results, settings=lambda cell: settings, called=f"budgets of {called}")
+    run(dict.fromkeys(cells, settings), compute, results, called=f"budgets of {called}")
     frame = results.read()
     return frame[frame.config == config_hash(settings)]
 

@@ -161,19 +161,14 @@ def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float
                 yield name, epsilon
 
 
-def main(config: Config) -> None:
-    compute(plan(config), results_in(config.out))
+def compute(cell: Cell, settings: Settings, part: Part = FEATURES) -> Found:
+    asked, found = draw(settings, cell.panel, cell.seed), answer(cell, settings, part)
+    also = {name: found.also.get(name, "") for name in part.found} | {"members": len(asked.members)}
+    row = Found(scored(found, asked), also)
+    return friendships.promised(cell, settings, row, found.guarantee, part.spent(found.guarantee))
 
 
-def compute(planned: dict[Cell, Settings], results: Results, part: Part = FEATURES) -> None:
-    def one(cell: Cell, settings: Settings) -> tuple[Found, PipelineGuarantee, float]:
-        asked, found = draw(settings, cell.panel, cell.seed), answer(cell, settings, part)
-        also = {name: found.also.get(name, "") for name in part.found} | {"members": len(asked.members)}
-        return Found(scored(found, asked), also), found.guarantee, part.spent(found.guarantee)
-
-    def checked(cell: Cell) -> None:
-        if cell.mechanism not in part.without_epsilon:
-            classes = friendships.load(planned[cell].dataset).num_classes
-            PersonalAlphabet(cell.epsilon, np.full(classes, 1 / classes))
-
-    friendships.compute(planned, results, one, checked)
+def check(cell: Cell, settings: Settings, part: Part = FEATURES) -> None:
+    if cell.mechanism not in part.without_epsilon:
+        classes = friendships.load(settings.dataset).num_classes
+        PersonalAlphabet(cell.epsilon, np.full(classes, 1 / classes))

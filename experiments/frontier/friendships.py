@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
@@ -11,9 +11,10 @@ import numpy as np
 
 from experiments import _common, _runner
 from experiments._common import fingerprint, said_of
-from experiments._runner import Found, Results, UsageError, config_hash, run
+from experiments._runner import Found, Results, UsageError, config_hash, rounded
+from experiments.frontier import methods
 from experiments.frontier.config import Config
-from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Answer, Asked, Unit, check
+from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Answer, Asked, Unit
 from experiments.frontier.rehearsals import CHANCE, REHEARSAL, stated
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineGuarantee
@@ -161,14 +162,9 @@ def plan(config: Config) -> dict[Cell, Settings]:
 
 
 def cells(
-    kind: type,
-    data: datasets.Dataset,
-    settings: Any,
-    draws: int,
-    rows: Iterable[tuple[str, float, Any]],
-    task: str = "node",
-    **fields: str,
-) -> dict[Any, Any]:
+    kind: type, data: datasets.Dataset, settings: Any, draws: int, rows: Iterable[tuple[str, float, Any]],
+    task: str = "node", **fields: str,
+) -> dict[Any, Any]:  # fmt: skip
     """The cells of a data set, draw after draw, of rows that are a method, an epsilon and its unit."""
     named = {"dataset": data.name, "task": task, "config": config_hash(settings), **fields}
     made = [
@@ -193,45 +189,28 @@ def variants(config: Config) -> Iterator[tuple[str, float, Any]]:
                 yield name, epsilon, UNITS[unit]
 
 
-def main(config: Config) -> None:
-    def one(cell: Cell, settings: Settings) -> tuple[Found, PipelineGuarantee, float]:
-        found = answer(cell, settings)
-        spent = found.guarantee[RELATIONSHIP if cell.unit == str(RELATIONSHIP) else NEIGHBOUR_LIST].epsilon
-        if found.scores is None:  # a method that refuses the graph, such as lists that no memory holds
-            return Found({}), found.guarantee, spent
-        if isinstance(found.scores, Mapping):
-            return Found({name: round(value, 6) for name, value in found.scores.items()}), found.guarantee, spent
+def compute(cell: Cell, settings: Settings) -> Found:
+    found = answer(cell, settings)
+    spent = found.guarantee[RELATIONSHIP if cell.unit == str(RELATIONSHIP) else NEIGHBOUR_LIST].epsilon
+    row = Found({})  # of a method that refuses the graph, such as lists that no memory holds
+    if isinstance(found.scores, Mapping):
+        row = Found({name: round(value, 6) for name, value in found.scores.items()})
+    elif found.scores is not None:
         _, y = draw(settings, cell.labels, cell.seed)
         right = np.asarray(found.scores).argmax(1)[y >= 0] == y[y >= 0]
-        also = {name: found.also.get(name, "") for name in FOUND}
-        return Found({ACCURACY: round(float(right.mean()), 6)}, also), found.guarantee, spent
-
-    def checked(cell: Cell) -> None:
-        data = load(planned[cell].dataset)
-        check(cell.mechanism, cell.epsilon, data.num_nodes, data.num_classes)
-
-    planned = plan(config)
-    compute(planned, results_in(config.out), one, checked)
+        row = Found(rounded({ACCURACY: right.mean()}), {name: found.also.get(name, "") for name in FOUND})
+    return promised(cell, settings, row, found.guarantee, spent)
 
 
-def compute(
-    planned: Mapping[Any, Any],
-    results: Results,
-    answer: Callable[[Any, Any], tuple[Found, PipelineGuarantee, float]],
-    check: Callable[[Any], object],
-) -> None:
-    """Compute what is missing: ``answer`` finds values, a guarantee, and the epsilon that was spent."""
-    promises: dict[Any, tuple[str, str]] = {}
+def check(cell: Cell, settings: Settings) -> None:
+    data = load(settings.dataset)
+    methods.check(cell.mechanism, cell.epsilon, data.num_nodes, data.num_classes)
 
-    def one(cell: Any) -> Found:
-        found, guarantee, spent = answer(cell, planned[cell])
-        if spent > cell.epsilon_proved * (1 + 1e-9):
-            raise AssertionError(f"{cell}: its guarantee is {spent}")  # a defect of ours, not of the user's
-        asked = [f"{found.also[name]:g} a {name}" for name in ("record", "list") if found.also.get(name, "") != ""]
-        promises[cell] = (", ".join([f"{cell.dataset}: {cell.promise}", *asked]), str(guarantee))
-        return found
 
-    def notes(cell: Any) -> dict[str, dict[str, Any]]:
-        return said_of(load_any(planned[cell].dataset), *promises[cell])
-
-    run(planned, one, results, settings=planned.__getitem__, notes=notes, check=check, called="rows")
+def promised(cell: Any, settings: Any, found: Found, guarantee: PipelineGuarantee, spent: float) -> Found:
+    """What was found, with its guarantee for the manifest; a row that spends more than it says is an error."""
+    if spent > cell.epsilon_proved * (1 + 1e-9):
+        raise AssertionError(f"{cell}: its guarantee is {spent}")  # a defect of ours, not of the user's
+    asked = [f"{found.also[name]:g} a {name}" for name in ("record", "list") if found.also.get(name, "") != ""]
+    promise = ", ".join([f"{cell.dataset}: {cell.promise}", *asked])
+    return found._replace(notes=said_of(load_any(settings.dataset), promise, guarantee))

@@ -4,7 +4,6 @@ from functools import partial
 
 from experiments._runner import Results
 from experiments.frontier import features
-from experiments.frontier.config import Config
 from experiments.frontier.features import Cell, Part
 from experiments.frontier.joint_methods import METHODS, NOTHING, WITHOUT_EPSILON
 from ldp_jax.accounting.guarantee import RELATIONSHIP, PipelineGuarantee
@@ -24,7 +23,5 @@ PART = Part(METHODS, WITHOUT_EPSILON, NOTHING, FOUND, "record, label, and record
 
 
 results_in = partial(Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
-
-
-def main(config: Config) -> None:
-    features.compute(features.plan(config, PART), results_in(config.out), PART)
+plan = partial(features.plan, part=PART)
+compute, check = partial(features.compute, part=PART), partial(features.check, part=PART)

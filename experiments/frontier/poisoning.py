@@ -16,7 +16,7 @@ import numpy as np
 
 from experiments import _runner
 from experiments._common import fingerprint
-from experiments._runner import Found, Results, config_hash
+from experiments._runner import Found, Results, config_hash, rounded
 from experiments.frontier import features, friendships
 from experiments.frontier.baselines._released import nothing_kept, of_lists, spent
 from experiments.frontier.config import Config
@@ -349,10 +349,7 @@ def answer(cell: Cell, settings: Settings) -> tuple[dict[str, float], PipelineGu
     return score(~liars), promised
 
 
-def main(config: Config) -> None:
-    def one(cell: Cell, settings: Settings) -> tuple[Found, PipelineGuarantee, float]:
-        values, guarantee = answer(cell, settings)
-        rounded = {metric: round(value, 6) for metric, value in values.items()}
-        return Found(rounded), guarantee, guarantee[TASKS[cell.task].unit].epsilon
-
-    friendships.compute(plan(config), results_in(config.out), one, lambda cell: None)
+def compute(cell: Cell, settings: Settings) -> Found:
+    values, guarantee = answer(cell, settings)
+    spent = guarantee[TASKS[cell.task].unit].epsilon
+    return friendships.promised(cell, settings, Found(rounded(values)), guarantee, spent)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from experiments import _runner
 from experiments._report import by_seed, curves, legend_below, level, paired, panels, prose, signed, table
-from experiments._runner import Found, Results, asked, config_hash
+from experiments._runner import Found, Results, asked, config_hash, rounded
 from experiments.heterorr import accuracy, cells, releases
 from experiments.heterorr.cells import NON_PRIVATE
 from experiments.heterorr.config import Config
@@ -100,7 +100,7 @@ def compute(cell: Cell, chosen: Settings) -> Found:
         judge = partial(attacks.degree_product, public, n)
     found, even = judge(every), judge(balanced)
     areas = found.average_precision, found.precision, found.tpr, even.auc, found.auc
-    return Found({name: round(float(area.mean), 6) for name, area in zip(METRICS, areas, strict=True)})
+    return Found(rounded({name: area.mean for name, area in zip(METRICS, areas, strict=True)}))
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:

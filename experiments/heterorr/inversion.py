@@ -22,7 +22,7 @@ from experiments import _report as show
 from experiments import _runner
 from experiments._common import row_names
 from experiments._report import Values
-from experiments._runner import Found, Results, asked, config_hash
+from experiments._runner import Found, Results, asked, config_hash, rounded
 from experiments.heterorr.config import Config
 from ldp_jax import attacks, features
 from ldp_jax.accounting.guarantee import RECORD
@@ -159,7 +159,6 @@ def cells(
 
 
 SOURCE = "scikit-learn's load_digits: 1 797 images of UCI's handwritten digits"
-notes = lambda cell, settings: {"data": {"digits": {"source": SOURCE}}}
 
 
 def _key(seed: int, purpose: str) -> Any:
@@ -323,7 +322,7 @@ def compute(cell: Cell, settings: Settings) -> Found:
             also["largest_share"] = round(float(largest), 6)
     assert found.ssim is not None
     values = {"mse": found.mse.mean, "ssim": found.ssim.mean, "accuracy": (guess == digit[public:]).mean()}
-    return Found({metric: round(float(value), 6) for metric, value in values.items()}, also)
+    return Found(rounded(values), also, {"data": {"digits": {"source": SOURCE}}})
 
 
 class Line(NamedTuple):

@@ -87,4 +87,4 @@ def notes(cell: Any, chosen: Settings) -> dict[str, dict[str, Any]]:
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:
-    return cells.compute(cells.prepare(chosen, cell.split, cell.seed), cell)
+    return cells.compute(cells.prepare(chosen, cell.split, cell.seed), cell)._replace(notes=notes(cell, chosen))

@@ -55,7 +55,6 @@ class Gap(NamedTuple):
 
 
 results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
-notes = accuracy.notes
 
 
 def gaps(frame: pd.DataFrame) -> list[Gap]:
@@ -148,7 +147,7 @@ def compute(cell: Cell, chosen: Settings) -> Found:
         networks.inputs_of(kind, layout, x, here.known, epsilon, settings)
         for epsilon in (cell.epsilon, np.inf if cell.variant == SILENT else cell.epsilon)
     )
-    return cells.fit(bench, model, context, asked=asked).found()
+    return cells.fit(bench, model, context, asked=asked).found()._replace(notes=accuracy.notes(cell, chosen))
 
 
 _TEXT = prose("poindp_gaps")

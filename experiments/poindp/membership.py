@@ -15,8 +15,8 @@ import scipy.special
 
 from experiments import _report as show
 from experiments import _runner
-from experiments._common import run_plan, standardized
-from experiments._runner import Found, Results, config_hash
+from experiments._common import standardized
+from experiments._runner import Found, Results, config_hash, rounded
 from experiments.poindp import accuracy, cells, networks, releases
 from experiments.poindp.config import ATTACKS, Config
 from experiments.poindp.published import HYPERBOLICITY, TABLE_3
@@ -27,7 +27,7 @@ from ldp_jax.attacks.shadows import MembershipProtocol
 from ldp_jax.learning import training
 from ldp_jax.learning.models import Model
 
-NAME = "poindp_membership"
+NAME, CALLED = "poindp_membership", "targets"
 MECHANISMS = (
     "gcn", "gat", "gcn+H", f"{PUBLISHED}vanpd", f"{PUBLISHED}lap", f"{PUBLISHED}poindp", "hyperbolic",
 )  # fmt: skip
@@ -131,7 +131,7 @@ def judged(found: attacks.Attack, target: int) -> dict[str, float]:
     own = attacks.evaluate_membership(found.name, found.scores[one], found.targets.truth[one])
     strict = math.nan if own.strict_tpr is None else own.strict_tpr.mean
     values = (own.precision.mean, own.average_precision.mean, own.tpr.mean, strict, own.auc.mean)
-    return {name: round(float(value), 6) for name, value in zip(METRICS, values, strict=True)}
+    return dict(zip(METRICS, values, strict=True))
 
 
 def hyperbolicity(bench: cells.Bench) -> dict[str, float]:
@@ -140,7 +140,7 @@ def hyperbolicity(bench: cells.Bench) -> dict[str, float]:
     found = hyperbolic.graph_delta(
         jax.random.clone(bench.report_key), here.data.edges, here.data.num_nodes, samples=SAMPLES,
     )  # fmt: skip
-    return dict(zip(DELTAS, (round(found.mean, 6), round(found.maximum, 6)), strict=True))
+    return dict(zip(DELTAS, (found.mean, found.maximum), strict=True))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -179,16 +179,14 @@ def plan(config: Config) -> dict[Cell, Attacked]:
     return planned
 
 
-def main(config: Config) -> None:
-
-    def compute(cell: Cell, chosen: Attacked) -> Found:
-        bench = cells.prepare(chosen, "random", 0)
-        if cell.attack == GRAPH:
-            return Found(hyperbolicity(bench))
+def compute(cell: Cell, chosen: Attacked) -> Found:
+    bench = cells.prepare(chosen, "random", 0)
+    if cell.attack == GRAPH:
+        found = hyperbolicity(bench)
+    else:
         row = Row(cell.mechanism, cell.epsilon, cell.share, chosen.models)
-        return Found(judged(attacked(bench, row, cell.protocol, cell.attack), cell.seed))
-
-    run_plan(plan(config), compute, results_in(config.out), "targets", accuracy.notes)
+        found = judged(attacked(bench, row, cell.protocol, cell.attack), cell.seed)
+    return Found(rounded(found), notes=accuracy.notes(cell, chosen))
 
 
 _TEXT = show.prose("poindp_membership")

@@ -3,8 +3,8 @@
 from functools import partial
 from typing import Any
 
-from experiments._common import FOUND, run_plan, said_of, usable
-from experiments._runner import Found, Results, asked, config_hash, console
+from experiments._common import FOUND, said_of, usable
+from experiments._runner import Found, Results, asked, config_hash, console, run
 from experiments.privge import cells
 from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE, Cell
 from experiments.privge.config import Config, plan, settings
@@ -82,6 +82,6 @@ def main(config: Config) -> None:
             benches.clear()  # one task and data set at a time
         if cell.seed not in benches:
             benches[cell.seed] = cells.prepare(resolved, cell.seed)
-        return cells.compute(benches[cell.seed], cell)
+        return cells.compute(benches[cell.seed], cell)._replace(notes=_notes(cell, resolved))
 
-    run_plan(planned, compute, results_in(config.out), "rows", _notes)
+    run(planned, compute, results_in(config.out), called="rows")

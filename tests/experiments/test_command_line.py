@@ -205,7 +205,7 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(capsys, monkeypatch):
 
     def run(config):
         plan = [dataclasses.replace(PLAIN, seed=seed) for seed in range(3)]
-        _runner.run(plan, interrupted, Results(config.out, "toy", Plain), settings=lambda cell: {})
+        _runner.run(dict.fromkeys(plan, {}), interrupted, Results(config.out, "toy", Plain))
 
     kept = "interrupted: 0 of 3 cells are kept in results/toy.csv; the same command goes on"
     for main, said in ((run, kept), (interrupted, "starts over")):
@@ -287,8 +287,8 @@ class Toy:
     @classmethod
     def main(cls, config):
         plan = [dataclasses.replace(PLAIN, seed=seed) for seed in range(3)]
-        found = lambda cell: Found({"auc": cls.score + 0.001 * cell.seed, "report cpu s": time.perf_counter()})
-        _runner.run(plan, found, cls.results_in(config.out), settings=lambda cell: {})
+        found = lambda cell, _: Found({"auc": cls.score + 0.001 * cell.seed, "report cpu s": time.perf_counter()})
+        _runner.run(dict.fromkeys(plan, {}), found, cls.results_in(config.out))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from experiments import frontier
-from experiments._common import write_part
+from experiments._common import run_parts, write_parts
 from experiments.frontier import features, features_report, joint, joint_methods, joint_report, messages
 from experiments.frontier import features_methods as methods
 from experiments.frontier import rehearsal_report as rehearsed
@@ -71,7 +71,7 @@ def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monk
         (4.0,), np.full((2, 1), 50.0), np.full(2, 12.5), "both", 1, 4, splits=(JointPrivacy(4.0, 0.0),)
     )
     monkeypatch.setattr(joint_methods, "rehearsed", lambda *_: told)
-    joint.main(config)
+    run_parts([joint], config)
     rows = joint.results_in(tmp_path).read()
     at = rows[rows.metric == "accuracy"].set_index("mechanism")
     assert set(at.index) == {NOTHING, RECORDS, JOINT}
@@ -81,13 +81,13 @@ def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monk
     assert at.foreseen[JOINT] == 0.625  # of the split that was taken
     promises = joint.results_in(tmp_path).describe()["guarantees"]
     assert "epsilon 4 per record" in promises[f"mine: {RECORDS}, epsilon 4, 4 a record, 0 a list"]
-    assert len(write_part(joint_report, tmp_path)) == 3
+    assert len(write_parts([joint_report], tmp_path)) == 3
     assert (tmp_path / "frontier_joint.png").stat().st_size > 10_000
     assert "Of 1 settings what was chosen is above" in joint_report.digest(tmp_path)
     assert joint_report.digest(tmp_path / "empty") == ""
     before = joint.results_in(tmp_path).csv.read_bytes()
     monkeypatch.setattr(features, "draw", None)
-    joint.main(config)  # computes nothing
+    run_parts([joint], config)  # computes nothing
     assert joint.results_in(tmp_path).csv.read_bytes() == before
 
 
