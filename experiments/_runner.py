@@ -1,8 +1,4 @@
-"""What every experiment shares: cells, rows that survive a kill, manifests, progress.
-
-An experiment is a list of cells and a function that computes one. :func:`run` computes the cells whose rows are
-missing and appends each row once, under a lock, so that several runs may write to one folder.
-"""
+"""What every experiment shares: cells, rows that survive a kill and have several writers, manifests, progress."""
 
 import abc
 import contextlib
@@ -100,11 +96,7 @@ def rounded(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def config_hash(config: Any) -> str:
-    """A short name for a resolved configuration: equal settings, equal name, on every machine.
-
-    >>> len(config_hash({"epochs": 3}))
-    10
-    """
+    """A short name for a resolved configuration: equal settings, equal name, on every machine."""
     return hashlib.sha256(_canonical(config).encode()).hexdigest()[:10]
 
 
@@ -205,10 +197,7 @@ class Results:
     def append(
         self, rows: Sequence[Row], configs: Sequence[Any] = (), notes: Mapping[str, Any] | None = None
     ) -> None:
-        """Add the rows of a finished cell that are not there yet, after what they are made with to the manifest.
-
-        The file grows by these rows: no other byte of it is written.
-        """
+        """Add a cell's rows that are not there yet, and before them to the manifest; no other byte is written."""
         with self._locked():
             self._describe(configs, notes or {})
             self._catch_up()

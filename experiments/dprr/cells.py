@@ -87,11 +87,7 @@ class Cell(_runner.Cell):
 
 
 def variant_of(row: Any) -> Variant:
-    """The variant of a row (a mapping of the columns).
-
-    >>> variant_of({"mechanism": "dprr", "epsilon": 1.0, "public": 0.2, "classifier": "forest"})
-    Variant(mechanism='dprr', epsilon=1.0, public=0.2, forest=True)
-    """
+    """The variant of a row (a mapping of the columns)."""
     return Variant(row["mechanism"], float(row["epsilon"]), float(row["public"]), row["classifier"] == "forest")
 
 
@@ -106,20 +102,12 @@ def settings_of(resolved: Settings, classifier: Classifier) -> dict[str, Any]:
 
 
 def training_of(settings: Mapping[str, Any]) -> str:
-    """The classifier and what its training may cost, in words, from the manifest's settings of a row.
-
-    >>> training_of({"classifier": "random forest", "trees": 300, "leaf": 2})
-    'random forest, 300 trees'
-    >>> training_of({"epochs": 60, "patience": 20})
-    'GIN, <= 60 epochs, patience 20'
-    """
+    """The classifier and what its training may cost, in words, from the manifest's settings of a row."""
     name = settings.get("classifier", CLASSIFIERS["gin"])
     if "trees" in settings:
         return f"{name}, {settings['trees']} trees"
-    patience = settings["patience"]
-    return (
-        f"{name}, <= {settings['epochs']} epochs, {'no early stop' if patience is None else f'patience {patience}'}"
-    )
+    stopped = "no early stop" if settings["patience"] is None else f"patience {settings['patience']}"
+    return f"{name}, <= {settings['epochs']} epochs, {stopped}"
 
 
 _FEWEST = 20  # fewer graphs leave splits without a graph of some class
@@ -270,11 +258,7 @@ def degrees(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) 
 
 
 def setting(public: float) -> str:
-    """The share of public users in words.
-
-    >>> setting(0.2), setting(0.0)
-    ('graph, 20% public', 'graph')
-    """
+    """The share of public users in words."""
     return "graph" if public == 0 else f"graph, {public:.0%} public"
 
 

@@ -79,12 +79,7 @@ results_in = partial(Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
 
 
 def panel_labels(key: Any, y: np.ndarray, setting: str) -> np.ndarray:
-    """Labels of a panel: a share of each class, rounded up, or so many of each; at most all but one of a class.
-
-    >>> labels = panel_labels(jax.random.key(0), np.array([0, 0, 0, 0, 0, 1, 1]), "0.3")
-    >>> [int((labels == c).sum()) for c in (0, 1)]
-    [2, 1]
-    """
+    """Labels of a panel: a share of each class, rounded up, or so many of each; at most all but one of a class."""
     size = np.bincount(y)
     wanted = np.ceil(float(setting) * size - 1e-9) if "." in setting else np.full(len(size), int(setting))
     return friendships.labels_of(key, y, np.minimum(wanted, np.maximum(size - 1, 1))[y])

@@ -103,14 +103,9 @@ def _local(key: Any, asked: Asked, epsilon: float, *, placebo: bool = False) -> 
 
 
 def _by_steps(
-    key: Any,
-    asked: Asked,
-    epsilon: float,
-    *,
+    key: Any, asked: Asked, epsilon: float, *, guarded: bool = True, placebo: bool = False,
     message: Callable[[float, PanelFacts, Rows], messages.Message] = messages.best_class,
-    guarded: bool = True,
-    placebo: bool = False,
-) -> Answer:
+) -> Answer:  # fmt: skip
     """The same steps and keys with another message, or without the guard."""
     key, rows = _rows(key, asked, placebo)
     _, key = jax.random.split(key)  # of the other half, facts are found

@@ -46,8 +46,7 @@ _TEXT = show.prose("frontier_features")
 OVER_BEST, OVER_CHOSEN = "gain over best structure-only", "gain over chosen structure-only"
 STRENGTH = "strength of the guard"
 SHOWN, SHOWN_ALONE = "correlation with the true embedding", "that of structure alone"
-METRICS = (ACCURACY, OVER_BEST, OVER_CHOSEN, STRENGTH, SHOWN, SHOWN_ALONE)
-"""Of the tidy table, one row a draw: points, but for the guard's strength and correlations."""
+"""Metrics beside accuracy: points, but for the guard's strength and correlations."""
 
 _KEY = [*PANEL, "members", "mechanism", "epsilon"]
 _CELL = [*PANEL, "epsilon"]
@@ -113,9 +112,9 @@ def _is_private(part: pd.DataFrame) -> pd.Series:
     return (part.epsilon > 0) & np.isfinite(part.epsilon)
 
 
-def table(part: pd.DataFrame) -> str:
+@show.tabled
+def table(part: pd.DataFrame) -> show.Rows:
     """The private rows of one graph and panel, a line each."""
-    rows = []
     for (mechanism, epsilon), one in part[_is_private(part)].groupby(["mechanism", "epsilon"], sort=False):
         strength, shown, alone = (interval_of(one, metric) for metric in (STRENGTH, SHOWN, SHOWN_ALONE))
         row = {
@@ -129,8 +128,7 @@ def table(part: pd.DataFrame) -> str:
         }
         if (part.metric == SHOWN).any():
             row["fidelity"] = "" if shown is None or alone is None else f"{shown.mean:.2f} ({alone.mean:.2f})"
-        rows.append(row)
-    return show.table(rows)
+        yield row
 
 
 def _public_table(part: pd.DataFrame) -> str:
@@ -182,34 +180,32 @@ def _gains_at(part: pd.DataFrame, words: str, budgets: list[float]) -> dict[str,
     return {words.format(epsilon): show.signed(each.get((epsilon,))) for epsilon in budgets}
 
 
-def summary(found: pd.DataFrame) -> str:
+@show.tabled
+def summary(found: pd.DataFrame) -> show.Rows:
     """A line a graph and panel: from which budget reports help, and what may be lost."""
-    budgets, rows = _budgets(found), []
+    budgets = _budgets(found)
     for (dataset, panel), part in found.groupby(PANEL, sort=False):
-        rows.append(
-            {
-                "graph, panel (members)": f"{dataset}, {panel} ({part.members.iloc[0]})",
-                "draws": part.seed.nunique(),
-                "best structure-only (%)": interval_of(part, ACCURACY, mechanism=best_name(part)),
-                "chosen (%)": interval_of(part, ACCURACY, mechanism=CHOSEN),
-                **_gains_at(part, "eps {:g}, less best", budgets),
-                "best non-private (%)": _true(part, ACCURACY),
-                "above best from eps": _helps_from(part, OVER_BEST),
-                "above chosen from eps": _helps_from(part, OVER_CHOSEN),
-                "worst less chosen": _worst(part, LOCAL),
-                "worst placebo less chosen": _worst(part, PLACEBO),
-                "without the guard": _worst(part, UNGUARDED_PLACEBO),
-            }
-        )
-    return show.table(rows)
+        yield {
+            "graph, panel (members)": f"{dataset}, {panel} ({part.members.iloc[0]})",
+            "draws": part.seed.nunique(),
+            "best structure-only (%)": interval_of(part, ACCURACY, mechanism=best_name(part)),
+            "chosen (%)": interval_of(part, ACCURACY, mechanism=CHOSEN),
+            **_gains_at(part, "eps {:g}, less best", budgets),
+            "best non-private (%)": _true(part, ACCURACY),
+            "above best from eps": _helps_from(part, OVER_BEST),
+            "above chosen from eps": _helps_from(part, OVER_CHOSEN),
+            "worst less chosen": _worst(part, LOCAL),
+            "worst placebo less chosen": _worst(part, PLACEBO),
+            "without the guard": _worst(part, UNGUARDED_PLACEBO),
+        }
 
 
 _OTHERS = {"class of all": PLAIN, "class scores": SCORES, "record on axes": RECORD_ITSELF, "sampled": SAMPLED}
 
 
-def messages(found: pd.DataFrame) -> str:
+@show.tabled
+def messages(found: pd.DataFrame) -> show.Rows:
     """What other messages are worth beside a class of a personal alphabet; empty where there are none."""
-    rows = []
     for (dataset, setting), part in found.groupby(PANEL, sort=False):
         if not part.mechanism.isin((SCORES, RECORD_ITSELF, SAMPLED)).any():
             continue
@@ -224,8 +220,7 @@ def messages(found: pd.DataFrame) -> str:
                 f"{words}, less class": show.signed(show.paired(here.get(n), here[LOCAL]))
                 for words, n in _OTHERS.items()
             }
-            rows.append(row)
-    return show.table(rows)
+            yield row
 
 
 def gains(found: pd.DataFrame, mechanism: str, metric: str) -> dict[Any, ConfidenceInterval]:
@@ -317,6 +312,3 @@ def _size_figure(groups: list[tuple[str, pd.DataFrame]]) -> Any:
         axis.set_title(name, fontsize=9)
     show.legend_below(figure, axes[0], 4)
     return figure
-
-
-# --- README ------------------------------------------------------------------------------------------------------

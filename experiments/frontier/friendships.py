@@ -94,12 +94,7 @@ def rows_of(name: str, logs: bool) -> Rows | None:
 
 
 def public_labels(key: Any, y: np.ndarray, setting: str) -> np.ndarray:
-    """Labels of half of each class, rounded up, or of so many of each, at most all but one; int32 [n], -1 for none.
-
-    >>> labels = public_labels(jax.random.key(0), np.array([0, 0, 0, 0, 1, 1, 1]), "half")
-    >>> [int((labels == c).sum()) for c in (0, 1)]
-    [2, 2]
-    """
+    """Labels of half of each class, rounded up, or so many of each, at most all but one; int32 [n], -1 for none."""
     size = np.bincount(y)[y]
     wanted = -(-size // 2) if setting == "half" else np.minimum(int(setting), np.maximum(size - 1, 1))
     return labels_of(key, y, wanted)

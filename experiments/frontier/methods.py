@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.frontier.baselines import BASELINES
 from experiments.frontier.baselines._released import Answer, Asked, nothing_kept, nothing_read
-from experiments.frontier.baselines.blink import DEGREE_SHARE
+from experiments.frontier.baselines.lists import DEGREE_SHARE
 from experiments.frontier.rehearsals import LABELS, REHEARSAL, WORLDS, foretold
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import PipelineGuarantee

@@ -112,22 +112,19 @@ def _short_setting(labels: str) -> str:
     return labels if labels == "half" else f"{labels} a class"
 
 
-def table(part: pd.DataFrame) -> str:
-    rows = []
+@show.tabled
+def table(part: pd.DataFrame) -> show.Rows:
     for (unit, mechanism, epsilon), one in part.groupby(["unit", "mechanism", "epsilon"], sort=False):
         features, plain, published = (show.signed(interval_of(one, metric)) for metric in METRICS[1:])
-        rows.append(
-            {
-                "row": f"{mechanism}, per relationship" if unit == _PAIR else mechanism,
-                "eps": f"{epsilon:g}",
-                "draws": one.seed.nunique(),
-                "accuracy (%)": interval_of(one, ACCURACY),
-                "less features": "" if mechanism == FEATURES else features,
-                "less plain counts": "" if mechanism in (FEATURES, PLAIN) else plain,
-                "less best published": published if mechanism.startswith(PILOTED) else "",
-            }
-        )
-    return show.table(rows)
+        yield {
+            "row": f"{mechanism}, per relationship" if unit == _PAIR else mechanism,
+            "eps": f"{epsilon:g}",
+            "draws": one.seed.nunique(),
+            "accuracy (%)": interval_of(one, ACCURACY),
+            "less features": "" if mechanism == FEATURES else features,
+            "less plain counts": "" if mechanism in (FEATURES, PLAIN) else plain,
+            "less best published": published if mechanism.startswith(PILOTED) else "",
+        }
 
 
 def shortfalls(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
@@ -188,27 +185,25 @@ def _worst(each: dict[Any, ConfidenceInterval], setting: tuple[str, str]) -> str
     return show.signed(min(here, key=lambda one: one.mean, default=None))
 
 
-def _summary(found: pd.DataFrame, lines: "list[Line]", short: dict[Any, ConfidenceInterval]) -> str:
+@show.tabled
+def _summary(found: pd.DataFrame, lines: "list[Line]", short: dict[Any, ConfidenceInterval]) -> show.Rows:
     """Of every graph and setting what is gained at epsilon 1, and over budgets what may be lost."""
     fakes = placebos(found)
-    epsilon, rows = shown_at(found), []
+    epsilon = shown_at(found)
     for line in lines:
         setting = line.dataset, line.labels
         at = pick(found, dataset=line.dataset, labels=line.labels, epsilon=epsilon, unit=_LIST)
-        rows.append(
-            {
-                "graph, labels": ", ".join(setting), "draws": line.mine.n, "features": line.features,
-                f"piloted, eps {epsilon:g}": interval_of(at, ACCURACY, mechanism=PILOTED),
-                "less features": show.signed(line.mine), "less plain counts": show.signed(line.added),
-                "less best published": show.signed(line.over),
-                "published rows and features alone": line.among or "",
-                "without noise, less piloted": _with_draws(line),
-                "worst less better of features and plain counts": _worst(short, setting),
-                "worst placebo less features": _worst(fakes, setting),
-                "placebo without guard": show.signed(interval_of(at, OVER_FEATURES, mechanism=UNGUARDED_PLACEBO)),
-            }
-        )  # fmt: skip
-    return show.table(rows)
+        yield {
+            "graph, labels": ", ".join(setting), "draws": line.mine.n, "features": line.features,
+            f"piloted, eps {epsilon:g}": interval_of(at, ACCURACY, mechanism=PILOTED),
+            "less features": show.signed(line.mine), "less plain counts": show.signed(line.added),
+            "less best published": show.signed(line.over),
+            "published rows and features alone": line.among or "",
+            "without noise, less piloted": _with_draws(line),
+            "worst less better of features and plain counts": _worst(short, setting),
+            "worst placebo less features": _worst(fakes, setting),
+            "placebo without guard": show.signed(interval_of(at, OVER_FEATURES, mechanism=UNGUARDED_PLACEBO)),
+        }  # fmt: skip
 
 
 # --- Of all settings at one budget -------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from experiments._common import announce, run_parts, write_parts
 from experiments.heterorr import accuracy, attacks, counts, inversion, mixing, report, shares
-from experiments.heterorr.config import Config
+from experiments.heterorr.settings import Config
 
 __all__ = ["Config", "main", "write_report"]
 

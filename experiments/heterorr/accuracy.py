@@ -12,9 +12,8 @@ from experiments._runner import Found, Results, asked, config_hash
 from experiments.heterorr import cells
 from experiments.heterorr import settings as rows_of
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, Cell
-from experiments.heterorr.config import Config, settings
 from experiments.heterorr.releases import EPSILON_0, FEATURES, PUBLIC_EDGES, STRUCTURE
-from experiments.heterorr.settings import PRIVATE_LABELS, Level, Settings
+from experiments.heterorr.settings import PRIVATE_LABELS, Config, Level, Settings, settings
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, RECORD
 
 NAME = "heterorr"

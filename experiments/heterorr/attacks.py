@@ -14,9 +14,8 @@ from experiments._report import by_seed, curves, legend_below, level, paired, pa
 from experiments._runner import Found, Results, asked, config_hash, rounded
 from experiments.heterorr import accuracy, cells, releases
 from experiments.heterorr.cells import NON_PRIVATE
-from experiments.heterorr.config import Config
 from experiments.heterorr.releases import PUBLIC_EDGES
-from experiments.heterorr.settings import COLOURS, EDGE_MECHANISMS, LABELS, Settings, budget
+from experiments.heterorr.settings import COLOURS, EDGE_MECHANISMS, LABELS, Config, Settings, budget
 from ldp_jax import attacks
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.graph import graphs

@@ -23,7 +23,7 @@ from experiments import _runner
 from experiments._common import row_names
 from experiments._report import Values
 from experiments._runner import Found, Results, asked, config_hash, rounded
-from experiments.heterorr.config import Config
+from experiments.heterorr.settings import Config
 from ldp_jax import attacks, features
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.attacks import Reconstruction

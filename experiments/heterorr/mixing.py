@@ -15,7 +15,7 @@ from jaxtyping import Float
 from experiments import _runner
 from experiments._report import panels, prose, table
 from experiments._runner import Found, Results, UsageError, config_hash
-from experiments.heterorr.config import Config
+from experiments.heterorr.settings import Config
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.core.types import Array, PRNGKeys

@@ -2,8 +2,8 @@
 
 from experiments._common import announce, run_parts
 from experiments.poindp import accuracy, gaps, membership, noise, report
-from experiments.poindp.config import Config
 from experiments.poindp.published import printed
+from experiments.poindp.settings import Config
 
 __all__ = ["Config", "main", "printed", "write_report"]
 

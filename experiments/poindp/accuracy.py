@@ -10,8 +10,7 @@ from experiments._runner import Found, Results, UsageError, asked, config_hash
 from experiments.poindp import cells, releases
 from experiments.poindp import settings as rows_of
 from experiments.poindp.cells import Cell
-from experiments.poindp.config import Config, settings
-from experiments.poindp.settings import FEATURES, PRINTED, PUBLIC, PUBLISHED, STRUCTURE, Settings
+from experiments.poindp.settings import FEATURES, PRINTED, PUBLIC, PUBLISHED, STRUCTURE, Config, Settings, settings
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD
 

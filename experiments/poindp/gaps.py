@@ -17,9 +17,8 @@ from experiments._report import by_seed, contrast, counted, prose, signed, table
 from experiments._runner import REFERENCE, Found, Results
 from experiments.poindp import accuracy, cells, networks
 from experiments.poindp.cells import METRICS
-from experiments.poindp.config import BUDGETS, Config
 from experiments.poindp.published import TABLE_1, TABLE_2
-from experiments.poindp.settings import ABLATED, AS_PUBLISHED, PUBLISHED, WITHOUT, Settings, label
+from experiments.poindp.settings import ABLATED, AS_PUBLISHED, BUDGETS, PUBLISHED, WITHOUT, Config, Settings, label
 from ldp_jax.learning import training
 
 NAME = "poindp_gaps"

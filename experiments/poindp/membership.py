@@ -18,9 +18,8 @@ from experiments import _runner
 from experiments._common import standardized
 from experiments._runner import Found, Results, config_hash, rounded
 from experiments.poindp import accuracy, cells, networks, releases
-from experiments.poindp.config import ATTACKS, Config
 from experiments.poindp.published import HYPERBOLICITY, TABLE_3
-from experiments.poindp.settings import PUBLISHED, STRUCTURE, Settings, label
+from experiments.poindp.settings import ATTACKS, PUBLISHED, STRUCTURE, Config, Settings, label
 from ldp_jax import attacks, hyperbolic
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.attacks.shadows import MembershipProtocol
@@ -319,22 +318,19 @@ def _above_gcn(frame: pd.DataFrame) -> str:
     return _TEXT.above_gcn.format(lap=label(lap), gcn=label(gcn), above=above, all=len(gaps), records=by_records)
 
 
-def _attacks(frame: pd.DataFrame, dataset: str) -> str:
-    rows = []
+@show.tabled
+def _attacks(frame: pd.DataFrame, dataset: str) -> show.Rows:
     for (name, epsilon, attack), part in frame.groupby(["mechanism", "epsilon", "attack"], sort=False):
         found = {str(metric): show.interval(100 * each.value.dropna()) for metric, each in part.groupby("metric")}
         area, proved = found["AUC"], part.iloc[0].epsilon_proved
         printed = TABLE_3.get((dataset, str(name)), ("", "")) if attack == TRAINED else ("", "")
-        rows.append(
-            {
-                "row": label(str(name)), "eps": f"{epsilon:g}",
-                "proved": "none" if math.isinf(proved) else f"{proved:.3g}", "attack": attack,
-                "paper AUC": printed[0], "paper precision": printed[1], "AUC": area,
-                "worth": "" if area is None else f"{max(area.mean, 100 - area.mean):.1f}",
-                **{metric: found.get(metric) for metric in ("precision", *_STRICT)},
-            }
-        )  # fmt: skip
-    return show.table(rows)
+        yield {
+            "row": label(str(name)), "eps": f"{epsilon:g}",
+            "proved": "none" if math.isinf(proved) else f"{proved:.3g}", "attack": attack,
+            "paper AUC": printed[0], "paper precision": printed[1], "AUC": area,
+            "worth": "" if area is None else f"{max(area.mean, 100 - area.mean):.1f}",
+            **{metric: found.get(metric) for metric in ("precision", *_STRICT)},
+        }  # fmt: skip
 
 
 def _figure(frame: pd.DataFrame) -> Any:

@@ -15,8 +15,7 @@ from experiments import _runner
 from experiments._report import legend_below, panels, prose, table
 from experiments._runner import Found, Results, config_hash, rounded
 from experiments.poindp import accuracy, cells, networks
-from experiments.poindp.config import Config
-from experiments.poindp.settings import COLOURS, PRINTED, PUBLISHED, Settings, label
+from experiments.poindp.settings import COLOURS, PRINTED, PUBLISHED, Config, Settings, label
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.learning.models import poindp
 

@@ -12,9 +12,8 @@ import scipy.sparse
 from experiments import heterorr
 from experiments._common import run_parts
 from experiments.heterorr import accuracy, attacks, cells, counts, mixing, releases, shares
-from experiments.heterorr.config import Config
 from experiments.heterorr.releases import EPSILON_0, FEATURES, STRUCTURE
-from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, PRIVATE_LABELS
+from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, PRIVATE_LABELS, Config
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, RECORD
 from ldp_jax.edges.curator import hrg, promised

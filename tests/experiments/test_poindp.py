@@ -13,8 +13,16 @@ from experiments import poindp
 from experiments._registry import runs
 from experiments._runner import REFERENCE
 from experiments.poindp import accuracy, cells, gaps, membership, networks, noise, releases, settings
-from experiments.poindp.config import Config
-from experiments.poindp.settings import ABLATED, AS_PUBLISHED, FEATURES, NON_PRIVATE, PUBLIC, SOUND, STRUCTURE
+from experiments.poindp.settings import (
+    ABLATED,
+    AS_PUBLISHED,
+    FEATURES,
+    NON_PRIVATE,
+    PUBLIC,
+    SOUND,
+    STRUCTURE,
+    Config,
+)
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.attacks import Shadows
 from ldp_jax.learning.models import NodeInputs
