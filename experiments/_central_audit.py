@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments._report import markdown, prose, ranked
+from experiments._report import ranked
 from ldp_jax import verification
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.edges import curator
@@ -113,7 +113,3 @@ def seen(row: Any) -> str:
 
 def _loss(row: Any, sound: bool) -> str:
     return loss(row, sound) if np.isnan(row["lower_bound"]) else f"{loss(row, sound)} {seen(row)}"
-
-
-def as_markdown(wide: pd.DataFrame, subjects: Mapping[str, Any], epsilons: tuple[float, ...]) -> str:
-    return f"{markdown(header(epsilons), lines(wide, subjects, epsilons))}\n\n{prose('audit').curators}"

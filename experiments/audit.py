@@ -132,9 +132,9 @@ def main(config: Config) -> None:
     results = results_in(config.out, name=name)
     epsilons = QUICK if config.quick else (*EPSILONS, *ABOVE)
     wide = table(_ask_all(config, results, epsilons))
-    failures = verdicts(wide)
-    _print(HEADER, _lines(wide), "epsilon lost, and (shown by draws), at each budget")
-    text = as_markdown(wide)
+    failures, lines = verdicts(wide), _lines(wide)
+    _print(HEADER, lines, "epsilon lost, and (shown by draws), at each budget")
+    text = f"{markdown(HEADER, lines)}\n\n{prose(NAME).mechanisms}"
     if config.quick:
         shown = wide.lower_bound[wide.mechanism.map(lambda label: SUBJECTS[label].sound).astype(bool)]
         left_out = prose(NAME).quick.format(
@@ -149,7 +149,7 @@ def main(config: Config) -> None:
         failures += _central_audit.verdicts(curators, CENTRAL, SLACK)
         shown = _central_audit.header(EPSILONS), _central_audit.lines(curators, CENTRAL, EPSILONS)
         _print(*shown, "epsilon lost for a private edge, and (shown by draws), where a curator is trusted")
-        text += "\n\n" + _central_audit.as_markdown(curators, CENTRAL, EPSILONS)
+        text += f"\n\n{markdown(*shown)}\n\n{prose(NAME).curators}"
     write_atomically(config.out / f"{name}.md", text + "\n")
     figure = plot(wide)
     save(figure, config.out / f"{name}.png")
@@ -207,17 +207,12 @@ def _rows_of(
     def compute(cell: Cell, _: Any) -> Found:
         subject = subjects[cell.mechanism]
         measured = measure(subject, cell.epsilon, jax.random.fold_in(key, places[cell]))
-        return Found(measured, {"epsilon_proved": _proved(subject, measured)})
+        proved = measured.get("supremum", measured.get("arithmetic", math.nan)) if subject.sound else math.inf
+        return Found(measured, {"epsilon_proved": proved})
 
     run(dict.fromkeys(cells, settings), compute, results, called=f"budgets of {called}")
     frame = results.read()
     return frame[frame.config == config_hash(settings)]
-
-
-def _proved(subject: Subject, measured: Mapping[str, float]) -> float:
-    if not subject.sound:
-        return math.inf
-    return measured.get("supremum", measured.get("arithmetic", math.nan))
 
 
 def ask(config: Config) -> None:
@@ -464,10 +459,6 @@ def _words(row: Any) -> str:
 def _loss(row: Any, sound: bool) -> str:
     text = "none" if np.isnan(row["supremum"]) else _central_audit.loss(row, sound, SLACK)
     return f"{text} {_central_audit.seen(row)}"
-
-
-def as_markdown(wide: pd.DataFrame) -> str:
-    return f"{markdown(HEADER, _lines(wide))}\n\n{prose(NAME).mechanisms}"
 
 
 def _print(header: list[str], lines: list[list[str]], title: str) -> None:

@@ -241,8 +241,6 @@ def _graph_counts(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float)
     return Scored(_classified(keys[0], whole, columns), guarantee)
 
 
-# --- By name -----------------------------------------------------------------------------------------------------
-
 ALIKE = ", same class"
 DEGREES, COUNTS, TRUE = "released degrees", "counts", "non-private"
 

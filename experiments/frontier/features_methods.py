@@ -205,8 +205,6 @@ def _true_records(name: str, key: Any, asked: Asked, epsilon: float) -> Answer:
     return Answer(found.scores, SHOWN)
 
 
-# --- PrivGE ----------------------------------------------------------------------------------------------------
-
 PUBLIC_EPSILON = 1.0
 """Of the noise of PrivGE's public record, which no budget is spent on."""
 
@@ -255,15 +253,10 @@ def _spent(made: cells.Mechanism) -> PipelineGuarantee:
     )
 
 
-# --- Rehearsal ---------------------------------------------------------------------------------------------------
-
-
 def _rehearsal(key: Any, asked: Asked, epsilon: float) -> Answer:
     """What worlds foretell of local prediction; nobody reports."""
     return Answer(foretold(rehearse(key, asked.facts, (epsilon,)), epsilon), UNREAD)
 
-
-# --- By name ---------------------------------------------------------------------------------------------------
 
 LOCAL, UNGUARDED = "local prediction", "local prediction, no guard"
 PLACEBO, UNGUARDED_PLACEBO = "local prediction, placebo", "local prediction, placebo, no guard"

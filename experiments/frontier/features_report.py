@@ -174,23 +174,18 @@ def _worst(part: pd.DataFrame, mechanism: str) -> str:
     return show.signed(min(rows.values(), key=lambda one: one.mean, default=None))
 
 
-def _gains_at(part: pd.DataFrame, words: str, budgets: list[float]) -> dict[str, str]:
-    """Cells of gains over the best structure-only row, under headers with the budget."""
-    each = intervals(part, ["epsilon"], mechanism=LOCAL, metric=OVER_BEST)
-    return {words.format(epsilon): show.signed(each.get((epsilon,))) for epsilon in budgets}
-
-
 @show.tabled
 def summary(found: pd.DataFrame) -> show.Rows:
     """A line a graph and panel: from which budget reports help, and what may be lost."""
     budgets = _budgets(found)
     for (dataset, panel), part in found.groupby(PANEL, sort=False):
+        each = intervals(part, ["epsilon"], mechanism=LOCAL, metric=OVER_BEST)
         yield {
             "graph, panel (members)": f"{dataset}, {panel} ({part.members.iloc[0]})",
             "draws": part.seed.nunique(),
             "best structure-only (%)": interval_of(part, ACCURACY, mechanism=best_name(part)),
             "chosen (%)": interval_of(part, ACCURACY, mechanism=CHOSEN),
-            **_gains_at(part, "eps {:g}, less best", budgets),
+            **{f"eps {epsilon:g}, less best": show.signed(each.get((epsilon,))) for epsilon in budgets},
             "best non-private (%)": _true(part, ACCURACY),
             "above best from eps": _helps_from(part, OVER_BEST),
             "above chosen from eps": _helps_from(part, OVER_CHOSEN),
@@ -244,10 +239,8 @@ def digest(out: Path) -> str:
     return "" if frame.empty else _counted(points(frame))
 
 
-# --- Figures ---------------------------------------------------------------------------------------------------
-
 _SHADES = ("#f4b6b0", "#e0736c", "#c1272d", "#6b0f14")
-"""Of budgets, the least first."""
+"""Of budgets, the largest the darkest."""
 _BESIDE = (
     ("true records, no privacy", "black", "|", 12, 2), ("placebo: others' records", "#3b6fa0", "D", 4, 3),
 )  # fmt: skip
@@ -274,7 +267,8 @@ def _figure(found: pd.DataFrame) -> Any:
         values = [np.nan if row[column] is None else row[column].mean for row in rows]
         style = {"marker": marker, "markersize": size, "linestyle": "", "zorder": 4}
         axis.plot(values, np.arange(len(rows)), label=label, color=colour, **style)
-    for number, (epsilon, colour) in enumerate(zip(budgets, _shades(len(budgets)), strict=True)):
+    for number, epsilon in enumerate(budgets):
+        colour = _SHADES[max(number - len(budgets), -len(_SHADES))]
         plot_means(
             axis, dict(enumerate(row[1][number] for row in rows)), marker="o", markersize=5, color=colour,
             capsize=1.5, linewidth=1.0, label=f"private reports, epsilon {epsilon:g}",
@@ -286,11 +280,6 @@ def _figure(found: pd.DataFrame) -> Any:
     names = [name for name, *_ in rows]
     plot_settings(axis, names, title, "the best row from the graph and the panel alone")
     return made
-
-
-def _shades(count: int) -> list[str]:
-    """A colour for each budget, the largest budget's the darkest."""
-    return [*([_SHADES[0]] * max(count - len(_SHADES), 0)), *_SHADES[max(len(_SHADES) - count, 0) :]]
 
 
 def _of_sizes(found: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:

@@ -88,9 +88,6 @@ Score = Callable[[np.ndarray], dict[str, float]]
 Answer = tuple[Score, PipelineGuarantee]
 
 
-# --- What is poisoned ------------------------------------------------------------------------------------------
-
-
 @lru_cache(maxsize=1)
 def population(dataset: str) -> edges.Population:
     return edges.Population.of(friendships.load(dataset).graph)
@@ -253,9 +250,6 @@ def _of_lists(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> 
     found = poisoning.degrees_by_both_ends(pairs, n, flip, checked=cell.mechanism == CHECKED)
     off = found - users.degree
     return lambda some: {ERROR: float(np.sqrt((off[some] ** 2).mean()) / users.degree.mean())}, promised
-
-
-# --- What is asked ---------------------------------------------------------------------------------------------
 
 
 class Task(NamedTuple):

@@ -193,20 +193,18 @@ def _summary(found: pd.DataFrame, lines: "list[Line]", short: dict[Any, Confiden
     for line in lines:
         setting = line.dataset, line.labels
         at = pick(found, dataset=line.dataset, labels=line.labels, epsilon=epsilon, unit=_LIST)
+        fewer = f" ({line.cost.n} draws)" if line.cost is not None and line.cost.n < line.mine.n else ""
         yield {
             "graph, labels": ", ".join(setting), "draws": line.mine.n, "features": line.features,
             f"piloted, eps {epsilon:g}": interval_of(at, ACCURACY, mechanism=PILOTED),
             "less features": show.signed(line.mine), "less plain counts": show.signed(line.added),
             "less best published": show.signed(line.over),
             "published rows and features alone": line.among or "",
-            "without noise, less piloted": _with_draws(line),
+            "without noise, less piloted": show.signed(line.cost) + fewer,
             "worst less better of features and plain counts": _worst(short, setting),
             "worst placebo less features": _worst(fakes, setting),
             "placebo without guard": show.signed(interval_of(at, OVER_FEATURES, mechanism=UNGUARDED_PLACEBO)),
         }  # fmt: skip
-
-
-# --- Of all settings at one budget -------------------------------------------------------------------------------
 
 
 class Line(NamedTuple):
@@ -269,8 +267,6 @@ def gains(found: pd.DataFrame) -> list[Line]:
         )  # fmt: skip
     return lines
 
-
-# --- Figures -----------------------------------------------------------------------------------------------------
 
 _STYLES: dict[str, tuple[str, str, str]] = {
     "piloted counts (ours)": (PILOTED, "#c1272d", "o"),
@@ -365,9 +361,6 @@ def _won(lines: list[Line], epsilon: float) -> str:
     return f"At epsilon {epsilon:g} counts beat the features alone in {up} of {of}, lose in {down}"
 
 
-# --- README ------------------------------------------------------------------------------------------------------
-
-
 def digest(out: Path) -> str:
     frame = results_in(out).read()
     if frame.empty:
@@ -375,12 +368,6 @@ def digest(out: Path) -> str:
     found = points(frame)
     lines = gains(found)
     return "\n\n".join(filter(None, (_counted(found, shortfalls(found)), worth(lines), _ceiling(lines))))
-
-
-def _with_draws(line: Line) -> str:
-    """What noise costs, and over how many draws where these are fewer."""
-    fewer = line.cost is not None and line.cost.n < line.mine.n
-    return show.signed(line.cost) + (f" ({line.cost.n} draws)" if fewer and line.cost else "")
 
 
 def worth(lines: list[Line]) -> str:

@@ -219,10 +219,6 @@ def _gaps(summaries: Sequence[Summary]) -> str:
     return f"### The margins that the paper names\n\n{_TEXT.gaps}\n\n{show.table(rows)}" if rows else ""
 
 
-def _moments(m: mechanism.HasMoments[jax.Array], grid: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return m.variance(grid), mechanism.mse(m, grid)
-
-
 def figure_1() -> Any:
     """Worst-case variance, and worst-case mean squared error, against epsilon."""
     epsilons = jnp.linspace(0.25, 8.0, 125)
@@ -235,9 +231,10 @@ def figure_1() -> Any:
         "square wave, debiased": (lambda e: features.SquareWave(e, debias=True), COLOURS["hds"], "--"),
     }
     figure, axes = show.panels(2, width=4.2, height=3.2)
+    moments_of = lambda made: (made.variance(grid), mechanism.mse(made, grid))
     worst: dict[str, list[list[float]]] = {}
     for label, (make, colour, style) in family.items():
-        moments = jax.jit(jax.vmap(lambda epsilon, make=make: _moments(make(epsilon), grid)))(epsilons)
+        moments = jax.jit(jax.vmap(lambda epsilon, make=make: moments_of(make(epsilon))))(epsilons)
         worst[label] = [[bounds.worst_case(row) for row in np.asarray(moment)] for moment in moments]
         for axis, line in zip(axes, worst[label], strict=True):
             axis.plot(epsilons, line, color=colour, ls=style, label=label)

@@ -217,9 +217,6 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(capsys, monkeypatch):
         assert said in line
 
 
-# --- What there is -----------------------------------------------------------------------------------------------
-
-
 def test_results_go_to_the_working_directory_and_not_to_the_committed_ones():
     for name, command in command_line.COMMANDS.items():
         kind, _ = command.load()
@@ -250,9 +247,6 @@ def test_show_prints_the_committed_tables(name, capsys):
         for line in (_runner.REFERENCE / table).read_text().splitlines()[:5]:
             assert line.rstrip() in text
     assert len(text.splitlines()) >= 10
-
-
-# --- A toy experiment: reproduce ---------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -229,8 +229,6 @@ def test_networks_of_the_ablations_have_the_branches_that_they_name(bench):
     assert len(set(networks_of)) == len(networks_of) - 2  # the two whole ones are in both
 
 
-# --- The committed rows ------------------------------------------------------------------------------------------
-
 PLANETOID = ("cora", "citeseer", "pubmed")
 NODES = {"cora": 2708, "citeseer": 3327, "pubmed": 19717, "amazon_photo": 7650, "amazon_computers": 13752}
 

@@ -57,9 +57,6 @@ def fresh(results):
     return Results(results.csv.parent, "rows", Coloured, ("note",))
 
 
-# --- Appending ---------------------------------------------------------------------------------------------------
-
-
 def test_appending_leaves_every_byte_that_is_there(results):
     """The file grows in place: rows are not parsed and written again, not even to the same numbers."""
     results.append(rows_of(CELL))
@@ -252,9 +249,6 @@ def test_what_a_killed_write_left_is_cleared_by_the_next(results, tmp_path):
     assert (tmp_path / "rows.manifest.json.txt").exists()
 
 
-# --- Runs --------------------------------------------------------------------------------------------------------
-
-
 def computes(done, fail_at=None):
     def compute(cell, settings):
         if cell.seed == fail_at:
@@ -300,8 +294,6 @@ def test_rows_of_another_version_are_kept_and_it_is_said(results, capsys, monkey
     monkeypatch.setattr(_runner, "_version", lambda: "99.0")
     assert again()
 
-
-# --- Processes ---------------------------------------------------------------------------------------------------
 
 WRITER = """
 import sys
