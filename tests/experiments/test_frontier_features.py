@@ -30,13 +30,9 @@ FEW = (f"{STRUCTURE}, stack", f"{STRUCTURE}, field", f"{STRUCTURE}, records of t
 
 @pytest.fixture(scope="module")
 def ran(graph_file, tmp_path_factory):
+    few = {"panels": ("0.3",), "epsilons": (2.0,), "seeds": 1, "mechanisms": FEW}
     out = tmp_path_factory.mktemp("frontier")
-    config = Config(
-        parts=("features",), datasets=(str(graph_file),), panels=("0.3",), epsilons=(2.0,), seeds=1, mechanisms=FEW,
-        out=out,
-    )  # fmt: skip
-    contract.run(frontier, config)
-    return config
+    return contract.run(frontier, Config(parts=("features",), datasets=(str(graph_file),), out=out, **few))
 
 
 def test_each_row_is_there_once_under_what_it_costs(ran):
@@ -63,13 +59,9 @@ def test_it_keeps_the_contract(ran):
 
 
 def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monkeypatch):
-    config = dataclasses.replace(
-        ran, parts=("joint",), epsilons=(4.0,), seeds=1, mechanisms=(RECORDS, JOINT), out=tmp_path
-    )
-
-    told = Rehearsal(
-        (4.0,), np.full((2, 1), 50.0), np.full(2, 12.5), "both", 1, 4, splits=(JointPrivacy(4.0, 0.0),)
-    )
+    few = {"parts": ("joint",), "epsilons": (4.0,), "mechanisms": (RECORDS, JOINT)}
+    config, splits = dataclasses.replace(ran, out=tmp_path, **few), (JointPrivacy(4.0, 0.0),)
+    told = Rehearsal((4.0,), np.full((2, 1), 50.0), np.full(2, 12.5), "both", 1, 4, splits=splits)
     monkeypatch.setattr(joint_methods, "rehearsed", lambda *_: told)
     run_parts([joint], config)
     rows = joint.results_in(tmp_path).read()
@@ -231,16 +223,10 @@ def test_rows_that_are_compared_differ_in_what_their_names_say(monkeypatch):
     """One noise for all of true records, and one for all placebos; a plain alphabet holds all classes."""
     told = (methods.SCORES, methods.RECORD_ITSELF, SAMPLED)
     names = (LOCAL, methods.UNGUARDED, methods.PLAIN, PLACEBO, methods.UNGUARDED_PLACEBO, *told)
-    assert [getattr(METHODS[name].run, "keywords", {}) for name in names] == [
-        {},
-        {"guarded": False},
-        {"message": messages.any_class},
-        {"placebo": True},
-        {"placebo": True, "guarded": False},
-        {"message": messages.class_scores},
-        {"message": messages.projected_record},
-        {"message": messages.sampled_numbers},
-    ]
+    others = (messages.class_scores, messages.projected_record, messages.sampled_numbers)
+    alone = [{}, {"guarded": False}, {"message": messages.any_class}, {"placebo": True}]
+    found = [getattr(METHODS[name].run, "keywords", {}) for name in names]
+    assert found == [*alone, {"placebo": True, "guarded": False}, *({"message": made} for made in others)]
     monkeypatch.setattr(messages, "class_reports", lambda alphabets, rows: alphabets)
     facts = type("Facts", (), {"num_classes": 3, "labels": np.array([0, -1, -1, -1])})
     assert messages.any_class(1.0, facts, feature_rows(np.eye(4))).collect.sizes.tolist() == [3, 3, 3, 3]

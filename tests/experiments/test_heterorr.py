@@ -54,14 +54,12 @@ def quick():
 
 @pytest.fixture(scope="module")
 def ran(graph_file, tmp_path_factory, quick):
-    out = tmp_path_factory.mktemp("heterorr")
     config = Config(
         parts=("features", "edges", "both", "attacks", "scores"), datasets=(str(graph_file),), preset="smoke",
-        epsilons=(1.0,), private_shares=(0.2,), seeds=1, attacked_nodes=40, out=out,
-        mechanisms=(*FEW, "binned-pairs"),
+        epsilons=(1.0,), private_shares=(0.2,), seeds=1, attacked_nodes=40, mechanisms=(*FEW, "binned-pairs"),
+        out=tmp_path_factory.mktemp("heterorr"),
     )  # fmt: skip
-    contract.run(heterorr, config)
-    return config
+    return contract.run(heterorr, config)
 
 
 @pytest.fixture(scope="module")

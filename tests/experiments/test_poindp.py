@@ -64,8 +64,7 @@ def ran(graph_file, tmp_path_factory, quick):
         mechanisms=FEW, protocols=("TSTF",), attacks=QUICK, splits=("random",), seeds=1, models=3, preset="smoke",
         out=tmp_path_factory.mktemp("poindp"),
     )  # fmt: skip
-    contract.run(poindp, config)
-    return config
+    return contract.run(poindp, config)
 
 
 @pytest.fixture(scope="module")

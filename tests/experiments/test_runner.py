@@ -18,11 +18,8 @@ from experiments._runner import COLUMNS, Cell, Found, Interrupted, Results, Usag
 class Coloured(Cell):
     """Two of these differ by their colour alone."""
 
+    last_metric = "last"
     colour: str = "red"
-
-    @property
-    def last_metric(self):
-        return "last"
 
 
 CELL = Coloured(
