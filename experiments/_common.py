@@ -116,7 +116,7 @@ def usable(load: Callable[[str], datasets.Dataset], name: str, hint: str = "") -
     """One graph with features, or a UsageError; ``hint`` follows the message about undeclared bounds."""
     try:
         data = load(name)
-    except (ValueError, OSError, datasets.DataUnavailableError) as error:
+    except (ValueError, OSError) as error:
         shown = hint if "must be declared" in str(error) else ""
         raise UsageError(f"--datasets {name}: {error}{shown}") from error
     if data.node_graph is not None:

@@ -107,10 +107,7 @@ def _made_with(results: Sequence[Results]) -> str:
 
 
 def page(name: str, out: Path, said: str, items: Sequence[papers.Item], beside: Sequence[str]) -> Path:
-    """NAME.html: rows beside the paper's, what is ``said`` of this run, tables and figures, of ``items`` alone.
-
-    Tables are those of ``out``; where it has none, the committed ones, which are labelled so.
-    """
+    """NAME.html: rows beside the paper's, what is ``said`` of this run, and the tables of ``out``, or committed."""
     experiment = EXPERIMENTS[name]
     wanted = [file for item in items for file in item.files] or [*experiment.tables, *_figures(name)]
     about = f"# {name}: {experiment.about}"

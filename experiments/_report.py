@@ -116,10 +116,7 @@ def terminal(headers: Sequence[str], rows: Iterable[Sequence[Any]], title: str, 
 def publish(
     out: Path, pages: Mapping[str, str], figures: Mapping[str, Any], points: pd.DataFrame | None = None
 ) -> list[Path]:
-    """Write Markdown pages and figures by the stems of their files; the files.
-
-    ``points``, which follow from rows, are a CSV beside a user's page; they are not committed.
-    """
+    """Write pages and figures by the stems of their files, and ``points`` as a CSV, which is not committed."""
     for stem, text in pages.items():
         write_atomically(out / f"{stem}.md", text + "\n")
     for stem, figure in figures.items():

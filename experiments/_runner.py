@@ -117,13 +117,13 @@ def check_out(out: Path) -> Path:
 
 
 @contextlib.contextmanager
-def asked(what: str) -> Iterator[None]:
-    """What a constructor refuses is a mistake of the user's words, said after ``what``."""
+def asked(what: str, *also: type[Exception]) -> Iterator[None]:
+    """A ValueError, or ``also`` another one, is a mistake of the user's words, said after ``what``."""
     try:
         yield
     except UsageError:
         raise
-    except ValueError as error:
+    except (ValueError, *also) as error:
         raise UsageError(f"{what}: {error}") from error
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments import _runner
 from experiments._common import row_names
-from experiments._runner import UsageError, config_hash
+from experiments._runner import UsageError, asked, config_hash
 from experiments.dprr import classifiers
 from ldp_jax import datasets, edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
@@ -116,14 +116,12 @@ _FEWEST = 20  # fewer graphs leave splits without a graph of some class
 @lru_cache(maxsize=2)
 def load(dataset: str, graphs: int, rr_nodes: int) -> packing.GraphSet:
     """The graphs of a set that are used; a UsageError where there is no set, or bounds leave too few graphs."""
-    try:
+    with asked(f"--datasets {dataset}", OSError):
         if dataset == COMMUNITIES:
             found = datasets.synthetic_graphs(jax.random.key(0), num_graphs=COMMUNITY_GRAPHS)
         else:
             found = datasets.load(dataset)
         whole = packing.GraphSet.from_dataset(found)
-    except (ValueError, OSError, datasets.DataUnavailableError) as error:
-        raise UsageError(f"--datasets {dataset}: {error}") from error
     kept = np.flatnonzero(whole.nodes_per_graph <= (rr_nodes or np.inf))
     if graphs and graphs < len(kept):
         kept = np.sort(np.random.default_rng(0).permutation(kept)[:graphs])

@@ -74,10 +74,7 @@ def _closing(u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.nda
 
 
 def triangles(u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """How many triangles each graph has, float64 [graphs], from undirected edges u-v [m], each given once.
-
-    ``node_graph`` [n] is non-decreasing, and ``sizes`` are the numbers of nodes.
-    """
+    """How many triangles each graph has, float64 [graphs], from undirected edges u-v [m], each given once."""
     n, graph = len(node_graph), node_graph[u]
     count = np.bincount(graph, minlength=len(sizes))
     dense = count > _DENSE * sizes * (sizes - 1) / 2

@@ -204,10 +204,7 @@ def _found(frame: pd.DataFrame, configs: Configs, of_splits: bool, metric: str) 
 def _grid(
     frame: pd.DataFrame, keep: Any, configs: Configs, by: str, names: Sequence[str], label: str
 ) -> Any | None:
-    """Accuracy and AUC (rows) of each data set (columns) against a column; None where nothing has two values.
-
-    ``keep`` says which rows are drawn. All panels have one scale: data sets on which nothing differs look it.
-    """
+    """Accuracy and AUC (rows) of each data set (columns) against a column, on one scale; None without two of it."""
     flat = frame.mechanism.isin(OF_ALL)
     chosen = frame[keep & ~flat & frame.mechanism.isin(list(names))]
     moving = chosen[chosen.mechanism != "non-private-part"]

@@ -180,10 +180,7 @@ def _reports(key: Any, whole: GraphSet, made: Any) -> GraphSet:
 
 
 def _timed(function: Callable[[int], Any], repeats: int) -> tuple[Any, float, float]:
-    """The last result, and medians of CPU and wall seconds; a first run, which compiles, is not counted.
-
-    The function gets the number of its run, for a key of its own: programs that a new key makes necessary count.
-    """
+    """The last result, and medians of CPU and wall seconds, of runs by number; the first compiles, and is out."""
     result, taken = None, []
     gc.collect()
     for number in range(repeats + 1):

@@ -96,10 +96,8 @@ def draw(settings: Settings, setting: str, seed: int) -> Asked:
     panel_key, facts_key = jax.random.split(key)
     labels = panel_labels(panel_key, data.y.astype(np.int32), setting)
     known = padded(rows.take(np.flatnonzero(labels >= 0)))
-    try:
+    with _runner.asked(f"--panels {setting} of {settings.dataset}"):
         facts = panel_facts(facts_key, data.graph, known, labels, num_classes=data.num_classes)
-    except ValueError as error:
-        raise UsageError(f"--panels {setting} of {settings.dataset}: {error}") from error
     return Asked(settings.dataset, data, rows, labels, facts)
 
 

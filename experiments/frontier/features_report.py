@@ -296,8 +296,7 @@ def _size_figure(groups: list[tuple[str, pd.DataFrame]]) -> Any:
             show.errorbars(axis, shown, label=f"eps {epsilon:g}", markersize=4, linewidth=1.4)
         axis.axhline(0.0, color="black", linewidth=1.0)
         show.log_ticks(axis, sorted(part.members.unique()))
-        axis.set_xlabel("members of the panel")
-        axis.set_ylabel("gain over best structure-only (points)")
+        axis.set(xlabel="members of the panel", ylabel="gain over best structure-only (points)")
         axis.set_title(name, fontsize=9)
     show.legend_below(figure, axes[0], 4)
     return figure

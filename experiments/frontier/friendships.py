@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments import _common, _runner
 from experiments._common import fingerprint, said_of
-from experiments._runner import Found, Results, UsageError, config_hash, rounded
+from experiments._runner import Found, Results, UsageError, asked, config_hash, rounded
 from experiments.frontier import methods
 from experiments.frontier.config import Config
 from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Answer, Asked, Unit
@@ -72,10 +72,8 @@ results_in = partial(Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
 @lru_cache(maxsize=2)
 def load_any(name: str) -> datasets.Dataset:
     """A graph or a set of graphs."""
-    try:
+    with asked(f"--datasets {name}", OSError):
         return _common.load(name)
-    except (ValueError, OSError, datasets.DataUnavailableError) as error:
-        raise UsageError(f"--datasets {name}: {error}") from error
 
 
 def load(name: str) -> datasets.Dataset:
@@ -121,17 +119,17 @@ def draw(settings: Settings, labels: str, seed: int) -> tuple[Asked, np.ndarray]
         folds = 10 if len(rows.value) <= 100_000 else 5
         fold = find_folds(jax.random.fold_in(key, 1), known, folds)
         q = features_posterior(rows, known, fold, num_classes=classes, num_folds=folds)
-    asked = Asked(data.graph, rows, known, classes, q, stated(data.graph, y, q))
-    return asked, np.where(known < 0, y, -1)
+    public = Asked(data.graph, rows, known, classes, q, stated(data.graph, y, q))
+    return public, np.where(known < 0, y, -1)
 
 
 def answer(cell: Cell, settings: Settings) -> Answer:
     """What a method makes of a draw; its noise is that of the same method at every budget."""
-    asked, _ = draw(settings, cell.labels, cell.seed)
+    given, _ = draw(settings, cell.labels, cell.seed)
     number = list(METHODS).index(cell.mechanism)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), number)
     unit: Unit = "relationship" if cell.unit == str(RELATIONSHIP) else "list"
-    return METHODS[cell.mechanism](key, asked, cell.epsilon, unit)
+    return METHODS[cell.mechanism](key, given, cell.epsilon, unit)
 
 
 def check_count(option: str, setting: str, data: datasets.Dataset) -> None:
@@ -172,12 +170,12 @@ def cells(
 
 def variants(config: Config) -> Iterator[tuple[str, float, Any]]:
     """Method, epsilon and unit; those without epsilon first."""
-    asked = [name for name in METHODS if not config.mechanisms or name in config.mechanisms or name == "features"]
-    for name in asked:
+    wanted = [name for name in METHODS if not config.mechanisms or name in config.mechanisms or name == "features"]
+    for name in wanted:
         if name in WITHOUT_EPSILON:
             yield name, math.inf if name.startswith("non-private") else 0.0, NEIGHBOUR_LIST
     for epsilon in config.epsilons:
-        for name in asked:
+        for name in wanted:
             if name in WITHOUT_EPSILON:
                 continue
             for unit in config.units if name == PILOTED else ("list",):
@@ -206,6 +204,6 @@ def promised(cell: Any, settings: Any, found: Found, guarantee: PipelineGuarante
     """What was found, with its guarantee for the manifest; a row that spends more than it says is an error."""
     if spent > cell.epsilon_proved * (1 + 1e-9):
         raise AssertionError(f"{cell}: its guarantee is {spent}")  # a defect of ours, not of the user's
-    asked = [f"{found.also[name]:g} a {name}" for name in ("record", "list") if found.also.get(name, "") != ""]
-    promise = ", ".join([f"{cell.dataset}: {cell.promise}", *asked])
+    parts = [f"{found.also[name]:g} a {name}" for name in ("record", "list") if found.also.get(name, "") != ""]
+    promise = ", ".join([f"{cell.dataset}: {cell.promise}", *parts])
     return found._replace(notes=said_of(load_any(settings.dataset), promise, guarantee))

@@ -282,8 +282,7 @@ def _draw(axis: Any, part: pd.DataFrame) -> None:
     if true is not None:
         axis.axhline(true.mean, color="black", linewidth=1.0, label="true records and graph, no privacy")
     show.log_ticks(axis, budgets, base=2)
-    axis.set_xlabel("total epsilon of a user")
-    axis.set_ylabel("test accuracy (%)")
+    axis.set(xlabel="total epsilon of a user", ylabel="test accuracy (%)")
 
 
 def digest(out: Path) -> str:

@@ -160,8 +160,7 @@ def figure(found: list[Outcome], over: str) -> Any:
         [one.told.points for one in missed], [one.gain.mean for one in missed], marker="o", linestyle="none",
         markersize=10, markerfacecolor="none", markeredgecolor="#c1272d", label="the verdict was wrong",
     )  # fmt: skip
-    axis.set_xlabel("points foretold before anybody reported")
-    axis.set_ylabel(f"measured gain over {over} (points)")
+    axis.set(xlabel="points foretold before anybody reported", ylabel=f"measured gain over {over} (points)")
     axis.legend(loc="best", fontsize=8)
     made.tight_layout()
     return made

@@ -128,10 +128,7 @@ def table(part: pd.DataFrame) -> show.Rows:
 
 
 def shortfalls(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
-    """Per list, piloted counts less the better by the mean of features and plain counts; by setting and budget.
-
-    The better one is chosen by what it is judged by, so that the shortfall is overstated where both are close.
-    """
+    """Per list, piloted counts less the better by the mean of features and plain counts, which overstates it."""
     rows = pick(found, unit=_LIST, metric=ACCURACY)
     rows = rows[rows.mechanism.isin([PILOTED, PLAIN, FEATURES])].groupby([*SETTING, "mechanism", "epsilon"])
     each = {key: one.set_index("seed").value for key, one in rows}

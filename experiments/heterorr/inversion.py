@@ -133,11 +133,7 @@ def plan(config: Config) -> dict[Cell, Settings]:
 def cells(
     seeds: int, epsilons: Sequence[float], embeddings: Sequence[Embedding], settings: Settings
 ) -> dict[Cell, Settings]:
-    """All cells, seed by seed; public models are trained here, for the claims of the mechanisms.
-
-    Raises:
-      UsageError: for a budget that FeatureRR refuses: at most 20 a feature.
-    """
+    """All cells, seed by seed; public models are trained here, since they settle what mechanisms claim."""
     planned, shared = {}, {"dataset": "digits", "task": "inversion", "unit": str(RECORD)}
 
     def add(seed: int, embedding: str, name: Name, epsilon: float, proved: float) -> None:
@@ -338,10 +334,7 @@ _BESIDE = {"MSE less public mean": "mse", "SSIM less public mean": "ssim"}
 
 
 def write(out: Path) -> list[Path]:
-    """The page of rows of the last settings, and the figure where these are others than last time.
-
-    Its images, of the first seed, are computed by the keys of the rows.
-    """
+    """The page of rows of the last settings, and the figure where these are others than last time."""
     results = results_in(out)
     rows = results.read(mixed=True)
     if rows.empty:

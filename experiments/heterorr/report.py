@@ -254,10 +254,7 @@ def digest(out: Path) -> str:
 
 
 def gains(out: Path) -> tuple[Gains, Gains]:
-    """Of private records over the row's own twin, of private edges with an epsilon over the public edges alone.
-
-    Empty where a folder has not all of the committed plan.
-    """
+    """Of records over their twin, of edges with an epsilon over the public ones; empty without the whole plan."""
     frame = accuracy.results_in(out).read()
     if frame.empty or set(frame.level) != set(accuracy.LEVELS):
         return [], []

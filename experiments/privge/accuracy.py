@@ -22,10 +22,7 @@ def load(dataset: str) -> datasets.Dataset:
 
 
 def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> dict[Cell, Settings]:
-    """The cells of one task and data set, in the order of their computation.
-
-    Baselines first, then every mechanism and budget, each followed by its structure-only twin.
-    """
+    """The cells of a task and data set: baselines, then every mechanism and budget, each followed by its twin."""
     data = load(dataset)
     if task == "node" and data.y.shape != (data.num_nodes,):
         console.print(f"{dataset} has no single label for each node: node task left out")

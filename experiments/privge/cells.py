@@ -169,10 +169,7 @@ def _keys(root: Any, seed: Any) -> Any:
 
 
 def embed(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = False) -> Any:
-    """The embedding of one cell, [n, d]: perturbed and propagated; the features alone where there is no mechanism.
-
-    ``structure_only``: every user holds the one public default record instead of their own.
-    """
+    """The embedding of a cell, [n, d]: of reports, of the features, or ``structure_only``, of one public record."""
     default = bench.data.default_record()
     if mechanism is None:
         # Features relative to the public default record: 0/1 features stay sparse, and what is propagated is
@@ -231,11 +228,7 @@ def label_propagation(bench: Bench) -> Found:
 
 
 def link_indices(bench: Bench) -> Found:
-    """Indices of pairs of nodes on the training graph, of which validation keeps the best: column ``chosen``.
-
-    Common neighbours, those weighted by one over their degrees (resource allocation), and the product of the two
-    degrees (preferential attachment).
-    """
+    """Indices of pairs of nodes on the training graph, of which validation keeps the best: column ``chosen``."""
     n, (u, v) = bench.data.num_nodes, bench.train.edge.T
     ones = np.ones(2 * len(u), np.float32)
     links = sparse.csr_array((ones, (np.r_[u, v], np.r_[v, u])), shape=(n, n))

@@ -1,7 +1,7 @@
 """The published hyper-parameters of PrivGE / LDP-GE, and what of its plan is run here."""
 
 import dataclasses
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from experiments import _common
 
@@ -40,8 +40,7 @@ class Settings(_common.Settings):
     base_seed: int = 2023
 
 
-@dataclasses.dataclass(frozen=True)
-class Hyperparameters:
+class Hyperparameters(NamedTuple):
     """One data set's published hyper-parameters: node task, then link task."""
 
     batch_size: int
@@ -76,8 +75,7 @@ LEARNING_RATE = 0.01
 EPOCHS = 100
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """What is run and committed for one task and data set: chosen to fit a two-core machine."""
 
     epsilons: tuple[float, ...]

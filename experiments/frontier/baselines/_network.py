@@ -25,13 +25,7 @@ DENSE = 0.25
 
 
 class Inputs(NamedTuple):
-    """What a network sees of all users.
-
-    Attributes:
-      rows: public features (:class:`ldp_jax.pipeline.rows.Rows`), or None.
-      columns: float32 [n, k], numbers beside them, or None.
-      links: :class:`~experiments.frontier.baselines._links.Links`; None for a perceptron.
-    """
+    """Public features as rows, columns [n, k] beside them, and links; each may be None."""
 
     rows: Any = None
     columns: Any = None
@@ -50,14 +44,7 @@ OBJECTIVE = training.on_graph(
 
 @lru_cache
 def network(outputs: int) -> Model:
-    """A perceptron, or where there are links a graph convolutional network, of symmetric normalisation.
-
-    Args:
-      outputs: C.
-
-    Returns:
-      A model on :class:`Inputs` whose outputs are logits float32 [n, C].
-    """
+    """A perceptron, or where there are links a graph convolutional network: logits float32 [n, C] of ``Inputs``."""
 
     def init(key: Any, inputs: Inputs) -> Any:
         glorot = jax.nn.initializers.glorot_uniform()

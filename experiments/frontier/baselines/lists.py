@@ -37,20 +37,14 @@ through_gcn, through_ppr = partial(_through, _over), partial(_through, pagerank)
 
 
 def _dprr(key: PRNGKey, graph: Graph, epsilon: float, num_nodes: int) -> Reported:
-    """The split of Hidano & Murakami (2022); two users are joined where either reports the other.
-
-    (Where both must, next to nothing is left: each reports a neighbour with a small probability.)
-    """
+    """The split of Hidano & Murakami; users are joined where either reports the other: both hardly ever do."""
     noisy = edges.privatize_graph(key, graph, edges.DPRR.from_epsilon(epsilon, n_max=num_nodes), memory=MEMORY)
     pairs = linked(noisy.graph.senders, noisy.graph.receivers, num_nodes, ends=1)
     return sparse(*pairs, num_nodes), spent(noisy.guarantee)
 
 
 def _rr(key: PRNGKey, graph: Graph, epsilon: float, num_nodes: int) -> Reported:
-    """Two users are joined where both report the other: fewest false pairs for each true one.
-
-    The reported graph is dense by nature, so it is a matrix here, 4 n^2 bytes, or refused.
-    """
+    """Users are joined where both report the other; the graph is dense, a matrix of 4 n^2 bytes, or refused."""
     mechanism = edges.RandomizedResponse(epsilon)
     if 4.0 * num_nodes**2 > MEMORY:
         return None, of_lists(mechanism)
