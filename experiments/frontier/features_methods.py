@@ -16,8 +16,7 @@ from experiments.frontier.baselines import BASELINES
 from experiments.frontier.baselines._features import parts, standardised
 from experiments.frontier.baselines._links import of_graph
 from experiments.frontier.baselines._network import Inputs, over, trained
-from experiments.frontier.methods import Answer
-from experiments.frontier.rehearsals import CHANCE, REHEARSAL, foretold
+from experiments.frontier.methods import CHANCE, REHEARSAL, Answer, foretold
 from experiments.privge import cells
 from experiments.privge import config as privge_config
 from experiments.privge.settings import Plan

@@ -15,7 +15,6 @@ from experiments._runner import Found, Results, UsageError, asked, config_hash, 
 from experiments.frontier import methods
 from experiments.frontier.config import Config
 from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Answer, Asked, Unit
-from experiments.frontier.rehearsals import CHANCE, REHEARSAL, stated
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineGuarantee
 from ldp_jax.pipeline.rows import Rows, feature_rows
@@ -42,7 +41,7 @@ class Cell(_runner.Cell):
 
     @property
     def last_metric(self) -> str:
-        return CHANCE if self.mechanism == REHEARSAL else ACCURACY
+        return methods.CHANCE if self.mechanism == methods.REHEARSAL else ACCURACY
 
     promise = property(lambda self: f"{self.mechanism}, epsilon {self.epsilon:g} per {self.unit}")
     """its guarantee's name in the manifest"""
@@ -119,7 +118,7 @@ def draw(settings: Settings, labels: str, seed: int) -> tuple[Asked, np.ndarray]
         folds = 10 if len(rows.value) <= 100_000 else 5
         fold = find_folds(jax.random.fold_in(key, 1), known, folds)
         q = features_posterior(rows, known, fold, num_classes=classes, num_folds=folds)
-    public = Asked(data.graph, rows, known, classes, q, stated(data.graph, y, q))
+    public = Asked(data.graph, rows, known, classes, q, methods.stated(data.graph, y, q))
     return public, np.where(known < 0, y, -1)
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 import scipy.stats
 
 from experiments import _report as show
-from experiments.frontier.rehearsals import CHANCE, FORETOLD, HIGH, LABELS, LOW, REHEARSAL, WORLDS
+from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LABELS, LOW, REHEARSAL, WORLDS
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 from ldp_jax.pipeline import rehearsal
 from ldp_jax.pipeline.rehearsal import LEAST_LABELS, LEAST_POINTS, Foreseen

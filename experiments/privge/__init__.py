@@ -3,7 +3,7 @@
 from experiments._runner import console
 from experiments.privge import accuracy, report
 from experiments.privge.config import Config
-from experiments.privge.published import printed
+from experiments.privge.settings import printed
 
 __all__ = ["Config", "main", "printed", "write_report"]
 

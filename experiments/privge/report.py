@@ -13,8 +13,7 @@ import pandas as pd
 from experiments import _report as show
 from experiments.privge import accuracy, cells, summary
 from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE
-from experiments.privge.published import NAMED_GAPS, PUBLISHED_VALUES
-from experiments.privge.settings import HYPERPARAMETERS, KS
+from experiments.privge.settings import HYPERPARAMETERS, KS, NAMED_GAPS, PUBLISHED_VALUES
 from experiments.privge.summary import COLOURS, LABELS, Line, Summary, summarise, tally
 from ldp_jax import features
 from ldp_jax.core import mechanism

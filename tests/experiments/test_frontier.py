@@ -12,8 +12,7 @@ import ldp_jax
 from experiments import frontier
 from experiments.frontier import features, friendships, methods, report
 from experiments.frontier.config import Config
-from experiments.frontier.methods import CEILING, FEATURES, METHODS, PILOTED, PLAIN, PUBLISHED_METHODS
-from experiments.frontier.rehearsals import REHEARSAL
+from experiments.frontier.methods import CEILING, FEATURES, METHODS, PILOTED, PLAIN, PUBLISHED_METHODS, REHEARSAL
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from tests.experiments import contract
 from tests.experiments.rows import made

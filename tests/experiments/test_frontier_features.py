@@ -17,7 +17,7 @@ from experiments.frontier import rehearsal_report as rehearsed
 from experiments.frontier.config import Config
 from experiments.frontier.features_methods import CHOSEN, FIDELITY, LOCAL, METHODS, PLACEBO, SAMPLED, STRUCTURE
 from experiments.frontier.joint_methods import JOINT, NOTHING, RECORDS
-from experiments.frontier.rehearsals import CHANCE, FORETOLD, HIGH, LOW, REHEARSAL
+from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LOW, REHEARSAL
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.pipeline import JointPrivacy, Rehearsal
 from ldp_jax.pipeline.rows import feature_rows
