@@ -184,7 +184,7 @@ def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_ga
 def test_records_are_not_made_dense_where_there_are_many(graph_file, monkeypatch, capsys):
     config = Config(parts=("features",), datasets=(str(graph_file),), mechanisms=(LOCAL, SAMPLED), epsilons=(1.0,))
     assert {cell.mechanism for cell in features.plan(config)} == {CHOSEN, LOCAL, SAMPLED}
-    monkeypatch.setattr(features, "MOST_NUMBERS", 120 * 12 - 1)
+    monkeypatch.setattr(methods, "MOST_NUMBERS", 120 * 12 - 1)
     assert {cell.mechanism for cell in features.plan(config)} == {CHOSEN, LOCAL}
     assert SAMPLED in capsys.readouterr().out
 
@@ -213,7 +213,7 @@ def test_a_placebo_deals_out_the_records_of_private_users_alone():
 
 def test_padding_is_no_record():
     rows = feature_rows(np.eye(5, 7) + np.eye(5, 7, 2))
-    more = features.padded(rows)
+    more = methods.padded(rows)
     assert len(more.row) == 64
     assert (np.diff(more.row) >= 0).all()
     np.testing.assert_array_equal(more.dense(), rows.dense())
