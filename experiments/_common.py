@@ -132,11 +132,7 @@ def check_words(
     config: Any, *, positive: Sequence[str] = (), filled: Sequence[str] = (), shares: Sequence[str] = (),
     known: Mapping[str, Collection[str]] | None = None,
 ) -> None:  # fmt: skip
-    """Check a configuration by tables of its fields; a UsageError for the first invalid one.
-
-    Numbers, or tuples of them, are ``positive``; tuples are ``filled``, ``shares`` between 0 and 1, or of ``known``
-    words.
-    """
+    """Refuse the first field that is not ``positive``, ``filled``, of ``shares`` in (0, 1) or ``known`` words."""
     option = {name: f"--{name.replace('_', '-')}" for name in vars(config)}
     for name in positive:
         if (value := getattr(config, name)) is not None:

@@ -227,10 +227,7 @@ def ask(config: Config) -> None:
 
 
 def named(text: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
-    """What ``module:Name`` makes of each budget that it accepts, or what ``module:Name(1.0, n=6)`` is, alone.
-
-    Nothing is evaluated but the name and literal arguments.
-    """
+    """What ``module:Name`` makes of each budget, or ``module:Name(1.0, n=6)`` is; literals are read, no code."""
     module, _, rest = text.partition(":")
     try:
         tree = ast.parse(rest, mode="eval").body
@@ -265,10 +262,7 @@ def named(text: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
 def examine(
     subject: Subject, epsilon: float, key: Any, config: Config, confidence: float, *, whole: bool = True
 ) -> dict[str, float]:
-    """What is asked of one mechanism at one budget; empty where the mechanism refuses the budget.
-
-    Unless ``whole``, draws are asked of two records alone, and float32 not at all.
-    """
+    """What is asked of a mechanism at a budget, empty where it refuses; unless ``whole``, of two records alone."""
     start = time.perf_counter()
     try:
         made = subject.make(epsilon)
@@ -346,10 +340,7 @@ def _relationships(made: Any) -> dict[str, float]:
 
 
 def above(subject: Subject, epsilon: float) -> dict[str, float]:
-    """What the drawn probabilities lose; ``refused`` is 1 where the mechanism refuses the budget.
-
-    No loss is given for reports of a continuum, whose arithmetic is ideal at every budget, and for lists.
-    """
+    """What the drawn probabilities lose, but of continua and lists; ``refused`` is 1 where a budget is."""
     start = time.perf_counter()
     try:
         made = subject.make(epsilon)

@@ -58,10 +58,7 @@ def _dprr_less(other: Mechanism) -> Twin:
 def paired(
     frame: pd.DataFrame, configs: Configs, twin: Twin = twin_of, metric: str = "auc"
 ) -> dict[Group, ConfidenceInterval]:
-    """A score less that of a twin on the same graphs, paired on the seeds that both have, in %.
-
-    Forests are compared with forests; GIN with the perceptron of the same epochs and patience.
-    """
+    """A score less a twin's on the same graphs, in %, paired by seed; both have the same epochs and trees."""
     rows = {
         Group(*key): values for key, values in show.by_seed(frame[frame.metric == metric], Group._fields).items()
     }

@@ -120,10 +120,7 @@ def score_directions(scores: Array | np.ndarray) -> Array:
 
 
 def principal_axes(rows: Rows, most: int) -> Array:
-    """Directions [k, d] in which public records vary most, all orthogonal to their mean; k is at most ``most``.
-
-    Scaled so that half of the records are of length 1 or more once projected.
-    """
+    """Directions [k, d] in which public records vary most, orthogonal to their mean; projected, half are 1 long."""
     given = (np.asarray(rows.value, np.float64), (np.asarray(rows.row), np.asarray(rows.column)))
     matrix = scipy.sparse.csr_array(given, shape=rows.shape)
     mean = np.asarray(matrix.mean(0)).ravel()

@@ -53,10 +53,7 @@ class Outcome(NamedTuple):
 
 
 def outcomes(frame: pd.DataFrame, measured: pd.DataFrame, setting: str = "panel") -> list[Outcome]:
-    """Each graph, setting and epsilon with rehearsals and ``measured`` gains in points.
-
-    ``setting`` is the column that says whose labels are public; how many is ``members``, or a metric.
-    """
+    """Each graph, setting (a column) and epsilon with rehearsals and ``measured`` gains in points."""
     place = ["dataset", setting, "epsilon"]
     told = frame[frame.mechanism == REHEARSAL]
     counted = ["members"] if "members" in told else []

@@ -72,10 +72,7 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _best_published(values: dict[Any, pd.Series], epsilon: float, draws: pd.Index) -> pd.Series | None:
-    """All draws of the row of the best mean, over the draws that all have, among features alone and published ones.
-
-    None where none of these was run but noisy degrees, which are no match for anything.
-    """
+    """All draws of the best row by the mean over shared draws; None where none was run but noisy degrees."""
     names = [name for name in PUBLISHED_METHODS if (_LIST, name, epsilon) in values]
     if not set(names) - {"noisy degree"}:
         return None

@@ -245,10 +245,7 @@ def _protocols(frame: pd.DataFrame) -> list[tuple[float, str]]:
 
 
 def distances(frame: pd.DataFrame) -> pd.DataFrame:
-    """How far the paper's attack is from the printed AUCs: a row for each share and protocol.
-
-    Only rows count that were asked under every protocol, so that the means are of the same cells.
-    """
+    """How far the paper's attack is from printed AUCs by share and protocol, over the cells that all have."""
     means = frame[(frame.attack == TRAINED) & (frame.metric == "AUC")]
     wide = 100 * means.pivot_table(index=["dataset", "mechanism"], columns=["share", "protocol"], values="value")
     printed = pd.Series({cell: auc for cell, (auc, _) in TABLE_3.items()}, name="printed")

@@ -68,10 +68,7 @@ def make_mechanism(name: str, epsilon: float, dim: int, k: int) -> Mechanism:
 
 
 def ledger(mechanism: Mechanism, *, structure_only: bool = False, chosen: tuple[str, ...] = ()) -> Ledger:
-    """The spending of a row: one release a user; nothing where one public record stands for all.
-
-    ``chosen`` names choices that were made by a look at the records, and are not protected either.
-    """
+    """The spending of a row: a release a user, or nothing; what was ``chosen`` by the records is not protected."""
     unspent = Ledger(Budget(mechanism.epsilon))
     if structure_only:
         return unspent
@@ -133,10 +130,7 @@ def _operator(name: str) -> propagation.Operator:
 
 
 def prepare(settings: Settings, seed: int) -> Bench:
-    """Split, keys, operator and the dense scaled features for one seed, whose rows are paired.
-
-    One seed at a time: a loop over two seeds in one compiled program rounds differently from a loop over one.
-    """
+    """What the rows of one seed share; a program that looped over two seeds would round differently."""
     data = load(settings.dataset)
     split_key, noise_key, fit_key = _keys(jax.random.key(settings.base_seed), seed)
     if settings.task == "node":
