@@ -45,10 +45,6 @@ def by_budget(frame: pd.DataFrame, subjects: Mapping[str, Any], metrics: Sequenc
     return ranked(wide, subjects, ["mechanism", "epsilon"])
 
 
-def table(frame: pd.DataFrame, subjects: Mapping[str, Any]) -> pd.DataFrame:
-    return by_budget(frame, subjects, ("claimed", "supremum", "fit", "lower_bound"))
-
-
 def verdicts(wide: pd.DataFrame, subjects: Mapping[str, Any], slack: float) -> list[str]:
 
     def found(row: Mapping[Any, Any]) -> dict[str, bool]:

@@ -145,7 +145,8 @@ def main(config: Config) -> None:
         text += f"\n\n{left_out}"
     if CENTRAL:
         below = tuple(epsilon for epsilon in epsilons if epsilon not in ABOVE)
-        curators = _central_audit.table(_ask_curators(config, results, below), CENTRAL)
+        asked = _ask_curators(config, results, below)
+        curators = _central_audit.by_budget(asked, CENTRAL, ("claimed", "supremum", "fit", "lower_bound"))
         failures += _central_audit.verdicts(curators, CENTRAL, SLACK)
         shown = _central_audit.header(EPSILONS), _central_audit.lines(curators, CENTRAL, EPSILONS)
         _print(*shown, "epsilon lost for a private edge, and (shown by draws), where a curator is trusted")

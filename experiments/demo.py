@@ -121,10 +121,9 @@ def accuracies(frame: pd.DataFrame) -> dict[tuple[str, float], pd.Series]:
 def gains(frame: pd.DataFrame, method: str, public: str) -> dict[float, ConfidenceInterval]:
     """Points over what is public alone, by epsilon, paired by draw."""
     known = accuracies(frame)
-    each = {
-        epsilon: paired(mine, known.get((public, 0.0))) for (name, epsilon), mine in known.items() if name == method
-    }
-    return {epsilon: gain for epsilon, gain in each.items() if gain is not None}
+    alone = known.get((public, 0.0))
+    each = ((epsilon, paired(mine, alone)) for (name, epsilon), mine in known.items() if name == method)
+    return {epsilon: gain for epsilon, gain in each if gain is not None}
 
 
 def table(frame: pd.DataFrame) -> str:

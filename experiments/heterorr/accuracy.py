@@ -22,8 +22,6 @@ WIDTH = 48
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
-
-
 load = partial(usable, cells.load)
 
 
