@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments._report import markdown, prose, ranked
+from experiments._report import ranked
 from ldp_jax import verification
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.edges import curator
@@ -43,10 +43,6 @@ def by_budget(frame: pd.DataFrame, subjects: Mapping[str, Any], metrics: Sequenc
     wide = frame.pivot_table(index=["mechanism", "epsilon"], columns="metric", values="value", aggfunc="max")
     wide = wide.reset_index().reindex(columns=["mechanism", "epsilon", *metrics])
     return ranked(wide, subjects, ["mechanism", "epsilon"])
-
-
-def table(frame: pd.DataFrame, subjects: Mapping[str, Any]) -> pd.DataFrame:
-    return by_budget(frame, subjects, ("claimed", "supremum", "fit", "lower_bound"))
 
 
 def verdicts(wide: pd.DataFrame, subjects: Mapping[str, Any], slack: float) -> list[str]:
@@ -113,7 +109,3 @@ def seen(row: Any) -> str:
 
 def _loss(row: Any, sound: bool) -> str:
     return loss(row, sound) if np.isnan(row["lower_bound"]) else f"{loss(row, sound)} {seen(row)}"
-
-
-def as_markdown(wide: pd.DataFrame, subjects: Mapping[str, Any], epsilons: tuple[float, ...]) -> str:
-    return f"{markdown(header(epsilons), lines(wide, subjects, epsilons))}\n\n{prose('audit').curators}"

@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from experiments._report import publish
-from experiments._runner import Found, Results, UsageError, check_positive, run
+from experiments._runner import Found, UsageError, check_positive, console, rounded, run
 from ldp_jax import datasets
 from ldp_jax.graph import propagation
 from ldp_jax.learning import metrics, training
@@ -34,8 +34,7 @@ class Score(NamedTuple):
 
     def found(self) -> Found:
         """Its rows, rounded to six digits."""
-        values = {name: round(float(value), 6) for name, value in self.values.items()}
-        return Found(values, {"validation": round(float(self.validation), 6), "chosen": self.chosen})
+        return Found(rounded(self.values), rounded({"validation": self.validation}) | {"chosen": self.chosen})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -117,7 +116,7 @@ def usable(load: Callable[[str], datasets.Dataset], name: str, hint: str = "") -
     """One graph with features, or a UsageError; ``hint`` follows the message about undeclared bounds."""
     try:
         data = load(name)
-    except (ValueError, OSError, datasets.DataUnavailableError) as error:
+    except (ValueError, OSError) as error:
         shown = hint if "must be declared" in str(error) else ""
         raise UsageError(f"--datasets {name}: {error}{shown}") from error
     if data.node_graph is not None:
@@ -133,11 +132,7 @@ def check_words(
     config: Any, *, positive: Sequence[str] = (), filled: Sequence[str] = (), shares: Sequence[str] = (),
     known: Mapping[str, Collection[str]] | None = None,
 ) -> None:  # fmt: skip
-    """Check a configuration by tables of its fields; a UsageError for the first invalid one.
-
-    Numbers, or tuples of them, are ``positive``; tuples are ``filled``, ``shares`` between 0 and 1, or of ``known``
-    words.
-    """
+    """Refuse the first field that is not ``positive``, ``filled``, of ``shares`` in (0, 1) or ``known`` words."""
     option = {name: f"--{name.replace('_', '-')}" for name in vars(config)}
     for name in positive:
         if (value := getattr(config, name)) is not None:
@@ -154,33 +149,27 @@ def check_words(
             raise UsageError(f"{option[name]} needs at least one word")
 
 
-def run_plan(
-    planned: Mapping[Any, Any], compute: Callable[[Any, Any], Found], results: Results, called: str,
-    notes: Callable[[Any, Any], Mapping[str, Any]] = lambda cell, chosen: {},
-) -> None:  # fmt: skip
-    """Compute the missing rows of a plan, a mapping from cells to settings; a killed run goes on here."""
-    run(
-        planned, lambda cell: compute(cell, planned[cell]), results, settings=planned.__getitem__,
-        notes=lambda cell: notes(cell, planned[cell]), called=called,
-    )  # fmt: skip
+def run_parts(parts: Iterable[ModuleType], config: Any) -> None:
+    """Compute the missing rows of some modules; what must be refused is, before the first row of any.
 
-
-def run_part(part: ModuleType, config: Any) -> None:
-    """Compute the missing rows of a module.
-
-    It has ``results_in(out)``, ``plan(config)``, a mapping from cells in the order of their computation to
-    their settings, ``compute(cell, settings)``, which finds a cell's rows, and perhaps ``notes(cell, settings)``,
-    what the manifest says of it, and ``pages(frame)``, texts and figures of rows by the stems of their files.
+    A module has ``results_in(out)``, ``plan(config)``, a mapping from cells in the order of their computation to
+    their settings, and ``compute(cell, settings)``, which finds a cell's rows; perhaps ``check(cell, settings)``,
+    which refuses one, and ``pages(frame)``, texts and figures of rows by the stems of their files.
     """
-    more = {"notes": part.notes} if hasattr(part, "notes") else {}
-    called = getattr(part, "CALLED", "rows")
-    run_plan(part.plan(config), part.compute, part.results_in(config.out), called, **more)
+    for part, planned in [(part, part.plan(config)) for part in parts]:
+        more = {"check": part.check} if hasattr(part, "check") else {}
+        run(planned, part.compute, part.results_in(config.out), called=getattr(part, "CALLED", "rows"), **more)
 
 
-def write_part(part: ModuleType, out: Path) -> list[Path]:
-    """Publish the pages and figures that a module makes of the rows of a folder, where there are some."""
-    frame = part.results_in(out).read()
-    return [] if frame.empty else publish(out, *part.pages(frame))
+def write_parts(parts: Iterable[ModuleType], out: Path) -> list[Path]:
+    """Publish the pages and figures that modules make of the rows of a folder, where there are some."""
+    frames = ((part, part.results_in(out).read()) for part in parts)
+    return [path for part, frame in frames if len(frame) for path in publish(out, *part.pages(frame))]
+
+
+def announce(written: Iterable[Path]) -> None:
+    for path in written:
+        console.print(f"written: {path}", soft_wrap=True, highlight=False)
 
 
 def label_propagation(op: Any, parts: Sequence[Any], settings: Any, *, tol: float, classes: int) -> Any:

@@ -161,8 +161,7 @@ def draw_growth(rows: pd.DataFrame, path: Path) -> None:
         axis.loglog(part.nodes, part.cpu, "o-", label=job)
     ends = np.array([1e4, 1e6])
     axis.loglog(ends, ends * axis.get_ylim()[0] / 1e4, ":", color="0.5", label="linear")
-    axis.set_xlabel("nodes")
-    axis.set_ylabel("CPU seconds")
+    axis.set(xlabel="nodes", ylabel="CPU seconds")
     legend_below(figure, axis, columns=2)
     save(figure, path)
 

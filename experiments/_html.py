@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 
 from experiments import _registry, papers
 from experiments._registry import EXPERIMENTS
-from experiments._report import interval, markdown, prose, table
+from experiments._report import Rows, interval, markdown, prose, table, tabled
 from experiments._runner import COLUMNS, REFERENCE, Results, write_atomically
 
 _TEXT = prose("pages")
@@ -64,10 +64,10 @@ def _means(results: Results) -> dict[tuple[Any, ...], dict[str, Any]]:
     return found
 
 
-def beside_the_paper(name: str, out: Path) -> str:
+@tabled
+def beside_the_paper(name: str, out: Path) -> Rows:
     """Your rows where there are some, else the committed ones; each beside the paper's number."""
     experiment, printed = EXPERIMENTS[name], getattr(_registry.module(name), "printed", None)
-    rows = []
     for mine, theirs in zip(experiment.results(out), experiment.results(REFERENCE), strict=True):
         yours, committed = _means(mine), _means(theirs)
         for key, row in (committed | yours).items():
@@ -77,8 +77,7 @@ def beside_the_paper(name: str, out: Path) -> str:
                 continue
             source = yours if key in yours else committed
             twin = source.get(tuple(STRUCTURE + part if part == row["mechanism"] else part for part in key))
-            rows.append(_line(row, number, twin) | {"rows": "committed" if source is committed else "yours"})
-    return table(rows)
+            yield _line(row, number, twin) | {"rows": "committed" if source is committed else "yours"}
 
 
 def _line(row: Mapping[str, Any], number: float | None, twin: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -108,10 +107,7 @@ def _made_with(results: Sequence[Results]) -> str:
 
 
 def page(name: str, out: Path, said: str, items: Sequence[papers.Item], beside: Sequence[str]) -> Path:
-    """NAME.html: rows beside the paper's, what is ``said`` of this run, tables and figures, of ``items`` alone.
-
-    Tables are those of ``out``; where it has none, the committed ones, which are labelled so.
-    """
+    """NAME.html: rows beside the paper's, what is ``said`` of this run, and the tables of ``out``, or committed."""
     experiment = EXPERIMENTS[name]
     wanted = [file for item in items for file in item.files] or [*experiment.tables, *_figures(name)]
     about = f"# {name}: {experiment.about}"

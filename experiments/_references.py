@@ -60,10 +60,7 @@ def dprr(rng: np.random.Generator, codes: np.ndarray, n: int, epsilons: tuple[fl
 
 
 def fused_iteration(senders: np.ndarray, receivers: np.ndarray, degree: np.ndarray) -> Any:
-    """Chebyshev semi-iteration, its product and its recurrence in one pass over the rows, on all cores, in numba.
-
-    The result takes x / degree^r times alpha, the decay and the number of products.
-    """
+    """Chebyshev semi-iteration, product and recurrence in one pass over the rows, on all cores, in numba."""
     import numba  # pyrefly: ignore[missing-import]
 
     start = np.concatenate([[0], np.cumsum(np.bincount(receivers, minlength=len(degree)))]).astype(np.int32)

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ParamSpec
 
 import matplotlib as mpl
 import numpy as np
@@ -16,9 +16,13 @@ from rich.table import Table
 from experiments._runner import REFERENCE, Results, config_hash, write_atomically
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
+_P = ParamSpec("_P")
+
 METRIC_LABELS = {"accuracy": "test accuracy (%)", "auc": "test AUC (%)"}
 Values = Mapping[Any, pd.Series]
 """Scores in per cent by seed, of each row by its key."""
+Rows = Iterable[dict[str, Any]]
+"""Of a table, each with the names of its columns."""
 
 
 def interval(values: Any) -> ConfidenceInterval | None:
@@ -90,6 +94,15 @@ def table(rows: Iterable[Mapping[str, Any]]) -> str:
     return markdown(list(rows[0]), [list(row.values()) for row in rows]) if rows else ""
 
 
+def tabled(rows: Callable[_P, Rows]) -> Callable[_P, str]:
+    """The :func:`table` of the rows that a function yields."""
+
+    def shown(*given: _P.args, **more: _P.kwargs) -> str:
+        return table(rows(*given, **more))
+
+    return shown
+
+
 def terminal(headers: Sequence[str], rows: Iterable[Sequence[Any]], title: str, left: int = 1) -> Table:
     """A table for a terminal, without Markdown's stars; ``left`` columns are flush left."""
     view = Table(box=box.SIMPLE_HEAD, pad_edge=False, title=title)
@@ -103,10 +116,7 @@ def terminal(headers: Sequence[str], rows: Iterable[Sequence[Any]], title: str, 
 def publish(
     out: Path, pages: Mapping[str, str], figures: Mapping[str, Any], points: pd.DataFrame | None = None
 ) -> list[Path]:
-    """Write Markdown pages and figures by the stems of their files; the files.
-
-    ``points``, which follow from rows, are a CSV beside a user's page; they are not committed.
-    """
+    """Write pages and figures by the stems of their files, and ``points`` as a CSV, which is not committed."""
     for stem, text in pages.items():
         write_atomically(out / f"{stem}.md", text + "\n")
     for stem, figure in figures.items():

@@ -1,8 +1,4 @@
-"""What every experiment shares: cells, rows that survive a kill, manifests, progress.
-
-An experiment is a list of cells and a function that computes one. :func:`run` computes the cells whose rows are
-missing and appends each row once, under a lock, so that several runs may write to one folder.
-"""
+"""What every experiment shares: cells, rows that survive a kill and have several writers, manifests, progress."""
 
 import abc
 import contextlib
@@ -18,7 +14,7 @@ import platform
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -90,14 +86,17 @@ class Found(NamedTuple):
     """by metric, the cell's last metric last; empty where there is nothing to say"""
     also: Mapping[str, Any] = {}
     """columns that describe all of these rows and identify none"""
+    notes: Mapping[str, Mapping[str, Any]] = {}
+    """what else the manifest says of the cell, by heading"""
+
+
+def rounded(values: Mapping[str, Any]) -> dict[str, float]:
+    """Values as files hold them: six digits after the point."""
+    return {name: round(float(value), 6) for name, value in values.items()}
 
 
 def config_hash(config: Any) -> str:
-    """A short name for a resolved configuration: equal settings, equal name, on every machine.
-
-    >>> len(config_hash({"epochs": 3}))
-    10
-    """
+    """A short name for a resolved configuration: equal settings, equal name, on every machine."""
     return hashlib.sha256(_canonical(config).encode()).hexdigest()[:10]
 
 
@@ -118,13 +117,13 @@ def check_out(out: Path) -> Path:
 
 
 @contextlib.contextmanager
-def asked(what: str) -> Iterator[None]:
-    """What a constructor refuses is a mistake of the user's words, said after ``what``."""
+def asked(what: str, *also: type[Exception]) -> Iterator[None]:
+    """A ValueError, or ``also`` another one, is a mistake of the user's words, said after ``what``."""
     try:
         yield
     except UsageError:
         raise
-    except ValueError as error:
+    except (ValueError, *also) as error:
         raise UsageError(f"{what}: {error}") from error
 
 
@@ -198,10 +197,7 @@ class Results:
     def append(
         self, rows: Sequence[Row], configs: Sequence[Any] = (), notes: Mapping[str, Any] | None = None
     ) -> None:
-        """Add the rows of a finished cell that are not there yet, after what they are made with to the manifest.
-
-        The file grows by these rows: no other byte of it is written.
-        """
+        """Add a cell's rows that are not there yet, and before them to the manifest; no other byte is written."""
         with self._locked():
             self._describe(configs, notes or {})
             self._catch_up()
@@ -314,27 +310,19 @@ def _says(manifest: Mapping[str, Any], said: Mapping[str, Any], environment: Any
 
 
 def run(
-    cells: Iterable[Cell],
-    compute: Callable[[Any], Found],
-    results: Results,
-    *,
-    settings: Callable[[Any], Any],
-    notes: Callable[[Any], Mapping[str, Any]] = lambda cell: {},
-    check: Callable[[Any], object] = lambda cell: None,
-    called: str = "cells",
-) -> int:
+    planned: Mapping[Any, Any], compute: Callable[[Any, Any], Found], results: Results, *, called: str = "cells",
+    check: Callable[[Any, Any], object] = lambda cell, settings: None,
+) -> int:  # fmt: skip
     """Compute the cells whose rows are missing, in their order, and return how many these were.
 
     A bar, or without a terminal lines on stderr, show how far it is (:mod:`ldp_jax.core.progress`).
 
     Args:
-      cells: the plan.
-      compute: what a cell finds.
+      planned: cells, and the settings that the column ``config`` of each is the hash of.
+      compute: what a cell finds by its settings.
       results: where rows are looked for and appended.
-      settings: what a cell's column ``config`` is the hash of.
-      notes: what else the manifest says of a cell, by heading.
-      check: raises a ValueError where a cell cannot be computed; asked of all cells before the first is computed.
       called: what cells are called where they are counted.
+      check: raises a ValueError where a cell cannot be computed; asked of all cells before the first is computed.
 
     Raises:
       Interrupted: on Ctrl-C, which loses the cell in flight alone.
@@ -342,13 +330,12 @@ def run(
     """
     from ldp_jax.core.progress import phase, watched  # the list of experiments needs no library
 
-    planned = list(dict.fromkeys(cells))
     if not planned:
         raise UsageError(f"these words name no {called}: 0 of 0 to compute")
     results.look()
-    for cell in planned:
+    for cell, settings in planned.items():
         with asked(str(cell)):
-            check(cell)
+            check(cell, settings)
     work = [cell for cell in planned if cell not in results]
     console.print(f"{len(work)} of {len(planned)} {called} to compute; rows: {results.csv}", soft_wrap=True)
     if len(work) < len(planned) and (others := results.made_with() - {_version()}):
@@ -364,12 +351,12 @@ def run(
                 phase(f"{place + 1} of {len(work)} {called}, {cell}", place / len(work), (place + 1) / len(work))
                 start = time.perf_counter()
                 with watched(str(cell)):
-                    found = compute(cell)
+                    found = compute(cell, planned[cell])
                 seconds = round(time.perf_counter() - start, 4)
                 shared = {**dataclasses.asdict(cell), "seconds": seconds, **found.also}
                 rows = [{**shared, "metric": metric, "value": value} for metric, value in found.values.items()]
                 if rows:
-                    results.append(rows, [settings(cell)], notes(cell))
+                    results.append(rows, [planned[cell]], found.notes)
         except KeyboardInterrupt as stopped:
             kept = len(planned) - len(work) + place
             raise Interrupted(

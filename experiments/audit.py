@@ -132,9 +132,9 @@ def main(config: Config) -> None:
     results = results_in(config.out, name=name)
     epsilons = QUICK if config.quick else (*EPSILONS, *ABOVE)
     wide = table(_ask_all(config, results, epsilons))
-    failures = verdicts(wide)
-    _print(HEADER, _lines(wide), "epsilon lost, and (shown by draws), at each budget")
-    text = as_markdown(wide)
+    failures, lines = verdicts(wide), _lines(wide)
+    _print(HEADER, lines, "epsilon lost, and (shown by draws), at each budget")
+    text = f"{markdown(HEADER, lines)}\n\n{prose(NAME).mechanisms}"
     if config.quick:
         shown = wide.lower_bound[wide.mechanism.map(lambda label: SUBJECTS[label].sound).astype(bool)]
         left_out = prose(NAME).quick.format(
@@ -145,11 +145,12 @@ def main(config: Config) -> None:
         text += f"\n\n{left_out}"
     if CENTRAL:
         below = tuple(epsilon for epsilon in epsilons if epsilon not in ABOVE)
-        curators = _central_audit.table(_ask_curators(config, results, below), CENTRAL)
+        asked = _ask_curators(config, results, below)
+        curators = _central_audit.by_budget(asked, CENTRAL, ("claimed", "supremum", "fit", "lower_bound"))
         failures += _central_audit.verdicts(curators, CENTRAL, SLACK)
         shown = _central_audit.header(EPSILONS), _central_audit.lines(curators, CENTRAL, EPSILONS)
         _print(*shown, "epsilon lost for a private edge, and (shown by draws), where a curator is trusted")
-        text += "\n\n" + _central_audit.as_markdown(curators, CENTRAL, EPSILONS)
+        text += f"\n\n{markdown(*shown)}\n\n{prose(NAME).curators}"
     write_atomically(config.out / f"{name}.md", text + "\n")
     figure = plot(wide)
     save(figure, config.out / f"{name}.png")
@@ -204,20 +205,15 @@ def _rows_of(
     ]  # fmt: skip
     places = {cell: place for place, cell in enumerate(cells)}
 
-    def compute(cell: Cell) -> Found:
+    def compute(cell: Cell, _: Any) -> Found:
         subject = subjects[cell.mechanism]
         measured = measure(subject, cell.epsilon, jax.random.fold_in(key, places[cell]))
-        return Found(measured, {"epsilon_proved": _proved(subject, measured)})
+        proved = measured.get("supremum", measured.get("arithmetic", math.nan)) if subject.sound else math.inf
+        return Found(measured, {"epsilon_proved": proved})
 
-    run(cells, compute, results, settings=lambda cell: settings, called=f"budgets of {called}")
+    run(dict.fromkeys(cells, settings), compute, results, called=f"budgets of {called}")
     frame = results.read()
     return frame[frame.config == config_hash(settings)]
-
-
-def _proved(subject: Subject, measured: Mapping[str, float]) -> float:
-    if not subject.sound:
-        return math.inf
-    return measured.get("supremum", measured.get("arithmetic", math.nan))
 
 
 def ask(config: Config) -> None:
@@ -232,10 +228,7 @@ def ask(config: Config) -> None:
 
 
 def named(text: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
-    """What ``module:Name`` makes of each budget that it accepts, or what ``module:Name(1.0, n=6)`` is, alone.
-
-    Nothing is evaluated but the name and literal arguments.
-    """
+    """What ``module:Name`` makes of each budget, or ``module:Name(1.0, n=6)`` is; literals are read, no code."""
     module, _, rest = text.partition(":")
     try:
         tree = ast.parse(rest, mode="eval").body
@@ -270,10 +263,7 @@ def named(text: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
 def examine(
     subject: Subject, epsilon: float, key: Any, config: Config, confidence: float, *, whole: bool = True
 ) -> dict[str, float]:
-    """What is asked of one mechanism at one budget; empty where the mechanism refuses the budget.
-
-    Unless ``whole``, draws are asked of two records alone, and float32 not at all.
-    """
+    """What is asked of a mechanism at a budget, empty where it refuses; unless ``whole``, of two records alone."""
     start = time.perf_counter()
     try:
         made = subject.make(epsilon)
@@ -351,10 +341,7 @@ def _relationships(made: Any) -> dict[str, float]:
 
 
 def above(subject: Subject, epsilon: float) -> dict[str, float]:
-    """What the drawn probabilities lose; ``refused`` is 1 where the mechanism refuses the budget.
-
-    No loss is given for reports of a continuum, whose arithmetic is ideal at every budget, and for lists.
-    """
+    """What the drawn probabilities lose, but of continua and lists; ``refused`` is 1 where a budget is."""
     start = time.perf_counter()
     try:
         made = subject.make(epsilon)
@@ -464,10 +451,6 @@ def _words(row: Any) -> str:
 def _loss(row: Any, sound: bool) -> str:
     text = "none" if np.isnan(row["supremum"]) else _central_audit.loss(row, sound, SLACK)
     return f"{text} {_central_audit.seen(row)}"
-
-
-def as_markdown(wide: pd.DataFrame) -> str:
-    return f"{markdown(HEADER, _lines(wide))}\n\n{prose(NAME).mechanisms}"
 
 
 def _print(header: list[str], lines: list[list[str]], title: str) -> None:

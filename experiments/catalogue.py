@@ -39,7 +39,8 @@ def list_all(config: List) -> None:
     for name, experiment in EXPERIMENTS.items():
         frames = [pd.read_csv(REFERENCE / f"{stem}.csv") for stem in experiment.rows]
         cells = [frame.drop(columns=["metric", "value"]).drop_duplicates() for frame in frames]
-        took = experiment.takes or _duration(sum(float(frame.seconds.sum()) for frame in cells) / 3600)
+        hours = sum(float(frame.seconds.sum()) for frame in cells) / 3600
+        took = experiment.takes or (f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.0f} minutes")
         rows = sum(map(len, frames))
         view.add_row(name, experiment.about, str(rows) if rows else "tables", took)
     console.print(view)
@@ -47,10 +48,6 @@ def list_all(config: List) -> None:
         "took: the sum of the seconds of the committed rows. show NAME prints the committed tables, reproduce NAME "
         "computes them and compares, report writes tables and figures of your own rows."
     )
-
-
-def _duration(hours: float) -> str:
-    return f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.0f} minutes"
 
 
 def show(config: Show) -> None:

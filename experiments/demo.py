@@ -11,7 +11,7 @@ import pandas as pd
 
 from experiments._report import by_seed, counted, interval, one_scale, paired, panels, prose, publish, signed
 from experiments._report import table as as_table
-from experiments._runner import DEFAULT_OUT, REFERENCE, console
+from experiments._runner import DEFAULT_OUT, REFERENCE, console, run
 from experiments.frontier import config as frontier
 from experiments.frontier import features, friendships, joint, methods
 from experiments.frontier._points import plot_gains
@@ -54,7 +54,9 @@ class Config:
 def main(config: Config) -> None:
     results = results_in(config.out)
     planned = features.plan(PLAN) | features.plan(PLAN, COUNTED)
-    features.compute(dict(sorted(planned.items(), key=lambda item: item[0].seed)), results, BOTH)
+    planned = dict(sorted(planned.items(), key=lambda item: item[0].seed))
+    compute, check = partial(features.compute, part=BOTH), partial(features.check, part=BOTH)
+    run(planned, compute, results, check=check, called="rows")
     for name, guarantee in results.describe()["guarantees"].items():
         if name in (f"{LOCAL}, epsilon 1", f"{COUNTS}, epsilon 1"):
             console.print(f"{name}: {guarantee}", soft_wrap=True, highlight=False)
@@ -119,10 +121,9 @@ def accuracies(frame: pd.DataFrame) -> dict[tuple[str, float], pd.Series]:
 def gains(frame: pd.DataFrame, method: str, public: str) -> dict[float, ConfidenceInterval]:
     """Points over what is public alone, by epsilon, paired by draw."""
     known = accuracies(frame)
-    each = {
-        epsilon: paired(mine, known.get((public, 0.0))) for (name, epsilon), mine in known.items() if name == method
-    }
-    return {epsilon: gain for epsilon, gain in each.items() if gain is not None}
+    alone = known.get((public, 0.0))
+    each = ((epsilon, paired(mine, alone)) for (name, epsilon), mine in known.items() if name == method)
+    return {epsilon: gain for epsilon, gain in each if gain is not None}
 
 
 def table(frame: pd.DataFrame) -> str:

@@ -1,7 +1,4 @@
-"""Every table and figure of the five papers: on which data it is computed here, by which command, or why it is not.
-
-What a paper asks for is written down here; what of it is computed is read from the committed rows.
-"""
+"""What five papers show, where it is computed here, or why not; what is computed is read off committed rows."""
 
 import functools
 import tomllib

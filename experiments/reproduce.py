@@ -4,7 +4,7 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import tyro
 
@@ -105,8 +105,7 @@ def _compared(name: str, config: Config) -> tuple[str, list[str]]:
     return f"{run}\n\n{compared}", [words for one in found for words in one.apart]
 
 
-@dataclasses.dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """A file's rows against the committed ones: a line of a table, and the means that disagree, in words."""
 
     line: list[str]

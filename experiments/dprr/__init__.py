@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from experiments._common import write_part
-from experiments._runner import console
+from experiments._common import announce, write_parts
 from experiments.dprr import accuracy, degrees, scaling
 from experiments.dprr.config import Config
 
@@ -16,9 +15,8 @@ def main(config: Config) -> None:
     config.check()
     for name in config.parts:
         _PARTS[name].main(config)
-    for path in write_report(config.out):
-        console.print(f"written: {path}", soft_wrap=True, highlight=False)
+    announce(write_report(config.out))
 
 
 def write_report(out: Path) -> list[Path]:
-    return [*accuracy.write(out), *write_part(degrees, out), *write_part(scaling, out)]
+    return [*accuracy.write(out), *write_parts((degrees, scaling), out)]

@@ -3,12 +3,13 @@
 import shutil
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import pandas as pd
 
 from experiments._report import publish
-from experiments._runner import Found, Results, asked, config_hash, run
+from experiments._runner import Found, Results, asked, config_hash, rounded, run
 from experiments.dprr import cells, report
 from experiments.dprr.cells import Cell, Settings
 from experiments.dprr.config import Config, settings, variants_of
@@ -42,7 +43,7 @@ def main(config: Config) -> None:
         while finished:
             shutil.rmtree(finished.pop(), ignore_errors=True)
 
-    def compute(cell: Cell) -> Found:
+    def compute(cell: Cell, _: Any) -> Found:
         nonlocal computed
         clear()
         folder = config.out / "checkpoints" / config_hash(cell)
@@ -50,19 +51,18 @@ def main(config: Config) -> None:
         def shown(epoch: int, loss: float, validation: float) -> None:
             phase(f"epoch {epoch + 1}, validation {validation:.3f}", 0.0)
 
-        scores = cells.run(planned[cell][0], cell.variant, cell.seed, folder, shown)
+        resolved, n_max = planned[cell]
+        scores = cells.run(resolved, cell.variant, cell.seed, folder, shown)
         computed += 1
         finished.append(folder)
         if cell.classifier == "gin" or computed % 20 == 0:
             jax.clear_caches()  # other noisy graphs have other shapes: programs would only fill the memory
-        return Found({"accuracy": round(float(scores.accuracy), 6), "auc": round(float(scores.auc), 6)})
-
-    def notes(cell: Cell) -> dict[str, dict[str, str]]:
         name = f"{cell.dataset}; {cells.setting(cell.public)}; {cell.mechanism}, epsilon {cell.epsilon:g}"
-        return {"guarantees": {name: str(cells.ledger(cell.variant, planned[cell][1]).total())}}
+        promised = {"guarantees": {name: str(cells.ledger(cell.variant, n_max).total())}}
+        return Found(rounded({"accuracy": scores.accuracy, "auc": scores.auc}), notes=promised)
 
-    settings = lambda cell: cells.settings_of(planned[cell][0], cell.classifier)
-    run(planned, compute, results_in(config.out), called="trainings", settings=settings, notes=notes)
+    settings = {cell: cells.settings_of(made, cell.classifier) for cell, (made, _) in planned.items()}
+    run(settings, compute, results_in(config.out), called="trainings")
     clear()
 
 

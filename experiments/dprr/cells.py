@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments import _runner
 from experiments._common import row_names
-from experiments._runner import UsageError, config_hash
+from experiments._runner import UsageError, asked, config_hash
 from experiments.dprr import classifiers
 from ldp_jax import datasets, edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
@@ -87,11 +87,7 @@ class Cell(_runner.Cell):
 
 
 def variant_of(row: Any) -> Variant:
-    """The variant of a row (a mapping of the columns).
-
-    >>> variant_of({"mechanism": "dprr", "epsilon": 1.0, "public": 0.2, "classifier": "forest"})
-    Variant(mechanism='dprr', epsilon=1.0, public=0.2, forest=True)
-    """
+    """The variant of a row (a mapping of the columns)."""
     return Variant(row["mechanism"], float(row["epsilon"]), float(row["public"]), row["classifier"] == "forest")
 
 
@@ -106,20 +102,12 @@ def settings_of(resolved: Settings, classifier: Classifier) -> dict[str, Any]:
 
 
 def training_of(settings: Mapping[str, Any]) -> str:
-    """The classifier and what its training may cost, in words, from the manifest's settings of a row.
-
-    >>> training_of({"classifier": "random forest", "trees": 300, "leaf": 2})
-    'random forest, 300 trees'
-    >>> training_of({"epochs": 60, "patience": 20})
-    'GIN, <= 60 epochs, patience 20'
-    """
+    """The classifier and what its training may cost, in words, from the manifest's settings of a row."""
     name = settings.get("classifier", CLASSIFIERS["gin"])
     if "trees" in settings:
         return f"{name}, {settings['trees']} trees"
-    patience = settings["patience"]
-    return (
-        f"{name}, <= {settings['epochs']} epochs, {'no early stop' if patience is None else f'patience {patience}'}"
-    )
+    stopped = "no early stop" if settings["patience"] is None else f"patience {settings['patience']}"
+    return f"{name}, <= {settings['epochs']} epochs, {stopped}"
 
 
 _FEWEST = 20  # fewer graphs leave splits without a graph of some class
@@ -128,14 +116,12 @@ _FEWEST = 20  # fewer graphs leave splits without a graph of some class
 @lru_cache(maxsize=2)
 def load(dataset: str, graphs: int, rr_nodes: int) -> packing.GraphSet:
     """The graphs of a set that are used; a UsageError where there is no set, or bounds leave too few graphs."""
-    try:
+    with asked(f"--datasets {dataset}", OSError):
         if dataset == COMMUNITIES:
             found = datasets.synthetic_graphs(jax.random.key(0), num_graphs=COMMUNITY_GRAPHS)
         else:
             found = datasets.load(dataset)
         whole = packing.GraphSet.from_dataset(found)
-    except (ValueError, OSError, datasets.DataUnavailableError) as error:
-        raise UsageError(f"--datasets {dataset}: {error}") from error
     kept = np.flatnonzero(whole.nodes_per_graph <= (rr_nodes or np.inf))
     if graphs and graphs < len(kept):
         kept = np.sort(np.random.default_rng(0).permutation(kept)[:graphs])
@@ -270,11 +256,7 @@ def degrees(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) 
 
 
 def setting(public: float) -> str:
-    """The share of public users in words.
-
-    >>> setting(0.2), setting(0.0)
-    ('graph, 20% public', 'graph')
-    """
+    """The share of public users in words."""
     return "graph" if public == 0 else f"graph, {public:.0%} public"
 
 

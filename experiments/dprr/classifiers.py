@@ -1,7 +1,4 @@
-"""Classifiers of graphs: a perceptron and a random forest on statistics of a release and the public sizes.
-
-A release is a set of (noisy) graphs, or a number a user.
-"""
+"""Classifiers of graphs: a perceptron and a random forest on statistics of a release and the public sizes."""
 
 from typing import Any
 
@@ -29,11 +26,7 @@ def of_sizes(sizes: np.ndarray) -> np.ndarray:
 
 
 def of_numbers(values: np.ndarray, node_graph: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Quantiles and mean, as logarithms, of one number a user >= 0; float64 [graphs, 18].
-
-    >>> of_numbers(np.array([0, 3, 1]), np.array([0, 0, 1]), np.array([2, 1]))[:, [0, 16, 17]].round(2).tolist()
-    [[0.0, 1.39, 0.92], [0.69, 0.69, 0.69]]
-    """
+    """Quantiles and mean, as logarithms, of one number a user >= 0; float64 [graphs, 18]."""
     order = np.lexsort((values, node_graph))  # sorted values, graph by graph
     start = np.cumsum(sizes) - sizes
     at = start[:, None] + np.round(QUANTILES * (sizes[:, None] - 1)).astype(int)
@@ -81,13 +74,7 @@ def _closing(u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.nda
 
 
 def triangles(u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """How many triangles each graph has, float64 [graphs], from undirected edges u-v [m], each given once.
-
-    ``node_graph`` [n] is non-decreasing, and ``sizes`` are the numbers of nodes.
-
-    >>> triangles(np.array([0, 0, 1, 2]), np.array([1, 2, 2, 3]), np.zeros(4, int), np.array([4])).tolist()
-    [1.0]
-    """
+    """How many triangles each graph has, float64 [graphs], from undirected edges u-v [m], each given once."""
     n, graph = len(node_graph), node_graph[u]
     count = np.bincount(graph, minlength=len(sizes))
     dense = count > _DENSE * sizes * (sizes - 1) / 2
@@ -118,10 +105,7 @@ def standardised(rows: np.ndarray) -> np.ndarray:
 
 
 def forest(rows: np.ndarray, labels: np.ndarray, parts: Any, key: Any) -> graph_training.Scores:
-    """A random forest of fixed settings on statistics [graphs, d], scored on the test graphs.
-
-    ``parts`` are the numbers of the training, validation and test graphs; validation chooses nothing here.
-    """
+    """A forest of fixed settings on statistics [graphs, d]: trained on the first part, scored on the last."""
     train, _, test = parts
     seed = int(jax.random.bits(key))
     made = RandomForestClassifier(FOREST["trees"], min_samples_leaf=FOREST["leaf"], random_state=seed)

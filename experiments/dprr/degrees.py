@@ -13,7 +13,7 @@ from scipy import stats
 
 from experiments import _runner
 from experiments._report import legend_below, panels, prose, ranked, redraw, table
-from experiments._runner import Found, Results, UsageError, config_hash, console, run
+from experiments._runner import Found, Results, UsageError, config_hash, console, rounded, run
 from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Variant, ledger, load, made_by, name_of
 from experiments.dprr.config import Config
 from ldp_jax import edges
@@ -75,17 +75,17 @@ def main(config: Config) -> None:
     # The figure shows the same degrees as the rows, whose keys are fixed.
     reported = lru_cache(maxsize=None)(lambda chosen, variant: noisy_degrees(load(*chosen), variant))
 
-    def compute(cell: Cell) -> Found:
+    def compute(cell: Cell, _: Any) -> Found:
         chosen, variant = planned[cell]
         users = degrees(load(*chosen))
         if variant == TRUE:
             found = {**_shares(users.true, users.label), "mean degree": users.true.mean()}
         else:
             found = statistics(users, reported(chosen, variant), made_by(variant, int(users.others.max()) + 1))
-        return Found({name: round(float(value), 6) for name, value in found.items()})
+        return Found(rounded(found))
 
-    settings = lambda cell: planned[cell][0]._asdict()
-    run(planned, compute, results, settings=settings, called="sets of degrees")
+    settings = {cell: chosen._asdict() for cell, (chosen, _) in planned.items()}
+    run(settings, compute, results, called="sets of degrees")
     nearest = min(config.epsilons, key=lambda epsilon: abs(epsilon - 1))
     shown = [variant for variant in variants if variant != TRUE and variant.epsilon == nearest]
 
@@ -118,11 +118,7 @@ def noisy_degrees(whole: packing.GraphSet, variant: Variant) -> np.ndarray:
 
 
 def bins(values: np.ndarray) -> np.ndarray:
-    """The bin of each degree.
-
-    >>> [bin_name(x) for x in bins(np.array([0, 4, 6, 14, 15, 1200]))]
-    ['0', '4', '5-6', '10-14', '15-19', '1000-1499']
-    """
+    """The bin of each degree."""
     return np.searchsorted(STARTS, values, "right") - 1
 
 

@@ -58,10 +58,7 @@ def _dprr_less(other: Mechanism) -> Twin:
 def paired(
     frame: pd.DataFrame, configs: Configs, twin: Twin = twin_of, metric: str = "auc"
 ) -> dict[Group, ConfidenceInterval]:
-    """A score less that of a twin on the same graphs, paired on the seeds that both have, in %.
-
-    Forests are compared with forests; GIN with the perceptron of the same epochs and patience.
-    """
+    """A score less a twin's on the same graphs, in %, paired by seed; both have the same epochs and trees."""
     rows = {
         Group(*key): values for key, values in show.by_seed(frame[frame.metric == metric], Group._fields).items()
     }
@@ -120,7 +117,8 @@ def summary(frame: pd.DataFrame, epsilon: float = 1.0) -> str:
     return show.markdown([f"AUC (%), epsilon {epsilon:g}", *heads], rows)
 
 
-def worth_of_edges(frame: pd.DataFrame, configs: Configs) -> str:
+@show.tabled
+def worth_of_edges(frame: pd.DataFrame, configs: Configs) -> show.Rows:
     """The gain of lists over degrees alone and over their own lengths, by budget; nobody is public."""
     alone = frame[frame.public == 0]
     over_degrees, over_lengths = (paired(alone, configs, twin) for twin in (twin_of, _dprr_less("dprr-lengths")))
@@ -132,7 +130,6 @@ def worth_of_edges(frame: pd.DataFrame, configs: Configs) -> str:
     }
     epsilons = sorted({group.epsilon for group in (*over_degrees, *over_lengths) if group.epsilon})
     budgets = {**{f"epsilon {epsilon:g}": epsilon for epsilon in epsilons}, "no noise": 0.0}
-    rows = []
     for dataset in sorted(alone.dataset.unique()):
         for words, (mechanism, gains) in compared.items():
             for forest, classifier in CLASSIFIERS.items():
@@ -143,48 +140,41 @@ def worth_of_edges(frame: pd.DataFrame, configs: Configs) -> str:
                 }
                 if named:
                     by_budget = {heading: named.get(epsilon, "") for heading, epsilon in budgets.items()}
-                    rows.append({"AUC, difference": dataset, "of": words, "classifier": classifier, **by_budget})
-    return show.table(rows)
+                    yield {"AUC, difference": dataset, "of": words, "classifier": classifier, **by_budget}
 
 
-def verdict(frame: pd.DataFrame, configs: Configs) -> str:
+@show.tabled
+def verdict(frame: pd.DataFrame, configs: Configs) -> show.Rows:
     """In how many settings DPRR's lists do better or worse than degrees alone of the same budget; a table."""
     each: dict[tuple[str, bool], list[ConfidenceInterval]] = {}
     for group, gain in paired(frame, configs).items():
         if group.mechanism == "dprr":
             each.setdefault((group.dataset, group.variant.forest), []).append(gain)
-    rows = []
     for (dataset, forest), mine in sorted(each.items()):
         up, down, _ = show.counted(mine)
         means, seeds = [gain.mean for gain in mine], {gain.n for gain in mine}
-        rows.append(
-            {
-                "DPRR's lists against released degrees": dataset, "classifier": CLASSIFIERS[forest],
-                "settings": len(mine), "clearly higher": up, "clearly lower": down,
-                "mean differences of AUC": f"{min(means):+.1f} to {max(means):+.1f}",
-                "seeds": " to ".join(str(n) for n in sorted({min(seeds), max(seeds)})),
-            }
-        )  # fmt: skip
-    return show.table(rows)
+        yield {
+            "DPRR's lists against released degrees": dataset, "classifier": CLASSIFIERS[forest],
+            "settings": len(mine), "clearly higher": up, "clearly lower": down,
+            "mean differences of AUC": f"{min(means):+.1f} to {max(means):+.1f}",
+            "seeds": " to ".join(str(n) for n in sorted({min(seeds), max(seeds)})),
+        }  # fmt: skip
 
 
-def claims(frame: pd.DataFrame, configs: Configs) -> str:
-    """The paper's words on DPRR against other rows, beside our differences; a table."""
-    rows = []
+@show.tabled
+def claims(frame: pd.DataFrame, configs: Configs) -> show.Rows:
+    """The paper's words on DPRR against other rows, beside our differences."""
     for other, said in CLAIMS:
         twins = {Variant("dprr", EPSILON, PUBLIC): Variant(
             other, 0.0 if other in WITHOUT_EPSILON else EPSILON, 0.0 if other in OF_ALL else PUBLIC
         )}  # fmt: skip
         accuracy, auc = (paired(frame, configs, twins.get, metric) for metric in ("accuracy", "auc"))
-        rows += [
-            {
+        for group in auc:
+            yield {
                 f"epsilon {EPSILON:g}, {PUBLIC:.0%} public users, GIN; in points": group.dataset,
                 "difference": f"DPRR less {LABELS[other]}", "the paper": said,
                 "ours: accuracy": show.signed(accuracy.get(group)), "ours: AUC": show.signed(auc[group]),
-            }
-            for group in auc
-        ]  # fmt: skip
-    return show.table(rows)
+            }  # fmt: skip
 
 
 def as_markdown(frame: pd.DataFrame, configs: Configs) -> str:
@@ -211,10 +201,7 @@ def _found(frame: pd.DataFrame, configs: Configs, of_splits: bool, metric: str) 
 def _grid(
     frame: pd.DataFrame, keep: Any, configs: Configs, by: str, names: Sequence[str], label: str
 ) -> Any | None:
-    """Accuracy and AUC (rows) of each data set (columns) against a column; None where nothing has two values.
-
-    ``keep`` says which rows are drawn. All panels have one scale: data sets on which nothing differs look it.
-    """
+    """Accuracy and AUC (rows) of each data set (columns) against a column, on one scale; None without two of it."""
     flat = frame.mechanism.isin(OF_ALL)
     chosen = frame[keep & ~flat & frame.mechanism.isin(list(names))]
     moving = chosen[chosen.mechanism != "non-private-part"]

@@ -73,14 +73,14 @@ def main(config: Config) -> None:
     planned = {_cell(size, variant, resolved): (size, variant) for size in sizes for variant in variants}
     made = lru_cache(maxsize=1)(lambda size: size.make())  # the graphs of one size at a time
 
-    def compute(cell: Cell) -> Found:
+    def compute(cell: Cell, _: Any) -> Found:
         size, variant = planned[cell]
         train, test = made(size)
         found = measure(train, test, made_by(variant, size.n_max), resolved)
         return Found({name: float(f"{value:.6g}") for name, value in found.items()})
 
-    said = lambda cell: _settings(planned[cell][0], resolved)
-    run(planned, compute, results_in(config.out), settings=said, called="measurements")
+    said = {cell: _settings(size, resolved) for cell, (size, _) in planned.items()}
+    run(said, compute, results_in(config.out), called="measurements")
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
@@ -180,10 +180,7 @@ def _reports(key: Any, whole: GraphSet, made: Any) -> GraphSet:
 
 
 def _timed(function: Callable[[int], Any], repeats: int) -> tuple[Any, float, float]:
-    """The last result, and medians of CPU and wall seconds; a first run, which compiles, is not counted.
-
-    The function gets the number of its run, for a key of its own: programs that a new key makes necessary count.
-    """
+    """The last result, and medians of CPU and wall seconds, of runs by number; the first compiles, and is out."""
     result, taken = None, []
     gc.collect()
     for number in range(repeats + 1):

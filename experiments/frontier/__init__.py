@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from experiments._common import write_part
-from experiments._runner import console
+from experiments._common import announce, run_parts, write_parts
 from experiments.frontier import (
     beyond,
     beyond_report,
@@ -27,11 +26,9 @@ _REPORTS = (report, features_report, joint_report, beyond_report, poisoning_repo
 
 def main(config: Config) -> None:
     config.check()
-    for name in config.parts:
-        _PARTS[name].main(config)
-    for path in write_report(config.out):
-        console.print(f"written: {path}", soft_wrap=True, highlight=False)
+    run_parts([_PARTS[name] for name in config.parts], config)
+    announce(write_report(config.out))
 
 
 def write_report(out: Path) -> list[Path]:
-    return [path for each in _REPORTS for path in write_part(each, out)]
+    return write_parts(_REPORTS, out)

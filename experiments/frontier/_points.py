@@ -13,9 +13,6 @@ ACCURACY = "accuracy"
 PANEL = ["dataset", "panel"]
 
 
-# --- Points ----------------------------------------------------------------------------------------------------
-
-
 def tidy(key: Sequence[str], rows: Iterable[tuple[Sequence[Any], Mapping[str, pd.Series]]]) -> pd.DataFrame:
     """One row a draw and metric, of rows that are named by their ``key`` and have series by seed."""
     made = [
@@ -77,15 +74,8 @@ def together(found: pd.DataFrame, by: Sequence[str], **where: Any) -> tuple[int,
 
 
 def panel_words(panel: str) -> str:
-    """A panel in words.
-
-    >>> panel_words("0.1"), panel_words("20")
-    ('10 % of each class', '20 of each class')
-    """
+    """A panel in words."""
     return f"{100 * float(panel):.3g} % of each class" if "." in panel else f"{panel} of each class"
-
-
-# --- Figures -----------------------------------------------------------------------------------------------------
 
 
 def plot_gains(

@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse
 
 from experiments._common import fingerprint
-from experiments._runner import Found, Results, UsageError
+from experiments._runner import Found, Results, UsageError, rounded
 from experiments.dprr import classifiers
 from experiments.frontier import friendships
 from experiments.frontier.baselines._features import groups as broadcast
@@ -241,8 +241,6 @@ def _graph_counts(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float)
     return Scored(_classified(keys[0], whole, columns), guarantee)
 
 
-# --- By name -----------------------------------------------------------------------------------------------------
-
 ALIKE = ", same class"
 DEGREES, COUNTS, TRUE = "released degrees", "counts", "non-private"
 
@@ -302,7 +300,7 @@ def answer(cell: Cell, settings: Settings) -> Scored:
     return run((split_key, key), graph_set(settings.dataset), cell.epsilon)
 
 
-def check(cell: Cell) -> None:
+def check(cell: Cell, settings: Settings) -> None:
     """Ask the constructors of the reports of a row."""
     if not cell.mechanism.startswith((DEGREES, COUNTS)):
         return
@@ -314,9 +312,7 @@ def check(cell: Cell) -> None:
         edges.NeighbourCounts(epsilon, len(LEVELS) + 1)
 
 
-def main(config: Config) -> None:
-    def one(cell: Cell, settings: Settings) -> tuple[Found, PipelineGuarantee, float]:
-        value, guarantee = answer(cell, settings)
-        return Found({cell.last_metric: round(value, 6)}), guarantee, guarantee[NEIGHBOUR_LIST].epsilon
-
-    friendships.compute(plan(config), results_in(config.out), one, check)
+def compute(cell: Cell, settings: Settings) -> Found:
+    value, guarantee = answer(cell, settings)
+    found = Found(rounded({cell.last_metric: value}))
+    return friendships.promised(cell, settings, found, guarantee, guarantee[NEIGHBOUR_LIST].epsilon)

@@ -64,21 +64,18 @@ def verdict(frame: pd.DataFrame) -> str:
     return "; ".join(words).capitalize() + "."
 
 
-def table(part: pd.DataFrame) -> str:
-    rows = []
+@show.tabled
+def table(part: pd.DataFrame) -> show.Rows:
     for (name, epsilon), one in part.groupby(["mechanism", "epsilon"], sort=False):
         private, row = 0 < epsilon < np.inf, (part, name, epsilon)
-        rows.append(
-            {
-                "row": name,
-                "eps": f"{epsilon:g}" if private else "",
-                "draws": one.seed.nunique(),
-                "AUC (%)" if part.task.iloc[0] == LINK else "accuracy (%)": show.interval(100 * one.value),
-                "less released degrees": show.signed(gain(*row)) if private and name.startswith(COUNTS) else "",
-                "less best public": show.signed(public_gain(*row)) if private else "",
-            }
-        )
-    return show.table(rows)
+        yield {
+            "row": name,
+            "eps": f"{epsilon:g}" if private else "",
+            "draws": one.seed.nunique(),
+            "AUC (%)" if part.task.iloc[0] == LINK else "accuracy (%)": show.interval(100 * one.value),
+            "less released degrees": show.signed(gain(*row)) if private and name.startswith(COUNTS) else "",
+            "less best public": show.signed(public_gain(*row)) if private else "",
+        }
 
 
 def digest(out: Path) -> str:

@@ -12,21 +12,10 @@ import numpy as np
 from experiments import _runner
 from experiments._common import fingerprint
 from experiments._runner import Found, Results, UsageError, console
+from experiments.frontier import features_methods as methods
 from experiments.frontier import friendships
 from experiments.frontier.config import Config
-from experiments.frontier.features_methods import (
-    CHOSEN,
-    DENSE,
-    LAST,
-    METHODS,
-    MOST_NUMBERS,
-    TRUE,
-    WITHOUT_EPSILON,
-    Answer,
-    Asked,
-    Method,
-    padded,
-)
+from experiments.frontier.features_methods import CHOSEN, METHODS, WITHOUT_EPSILON, Answer, Asked, Method
 from experiments.frontier.friendships import Settings
 from ldp_jax.accounting.guarantee import RECORD, PipelineGuarantee
 from ldp_jax.features import PersonalAlphabet
@@ -68,7 +57,7 @@ class Cell(_runner.Cell):
     panel: str
     """whose records and labels are public: a share of each class, or so many of each"""
 
-    last_metric = property(lambda self: LAST.get(self.mechanism, ACCURACY))
+    last_metric = property(lambda self: methods.LAST.get(self.mechanism, ACCURACY))
     promise = property(lambda self: f"{self.mechanism}, epsilon {self.epsilon:g}")
 
     def __str__(self) -> str:
@@ -79,12 +68,7 @@ results_in = partial(Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
 
 
 def panel_labels(key: Any, y: np.ndarray, setting: str) -> np.ndarray:
-    """Labels of a panel: a share of each class, rounded up, or so many of each; at most all but one of a class.
-
-    >>> labels = panel_labels(jax.random.key(0), np.array([0, 0, 0, 0, 0, 1, 1]), "0.3")
-    >>> [int((labels == c).sum()) for c in (0, 1)]
-    [2, 1]
-    """
+    """Labels of a panel: a share of each class, rounded up, or so many of each; at most all but one of a class."""
     size = np.bincount(y)
     wanted = np.ceil(float(setting) * size - 1e-9) if "." in setting else np.full(len(size), int(setting))
     return friendships.labels_of(key, y, np.minimum(wanted, np.maximum(size - 1, 1))[y])
@@ -100,11 +84,9 @@ def draw(settings: Settings, setting: str, seed: int) -> Asked:
     key = jax.random.fold_in(jax.random.key(settings.base_seed), seed)
     panel_key, facts_key = jax.random.split(key)
     labels = panel_labels(panel_key, data.y.astype(np.int32), setting)
-    known = padded(rows.take(np.flatnonzero(labels >= 0)))
-    try:
+    known = methods.padded(rows.take(np.flatnonzero(labels >= 0)))
+    with _runner.asked(f"--panels {setting} of {settings.dataset}"):
         facts = panel_facts(facts_key, data.graph, known, labels, num_classes=data.num_classes)
-    except ValueError as error:
-        raise UsageError(f"--panels {setting} of {settings.dataset}: {error}") from error
     return Asked(settings.dataset, data, rows, labels, facts)
 
 
@@ -137,11 +119,11 @@ def plan(config: Config, part: Part = FEATURES) -> dict[Cell, Settings]:
         data = friendships.load(dataset)
         settings = Settings(dataset, fingerprint(data), dataset in friendships.COUNTS, BASE_SEED)
         rows = list(variants(config, part))
-        if data.num_nodes * data.num_features > MOST_NUMBERS:
-            left = sorted({mechanism for mechanism, _ in rows if mechanism in DENSE})
+        if data.num_nodes * data.num_features > (most := methods.MOST_NUMBERS):
+            left = sorted({mechanism for mechanism, _ in rows if mechanism in methods.DENSE})
             rows = [row for row in rows if row[0] not in left]
             for mechanism in left:
-                console.print(f"{dataset}: no rows of {mechanism}, which is for {MOST_NUMBERS:.0e} numbers at most")
+                console.print(f"{dataset}: no rows of {mechanism}, which is for {most:.0e} numbers at most")
         for setting in config.panels:
             friendships.check_count("--panels", setting, data)
             named = [(*row, part.unit) for row in rows]
@@ -154,26 +136,21 @@ def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float
     asked = [name for name in part.methods if not config.mechanisms or name in (*config.mechanisms, part.always)]
     for name in asked:
         if name in part.without_epsilon:
-            yield name, math.inf if name.startswith(TRUE) else 0.0
+            yield name, math.inf if name.startswith(methods.TRUE) else 0.0
     for epsilon in config.epsilons:
         for name in asked:
             if name not in part.without_epsilon:
                 yield name, epsilon
 
 
-def main(config: Config) -> None:
-    compute(plan(config), results_in(config.out))
+def compute(cell: Cell, settings: Settings, part: Part = FEATURES) -> Found:
+    asked, found = draw(settings, cell.panel, cell.seed), answer(cell, settings, part)
+    also = {name: found.also.get(name, "") for name in part.found} | {"members": len(asked.members)}
+    row = Found(scored(found, asked), also)
+    return friendships.promised(cell, settings, row, found.guarantee, part.spent(found.guarantee))
 
 
-def compute(planned: dict[Cell, Settings], results: Results, part: Part = FEATURES) -> None:
-    def one(cell: Cell, settings: Settings) -> tuple[Found, PipelineGuarantee, float]:
-        asked, found = draw(settings, cell.panel, cell.seed), answer(cell, settings, part)
-        also = {name: found.also.get(name, "") for name in part.found} | {"members": len(asked.members)}
-        return Found(scored(found, asked), also), found.guarantee, part.spent(found.guarantee)
-
-    def checked(cell: Cell) -> None:
-        if cell.mechanism not in part.without_epsilon:
-            classes = friendships.load(planned[cell].dataset).num_classes
-            PersonalAlphabet(cell.epsilon, np.full(classes, 1 / classes))
-
-    friendships.compute(planned, results, one, checked)
+def check(cell: Cell, settings: Settings, part: Part = FEATURES) -> None:
+    if cell.mechanism not in part.without_epsilon:
+        classes = friendships.load(settings.dataset).num_classes
+        PersonalAlphabet(cell.epsilon, np.full(classes, 1 / classes))

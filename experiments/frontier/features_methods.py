@@ -16,8 +16,7 @@ from experiments.frontier.baselines import BASELINES
 from experiments.frontier.baselines._features import parts, standardised
 from experiments.frontier.baselines._links import of_graph
 from experiments.frontier.baselines._network import Inputs, over, trained
-from experiments.frontier.methods import Answer
-from experiments.frontier.rehearsals import CHANCE, REHEARSAL, foretold
+from experiments.frontier.methods import CHANCE, REHEARSAL, Answer, foretold
 from experiments.privge import cells
 from experiments.privge import config as privge_config
 from experiments.privge.settings import Plan
@@ -103,14 +102,9 @@ def _local(key: Any, asked: Asked, epsilon: float, *, placebo: bool = False) -> 
 
 
 def _by_steps(
-    key: Any,
-    asked: Asked,
-    epsilon: float,
-    *,
+    key: Any, asked: Asked, epsilon: float, *, guarded: bool = True, placebo: bool = False,
     message: Callable[[float, PanelFacts, Rows], messages.Message] = messages.best_class,
-    guarded: bool = True,
-    placebo: bool = False,
-) -> Answer:
+) -> Answer:  # fmt: skip
     """The same steps and keys with another message, or without the guard."""
     key, rows = _rows(key, asked, placebo)
     _, key = jax.random.split(key)  # of the other half, facts are found
@@ -210,8 +204,6 @@ def _true_records(name: str, key: Any, asked: Asked, epsilon: float) -> Answer:
     return Answer(found.scores, SHOWN)
 
 
-# --- PrivGE ----------------------------------------------------------------------------------------------------
-
 PUBLIC_EPSILON = 1.0
 """Of the noise of PrivGE's public record, which no budget is spent on."""
 
@@ -260,15 +252,10 @@ def _spent(made: cells.Mechanism) -> PipelineGuarantee:
     )
 
 
-# --- Rehearsal ---------------------------------------------------------------------------------------------------
-
-
 def _rehearsal(key: Any, asked: Asked, epsilon: float) -> Answer:
     """What worlds foretell of local prediction; nobody reports."""
     return Answer(foretold(rehearse(key, asked.facts, (epsilon,)), epsilon), UNREAD)
 
-
-# --- By name ---------------------------------------------------------------------------------------------------
 
 LOCAL, UNGUARDED = "local prediction", "local prediction, no guard"
 PLACEBO, UNGUARDED_PLACEBO = "local prediction, placebo", "local prediction, placebo, no guard"

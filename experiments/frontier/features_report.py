@@ -46,8 +46,7 @@ _TEXT = show.prose("frontier_features")
 OVER_BEST, OVER_CHOSEN = "gain over best structure-only", "gain over chosen structure-only"
 STRENGTH = "strength of the guard"
 SHOWN, SHOWN_ALONE = "correlation with the true embedding", "that of structure alone"
-METRICS = (ACCURACY, OVER_BEST, OVER_CHOSEN, STRENGTH, SHOWN, SHOWN_ALONE)
-"""Of the tidy table, one row a draw: points, but for the guard's strength and correlations."""
+"""Metrics beside accuracy: points, but for the guard's strength and correlations."""
 
 _KEY = [*PANEL, "members", "mechanism", "epsilon"]
 _CELL = [*PANEL, "epsilon"]
@@ -113,9 +112,9 @@ def _is_private(part: pd.DataFrame) -> pd.Series:
     return (part.epsilon > 0) & np.isfinite(part.epsilon)
 
 
-def table(part: pd.DataFrame) -> str:
+@show.tabled
+def table(part: pd.DataFrame) -> show.Rows:
     """The private rows of one graph and panel, a line each."""
-    rows = []
     for (mechanism, epsilon), one in part[_is_private(part)].groupby(["mechanism", "epsilon"], sort=False):
         strength, shown, alone = (interval_of(one, metric) for metric in (STRENGTH, SHOWN, SHOWN_ALONE))
         row = {
@@ -129,8 +128,7 @@ def table(part: pd.DataFrame) -> str:
         }
         if (part.metric == SHOWN).any():
             row["fidelity"] = "" if shown is None or alone is None else f"{shown.mean:.2f} ({alone.mean:.2f})"
-        rows.append(row)
-    return show.table(rows)
+        yield row
 
 
 def _public_table(part: pd.DataFrame) -> str:
@@ -176,40 +174,33 @@ def _worst(part: pd.DataFrame, mechanism: str) -> str:
     return show.signed(min(rows.values(), key=lambda one: one.mean, default=None))
 
 
-def _gains_at(part: pd.DataFrame, words: str, budgets: list[float]) -> dict[str, str]:
-    """Cells of gains over the best structure-only row, under headers with the budget."""
-    each = intervals(part, ["epsilon"], mechanism=LOCAL, metric=OVER_BEST)
-    return {words.format(epsilon): show.signed(each.get((epsilon,))) for epsilon in budgets}
-
-
-def summary(found: pd.DataFrame) -> str:
+@show.tabled
+def summary(found: pd.DataFrame) -> show.Rows:
     """A line a graph and panel: from which budget reports help, and what may be lost."""
-    budgets, rows = _budgets(found), []
+    budgets = _budgets(found)
     for (dataset, panel), part in found.groupby(PANEL, sort=False):
-        rows.append(
-            {
-                "graph, panel (members)": f"{dataset}, {panel} ({part.members.iloc[0]})",
-                "draws": part.seed.nunique(),
-                "best structure-only (%)": interval_of(part, ACCURACY, mechanism=best_name(part)),
-                "chosen (%)": interval_of(part, ACCURACY, mechanism=CHOSEN),
-                **_gains_at(part, "eps {:g}, less best", budgets),
-                "best non-private (%)": _true(part, ACCURACY),
-                "above best from eps": _helps_from(part, OVER_BEST),
-                "above chosen from eps": _helps_from(part, OVER_CHOSEN),
-                "worst less chosen": _worst(part, LOCAL),
-                "worst placebo less chosen": _worst(part, PLACEBO),
-                "without the guard": _worst(part, UNGUARDED_PLACEBO),
-            }
-        )
-    return show.table(rows)
+        each = intervals(part, ["epsilon"], mechanism=LOCAL, metric=OVER_BEST)
+        yield {
+            "graph, panel (members)": f"{dataset}, {panel} ({part.members.iloc[0]})",
+            "draws": part.seed.nunique(),
+            "best structure-only (%)": interval_of(part, ACCURACY, mechanism=best_name(part)),
+            "chosen (%)": interval_of(part, ACCURACY, mechanism=CHOSEN),
+            **{f"eps {epsilon:g}, less best": show.signed(each.get((epsilon,))) for epsilon in budgets},
+            "best non-private (%)": _true(part, ACCURACY),
+            "above best from eps": _helps_from(part, OVER_BEST),
+            "above chosen from eps": _helps_from(part, OVER_CHOSEN),
+            "worst less chosen": _worst(part, LOCAL),
+            "worst placebo less chosen": _worst(part, PLACEBO),
+            "without the guard": _worst(part, UNGUARDED_PLACEBO),
+        }
 
 
 _OTHERS = {"class of all": PLAIN, "class scores": SCORES, "record on axes": RECORD_ITSELF, "sampled": SAMPLED}
 
 
-def messages(found: pd.DataFrame) -> str:
+@show.tabled
+def messages(found: pd.DataFrame) -> show.Rows:
     """What other messages are worth beside a class of a personal alphabet; empty where there are none."""
-    rows = []
     for (dataset, setting), part in found.groupby(PANEL, sort=False):
         if not part.mechanism.isin((SCORES, RECORD_ITSELF, SAMPLED)).any():
             continue
@@ -224,8 +215,7 @@ def messages(found: pd.DataFrame) -> str:
                 f"{words}, less class": show.signed(show.paired(here.get(n), here[LOCAL]))
                 for words, n in _OTHERS.items()
             }
-            rows.append(row)
-    return show.table(rows)
+            yield row
 
 
 def gains(found: pd.DataFrame, mechanism: str, metric: str) -> dict[Any, ConfidenceInterval]:
@@ -249,10 +239,8 @@ def digest(out: Path) -> str:
     return "" if frame.empty else _counted(points(frame))
 
 
-# --- Figures ---------------------------------------------------------------------------------------------------
-
 _SHADES = ("#f4b6b0", "#e0736c", "#c1272d", "#6b0f14")
-"""Of budgets, the least first."""
+"""Of budgets, the largest the darkest."""
 _BESIDE = (
     ("true records, no privacy", "black", "|", 12, 2), ("placebo: others' records", "#3b6fa0", "D", 4, 3),
 )  # fmt: skip
@@ -279,7 +267,8 @@ def _figure(found: pd.DataFrame) -> Any:
         values = [np.nan if row[column] is None else row[column].mean for row in rows]
         style = {"marker": marker, "markersize": size, "linestyle": "", "zorder": 4}
         axis.plot(values, np.arange(len(rows)), label=label, color=colour, **style)
-    for number, (epsilon, colour) in enumerate(zip(budgets, _shades(len(budgets)), strict=True)):
+    for number, epsilon in enumerate(budgets):
+        colour = _SHADES[max(number - len(budgets), -len(_SHADES))]
         plot_means(
             axis, dict(enumerate(row[1][number] for row in rows)), marker="o", markersize=5, color=colour,
             capsize=1.5, linewidth=1.0, label=f"private reports, epsilon {epsilon:g}",
@@ -291,11 +280,6 @@ def _figure(found: pd.DataFrame) -> Any:
     names = [name for name, *_ in rows]
     plot_settings(axis, names, title, "the best row from the graph and the panel alone")
     return made
-
-
-def _shades(count: int) -> list[str]:
-    """A colour for each budget, the largest budget's the darkest."""
-    return [*([_SHADES[0]] * max(count - len(_SHADES), 0)), *_SHADES[max(len(_SHADES) - count, 0) :]]
 
 
 def _of_sizes(found: pd.DataFrame) -> list[tuple[str, pd.DataFrame]]:
@@ -312,11 +296,7 @@ def _size_figure(groups: list[tuple[str, pd.DataFrame]]) -> Any:
             show.errorbars(axis, shown, label=f"eps {epsilon:g}", markersize=4, linewidth=1.4)
         axis.axhline(0.0, color="black", linewidth=1.0)
         show.log_ticks(axis, sorted(part.members.unique()))
-        axis.set_xlabel("members of the panel")
-        axis.set_ylabel("gain over best structure-only (points)")
+        axis.set(xlabel="members of the panel", ylabel="gain over best structure-only (points)")
         axis.set_title(name, fontsize=9)
     show.legend_below(figure, axes[0], 4)
     return figure
-
-
-# --- README ------------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
@@ -11,10 +11,10 @@ import numpy as np
 
 from experiments import _common, _runner
 from experiments._common import fingerprint, said_of
-from experiments._runner import Found, Results, UsageError, config_hash, run
+from experiments._runner import Found, Results, UsageError, asked, config_hash, rounded
+from experiments.frontier import methods
 from experiments.frontier.config import Config
-from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Answer, Asked, Unit, check
-from experiments.frontier.rehearsals import CHANCE, REHEARSAL, stated
+from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Answer, Asked, Unit
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineGuarantee
 from ldp_jax.pipeline.rows import Rows, feature_rows
@@ -41,7 +41,7 @@ class Cell(_runner.Cell):
 
     @property
     def last_metric(self) -> str:
-        return CHANCE if self.mechanism == REHEARSAL else ACCURACY
+        return methods.CHANCE if self.mechanism == methods.REHEARSAL else ACCURACY
 
     promise = property(lambda self: f"{self.mechanism}, epsilon {self.epsilon:g} per {self.unit}")
     """its guarantee's name in the manifest"""
@@ -71,10 +71,8 @@ results_in = partial(Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
 @lru_cache(maxsize=2)
 def load_any(name: str) -> datasets.Dataset:
     """A graph or a set of graphs."""
-    try:
+    with asked(f"--datasets {name}", OSError):
         return _common.load(name)
-    except (ValueError, OSError, datasets.DataUnavailableError) as error:
-        raise UsageError(f"--datasets {name}: {error}") from error
 
 
 def load(name: str) -> datasets.Dataset:
@@ -93,12 +91,7 @@ def rows_of(name: str, logs: bool) -> Rows | None:
 
 
 def public_labels(key: Any, y: np.ndarray, setting: str) -> np.ndarray:
-    """Labels of half of each class, rounded up, or of so many of each, at most all but one; int32 [n], -1 for none.
-
-    >>> labels = public_labels(jax.random.key(0), np.array([0, 0, 0, 0, 1, 1, 1]), "half")
-    >>> [int((labels == c).sum()) for c in (0, 1)]
-    [2, 2]
-    """
+    """Labels of half of each class, rounded up, or so many of each, at most all but one; int32 [n], -1 for none."""
     size = np.bincount(y)[y]
     wanted = -(-size // 2) if setting == "half" else np.minimum(int(setting), np.maximum(size - 1, 1))
     return labels_of(key, y, wanted)
@@ -125,17 +118,17 @@ def draw(settings: Settings, labels: str, seed: int) -> tuple[Asked, np.ndarray]
         folds = 10 if len(rows.value) <= 100_000 else 5
         fold = find_folds(jax.random.fold_in(key, 1), known, folds)
         q = features_posterior(rows, known, fold, num_classes=classes, num_folds=folds)
-    asked = Asked(data.graph, rows, known, classes, q, stated(data.graph, y, q))
-    return asked, np.where(known < 0, y, -1)
+    public = Asked(data.graph, rows, known, classes, q, methods.stated(data.graph, y, q))
+    return public, np.where(known < 0, y, -1)
 
 
 def answer(cell: Cell, settings: Settings) -> Answer:
     """What a method makes of a draw; its noise is that of the same method at every budget."""
-    asked, _ = draw(settings, cell.labels, cell.seed)
+    given, _ = draw(settings, cell.labels, cell.seed)
     number = list(METHODS).index(cell.mechanism)
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), number)
     unit: Unit = "relationship" if cell.unit == str(RELATIONSHIP) else "list"
-    return METHODS[cell.mechanism](key, asked, cell.epsilon, unit)
+    return METHODS[cell.mechanism](key, given, cell.epsilon, unit)
 
 
 def check_count(option: str, setting: str, data: datasets.Dataset) -> None:
@@ -161,14 +154,9 @@ def plan(config: Config) -> dict[Cell, Settings]:
 
 
 def cells(
-    kind: type,
-    data: datasets.Dataset,
-    settings: Any,
-    draws: int,
-    rows: Iterable[tuple[str, float, Any]],
-    task: str = "node",
-    **fields: str,
-) -> dict[Any, Any]:
+    kind: type, data: datasets.Dataset, settings: Any, draws: int, rows: Iterable[tuple[str, float, Any]],
+    task: str = "node", **fields: str,
+) -> dict[Any, Any]:  # fmt: skip
     """The cells of a data set, draw after draw, of rows that are a method, an epsilon and its unit."""
     named = {"dataset": data.name, "task": task, "config": config_hash(settings), **fields}
     made = [
@@ -181,57 +169,40 @@ def cells(
 
 def variants(config: Config) -> Iterator[tuple[str, float, Any]]:
     """Method, epsilon and unit; those without epsilon first."""
-    asked = [name for name in METHODS if not config.mechanisms or name in config.mechanisms or name == "features"]
-    for name in asked:
+    wanted = [name for name in METHODS if not config.mechanisms or name in config.mechanisms or name == "features"]
+    for name in wanted:
         if name in WITHOUT_EPSILON:
             yield name, math.inf if name.startswith("non-private") else 0.0, NEIGHBOUR_LIST
     for epsilon in config.epsilons:
-        for name in asked:
+        for name in wanted:
             if name in WITHOUT_EPSILON:
                 continue
             for unit in config.units if name == PILOTED else ("list",):
                 yield name, epsilon, UNITS[unit]
 
 
-def main(config: Config) -> None:
-    def one(cell: Cell, settings: Settings) -> tuple[Found, PipelineGuarantee, float]:
-        found = answer(cell, settings)
-        spent = found.guarantee[RELATIONSHIP if cell.unit == str(RELATIONSHIP) else NEIGHBOUR_LIST].epsilon
-        if found.scores is None:  # a method that refuses the graph, such as lists that no memory holds
-            return Found({}), found.guarantee, spent
-        if isinstance(found.scores, Mapping):
-            return Found({name: round(value, 6) for name, value in found.scores.items()}), found.guarantee, spent
+def compute(cell: Cell, settings: Settings) -> Found:
+    found = answer(cell, settings)
+    spent = found.guarantee[RELATIONSHIP if cell.unit == str(RELATIONSHIP) else NEIGHBOUR_LIST].epsilon
+    row = Found({})  # of a method that refuses the graph, such as lists that no memory holds
+    if isinstance(found.scores, Mapping):
+        row = Found({name: round(value, 6) for name, value in found.scores.items()})
+    elif found.scores is not None:
         _, y = draw(settings, cell.labels, cell.seed)
         right = np.asarray(found.scores).argmax(1)[y >= 0] == y[y >= 0]
-        also = {name: found.also.get(name, "") for name in FOUND}
-        return Found({ACCURACY: round(float(right.mean()), 6)}, also), found.guarantee, spent
-
-    def checked(cell: Cell) -> None:
-        data = load(planned[cell].dataset)
-        check(cell.mechanism, cell.epsilon, data.num_nodes, data.num_classes)
-
-    planned = plan(config)
-    compute(planned, results_in(config.out), one, checked)
+        row = Found(rounded({ACCURACY: right.mean()}), {name: found.also.get(name, "") for name in FOUND})
+    return promised(cell, settings, row, found.guarantee, spent)
 
 
-def compute(
-    planned: Mapping[Any, Any],
-    results: Results,
-    answer: Callable[[Any, Any], tuple[Found, PipelineGuarantee, float]],
-    check: Callable[[Any], object],
-) -> None:
-    """Compute what is missing: ``answer`` finds values, a guarantee, and the epsilon that was spent."""
-    promises: dict[Any, tuple[str, str]] = {}
+def check(cell: Cell, settings: Settings) -> None:
+    data = load(settings.dataset)
+    methods.check(cell.mechanism, cell.epsilon, data.num_nodes, data.num_classes)
 
-    def one(cell: Any) -> Found:
-        found, guarantee, spent = answer(cell, planned[cell])
-        if spent > cell.epsilon_proved * (1 + 1e-9):
-            raise AssertionError(f"{cell}: its guarantee is {spent}")  # a defect of ours, not of the user's
-        asked = [f"{found.also[name]:g} a {name}" for name in ("record", "list") if found.also.get(name, "") != ""]
-        promises[cell] = (", ".join([f"{cell.dataset}: {cell.promise}", *asked]), str(guarantee))
-        return found
 
-    def notes(cell: Any) -> dict[str, dict[str, Any]]:
-        return said_of(load_any(planned[cell].dataset), *promises[cell])
-
-    run(planned, one, results, settings=planned.__getitem__, notes=notes, check=check, called="rows")
+def promised(cell: Any, settings: Any, found: Found, guarantee: PipelineGuarantee, spent: float) -> Found:
+    """What was found, with its guarantee for the manifest; a row that spends more than it says is an error."""
+    if spent > cell.epsilon_proved * (1 + 1e-9):
+        raise AssertionError(f"{cell}: its guarantee is {spent}")  # a defect of ours, not of the user's
+    parts = [f"{found.also[name]:g} a {name}" for name in ("record", "list") if found.also.get(name, "") != ""]
+    promise = ", ".join([f"{cell.dataset}: {cell.promise}", *parts])
+    return found._replace(notes=said_of(load_any(settings.dataset), promise, guarantee))

@@ -4,10 +4,9 @@ from functools import partial
 
 from experiments._runner import Results
 from experiments.frontier import features
-from experiments.frontier.config import Config
 from experiments.frontier.features import Cell, Part
 from experiments.frontier.joint_methods import METHODS, NOTHING, WITHOUT_EPSILON
-from ldp_jax.accounting.guarantee import RELATIONSHIP, PipelineGuarantee
+from ldp_jax.accounting.guarantee import RELATIONSHIP
 
 NAME = "frontier_joint"
 FOUND = ("members", "record", "list", "label", "foreseen", "strength")
@@ -15,16 +14,10 @@ FOUND = ("members", "record", "list", "label", "foreseen", "strength")
 of the panel, as the total was split; the share of classes that the split was expected to find; the guard's s."""
 
 
-def _most(promised: PipelineGuarantee) -> float:
-    """Of all that it names but a relationship, which is in two lists."""
-    return max(one.epsilon for unit, one in promised.items() if unit != RELATIONSHIP)
-
-
+# The most of all that a guarantee names but a relationship, which is in two lists.
+_most = lambda promised: max(one.epsilon for unit, one in promised.items() if unit != RELATIONSHIP)
 PART = Part(METHODS, WITHOUT_EPSILON, NOTHING, FOUND, "record, label, and record with a bit of a list", _most)
 
-
 results_in = partial(Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
-
-
-def main(config: Config) -> None:
-    features.compute(features.plan(config, PART), results_in(config.out), PART)
+plan = partial(features.plan, part=PART)
+compute, check = partial(features.compute, part=PART), partial(features.check, part=PART)

@@ -11,7 +11,7 @@ import numpy as np
 from experiments.frontier.baselines._released import Answer
 from experiments.frontier.features_methods import CHOSEN, LOCAL, SHOWN, TRUE, Asked, Method, padded, shuffled
 from experiments.frontier.features_methods import METHODS as PUBLIC_GRAPH
-from experiments.frontier.rehearsals import WORLDS, stated
+from experiments.frontier.methods import WORLDS, stated
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.core.types import Graph
 from ldp_jax.graph import graphs

@@ -43,8 +43,7 @@ _TEXT = show.prose("frontier_joint")
 OVER_NOTHING, OVER_RECORDS = "gain over nothing asked", "gain over record alone"
 OVER_JOINT = "gain over joint"
 SHARE, FORESEEN = "record's share of the total", "accuracy foreseen"
-METRICS = (ACCURACY, OVER_NOTHING, OVER_RECORDS, OVER_JOINT, SHARE, FORESEEN)
-"""Of the tidy table, one row a draw: points, but for the record's share, in [0, 1], and 2 of one report of both."""
+"""Metrics beside accuracy: points, but for the record's share, in [0, 1], and 2 of one report of both."""
 
 LITTLE = 0.1
 """Of the way from nothing asked to true records and graph: what regains less has cost everything."""
@@ -193,37 +192,34 @@ def _listed(words: list[str]) -> str:
     return ", ".join(words) or "none"
 
 
-def summary(found: pd.DataFrame) -> str:
-    rows = []
+@show.tabled
+def summary(found: pd.DataFrame) -> show.Rows:
     for (dataset, setting), part in found.groupby(PANEL, sort=False):
         for total in totals(part):
             foreseen, joint_row = _interval(part, JOINT, total, FORESEEN), (JOINT, total)
-            rows.append(
-                {
-                    "graph, panel (members)": f"{dataset}, {setting} ({part.members.iloc[0]})",
-                    "total": f"{total:g}",
-                    "nothing asked (%)": _interval(part, NOTHING, 0.0, ACCURACY),
-                    "joint (%)": _interval(part, JOINT, total, ACCURACY),
-                    "foreseen (%)": "" if foreseen is None else f"{foreseen.mean:.1f}",
-                    "less nothing asked": show.signed(_interval(part, JOINT, total, OVER_NOTHING)),
-                    "less record alone": show.signed(_interval(part, JOINT, total, OVER_RECORDS)),
-                    "less list alone": show.signed(_less(part, joint_row, (LISTS, total))),
-                    "one report (%)": _interval(part, ONE, total, ACCURACY),
-                    "one report, less joint": show.signed(_interval(part, ONE, total, OVER_JOINT)),
-                    "record's share (draws)": _shares(part, JOINT, total),
-                    "labels too, less joint": show.signed(_less(part, (LABELS_TOO, total), joint_row)),
-                    "placebo, less nothing asked": show.signed(_interval(part, PLACEBO, total, OVER_NOTHING)),
-                    "checked placebo": show.signed(_interval(part, CHECKED_PLACEBO, total, OVER_NOTHING)),
-                    "checked, less joint": show.signed(_less(part, (CHECKED, total), joint_row)),
-                    "public graph, less joint": show.signed(_less(part, (PUBLIC, total), joint_row)),
-                    "public graph without reports, less joint": show.signed(
-                        _less(part, (PUBLIC_ALONE, 0.0), joint_row)
-                    ),
-                    "non-private (%)": _interval(part, TRUE_ALL, np.inf, ACCURACY),
-                    "regained": _percent(regained(part, JOINT, total)),
-                }
-            )
-    return show.table(rows)
+            yield {
+                "graph, panel (members)": f"{dataset}, {setting} ({part.members.iloc[0]})",
+                "total": f"{total:g}",
+                "nothing asked (%)": _interval(part, NOTHING, 0.0, ACCURACY),
+                "joint (%)": _interval(part, JOINT, total, ACCURACY),
+                "foreseen (%)": "" if foreseen is None else f"{foreseen.mean:.1f}",
+                "less nothing asked": show.signed(_interval(part, JOINT, total, OVER_NOTHING)),
+                "less record alone": show.signed(_interval(part, JOINT, total, OVER_RECORDS)),
+                "less list alone": show.signed(_less(part, joint_row, (LISTS, total))),
+                "one report (%)": _interval(part, ONE, total, ACCURACY),
+                "one report, less joint": show.signed(_interval(part, ONE, total, OVER_JOINT)),
+                "record's share (draws)": _shares(part, JOINT, total),
+                "labels too, less joint": show.signed(_less(part, (LABELS_TOO, total), joint_row)),
+                "placebo, less nothing asked": show.signed(_interval(part, PLACEBO, total, OVER_NOTHING)),
+                "checked placebo": show.signed(_interval(part, CHECKED_PLACEBO, total, OVER_NOTHING)),
+                "checked, less joint": show.signed(_less(part, (CHECKED, total), joint_row)),
+                "public graph, less joint": show.signed(_less(part, (PUBLIC, total), joint_row)),
+                "public graph without reports, less joint": show.signed(
+                    _less(part, (PUBLIC_ALONE, 0.0), joint_row)
+                ),
+                "non-private (%)": _interval(part, TRUE_ALL, np.inf, ACCURACY),
+                "regained": _percent(regained(part, JOINT, total)),
+            }
 
 
 def _shares(part: pd.DataFrame, mechanism: str, total: float) -> str:
@@ -233,20 +229,17 @@ def _shares(part: pd.DataFrame, mechanism: str, total: float) -> str:
     return ", ".join(f"{words[share]} ({count})" for share, count in counts.items())
 
 
-def _table(part: pd.DataFrame) -> str:
-    rows = []
+@show.tabled
+def _table(part: pd.DataFrame) -> show.Rows:
     for (mechanism, epsilon), one in part.groupby(["mechanism", "epsilon"], sort=False):
         row, over = (str(mechanism), float(epsilon)), partial(interval_of, one)
-        rows.append(
-            {
-                "row": row[0], "total": f"{epsilon:g}" if 0 < epsilon < np.inf else "", "draws": one.seed.nunique(),
-                "accuracy (%)": over(ACCURACY),
-                "less nothing asked": "" if mechanism == NOTHING else show.signed(over(OVER_NOTHING)),
-                "less record alone": "" if mechanism == RECORDS else show.signed(over(OVER_RECORDS)),
-                "record's share (draws)": _shares(part, *row), "regained": _percent(regained(part, *row)),
-            }
-        )  # fmt: skip
-    return show.table(rows)
+        yield {
+            "row": row[0], "total": f"{epsilon:g}" if 0 < epsilon < np.inf else "", "draws": one.seed.nunique(),
+            "accuracy (%)": over(ACCURACY),
+            "less nothing asked": "" if mechanism == NOTHING else show.signed(over(OVER_NOTHING)),
+            "less record alone": "" if mechanism == RECORDS else show.signed(over(OVER_RECORDS)),
+            "record's share (draws)": _shares(part, *row), "regained": _percent(regained(part, *row)),
+        }  # fmt: skip
 
 
 _STYLES: dict[str, tuple[str, str, str, float, str]] = {
@@ -289,8 +282,7 @@ def _draw(axis: Any, part: pd.DataFrame) -> None:
     if true is not None:
         axis.axhline(true.mean, color="black", linewidth=1.0, label="true records and graph, no privacy")
     show.log_ticks(axis, budgets, base=2)
-    axis.set_xlabel("total epsilon of a user")
-    axis.set_ylabel("test accuracy (%)")
+    axis.set(xlabel="total epsilon of a user", ylabel="test accuracy (%)")
 
 
 def digest(out: Path) -> str:

@@ -120,15 +120,7 @@ def score_directions(scores: Array | np.ndarray) -> Array:
 
 
 def principal_axes(rows: Rows, most: int) -> Array:
-    """Directions [k, d] in which public records vary most, all orthogonal to their mean; k is at most ``most``.
-
-    Scaled so that half of the records are of length 1 or more once projected.
-
-    >>> from ldp_jax.pipeline.rows import feature_rows
-    >>> rows = feature_rows(np.array([[2.0, 2.0, 0.0], [2.0, -2.0, 0.0], [2.0, 0.0, 1.0], [2.0, 0.0, -1.0]]))
-    >>> np.abs(np.asarray(principal_axes(rows, 16), float)).round(2).tolist()  # not what all have in common
-    [[0.0, 1.73, 0.0], [0.0, 0.0, 1.73]]
-    """
+    """Directions [k, d] in which public records vary most, orthogonal to their mean; projected, half are 1 long."""
     given = (np.asarray(rows.value, np.float64), (np.asarray(rows.row), np.asarray(rows.column)))
     matrix = scipy.sparse.csr_array(given, shape=rows.shape)
     mean = np.asarray(matrix.mean(0)).ravel()
@@ -146,14 +138,9 @@ def principal_axes(rows: Rows, most: int) -> Array:
 
 
 def density_evidence(
-    law: Any,
-    reports: Any,
-    records: Array | np.ndarray,
-    labels: np.ndarray,
-    own: np.ndarray,
-    posterior: Array,
+    law: Any, reports: Any, records: Array | np.ndarray, labels: np.ndarray, own: np.ndarray, posterior: Array,
     counted: np.ndarray,
-) -> ReadReports:
+) -> ReadReports:  # fmt: skip
     r"""The evidence of reports whose law given a record has a density, up to a number for each user.
 
     The density under class y is the mean of the densities under the records of the panel's :math:`n_y` members of

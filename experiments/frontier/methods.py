@@ -1,4 +1,4 @@
-"""What is compared where friendships are private: by name, each a function of one draw and a budget."""
+"""What is compared where friendships are private, by name, each a function of one draw and a budget; rehearsals."""
 
 from collections.abc import Callable
 from functools import partial
@@ -9,17 +9,45 @@ import numpy as np
 
 from experiments.frontier.baselines import BASELINES
 from experiments.frontier.baselines._released import Answer, Asked, nothing_kept, nothing_read
-from experiments.frontier.baselines.blink import DEGREE_SHARE
-from experiments.frontier.rehearsals import LABELS, REHEARSAL, WORLDS, foretold
+from experiments.frontier.baselines.lists import DEGREE_SHARE
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.pipeline import predict_from_counts, rehearse
+from ldp_jax.core.types import Graph
+from ldp_jax.pipeline import Rehearsal, StatedFriends, predict_from_counts, rehearse
 from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
+from ldp_jax.pipeline.rehearsal import homophily, overlap
+from ldp_jax.pipeline.self_training import FeaturesPosterior
 
 Unit = Literal["list", "relationship"]
 
 Method = Callable[[Any, Asked, float, Unit], Answer]
 """Of a key, a draw, epsilon and the unit that it is about."""
+
+REHEARSAL = "rehearsal"
+"""The row's name."""
+
+FORETOLD, LOW, HIGH = "points foretold", "least points foretold", "most points foretold"
+CHANCE = "chance of a gain"
+"""Its metrics: points, and a probability, which is computed last."""
+
+LABELS = "public labels"
+"""How many there are, where no column says so."""
+
+WORLDS = 4
+"""Of rehearsals of lists, whose worlds take long."""
+
+
+def foretold(found: Rehearsal, epsilon: float) -> dict[str, float]:
+    told = found.foreseen(epsilon)
+    return {FORETOLD: told.points, LOW: told.low, HIGH: told.high, CHANCE: told.chance}
+
+
+def stated(graph: Graph, y: np.ndarray, q: FeaturesPosterior | None = None) -> StatedFriends:
+    """What an owner states who knows friendships well: as they are."""
+    pairs = np.stack([np.asarray(graph.senders), np.asarray(graph.receivers)], 1)
+    degree = np.bincount(pairs[:, 0], minlength=len(y))
+    told = None if q is None else overlap(pairs, y, q.log_q)
+    return StatedFriends(float(degree.mean()), homophily(pairs, y), float(degree.std() / degree.mean()), told)
 
 
 def _columns(found: PilotedCounts) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import numpy as np
 
 from experiments import _runner
 from experiments._common import fingerprint
-from experiments._runner import Found, Results, config_hash
+from experiments._runner import Found, Results, config_hash, rounded
 from experiments.frontier import features, friendships
 from experiments.frontier.baselines._released import nothing_kept, of_lists, spent
 from experiments.frontier.config import Config
@@ -86,9 +86,6 @@ def keys_of(settings: Settings, seed: int) -> Keys:
 Score = Callable[[np.ndarray], dict[str, float]]
 """Metrics of some users, such as the honest; bool [n]."""
 Answer = tuple[Score, PipelineGuarantee]
-
-
-# --- What is poisoned ------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1)
@@ -255,9 +252,6 @@ def _of_lists(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> 
     return lambda some: {ERROR: float(np.sqrt((off[some] ** 2).mean()) / users.degree.mean())}, promised
 
 
-# --- What is asked ---------------------------------------------------------------------------------------------
-
-
 class Task(NamedTuple):
     """Reports that liars send."""
 
@@ -349,10 +343,7 @@ def answer(cell: Cell, settings: Settings) -> tuple[dict[str, float], PipelineGu
     return score(~liars), promised
 
 
-def main(config: Config) -> None:
-    def one(cell: Cell, settings: Settings) -> tuple[Found, PipelineGuarantee, float]:
-        values, guarantee = answer(cell, settings)
-        rounded = {metric: round(value, 6) for metric, value in values.items()}
-        return Found(rounded), guarantee, guarantee[TASKS[cell.task].unit].epsilon
-
-    friendships.compute(plan(config), results_in(config.out), one, lambda cell: None)
+def compute(cell: Cell, settings: Settings) -> Found:
+    values, guarantee = answer(cell, settings)
+    spent = guarantee[TASKS[cell.task].unit].epsilon
+    return friendships.promised(cell, settings, Found(rounded(values)), guarantee, spent)

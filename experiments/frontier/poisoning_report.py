@@ -126,8 +126,8 @@ def _of_defences(found: list[Place], epsilon: float) -> str:
     return "\n".join(words)
 
 
-def _table(one: Place) -> str:
-    lines = []
+@show.tabled
+def _table(one: Place) -> show.Rows:
     rows = {(defence, lie, share): None for defence, _, lie, share in one.values if lie != NONE or not share}
     for defence, lie, share in rows:
         line: dict[str, Any] = {"defence": defence, "lie": lie, "liars": f"{share:.0%}" if share else ""}
@@ -135,8 +135,7 @@ def _table(one: Place) -> str:
             name = "none" if np.isinf(epsilon) else f"eps {epsilon:g}"
             held = one.honest(defence, epsilon)
             line[name] = held if lie == NONE else show.signed(one.harm(defence, epsilon, lie, share))
-        lines.append(line)
-    return show.table(lines)
+        yield line
 
 
 _COLOURS = {

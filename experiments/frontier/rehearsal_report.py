@@ -7,7 +7,7 @@ import pandas as pd
 import scipy.stats
 
 from experiments import _report as show
-from experiments.frontier.rehearsals import CHANCE, FORETOLD, HIGH, LABELS, LOW, REHEARSAL, WORLDS
+from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LABELS, LOW, REHEARSAL, WORLDS
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 from ldp_jax.pipeline import rehearsal
 from ldp_jax.pipeline.rehearsal import LEAST_LABELS, LEAST_POINTS, Foreseen
@@ -53,10 +53,7 @@ class Outcome(NamedTuple):
 
 
 def outcomes(frame: pd.DataFrame, measured: pd.DataFrame, setting: str = "panel") -> list[Outcome]:
-    """Each graph, setting and epsilon with rehearsals and ``measured`` gains in points.
-
-    ``setting`` is the column that says whose labels are public; how many is ``members``, or a metric.
-    """
+    """Each graph, setting (a column) and epsilon with rehearsals and ``measured`` gains in points."""
     place = ["dataset", setting, "epsilon"]
     told = frame[frame.mechanism == REHEARSAL]
     counted = ["members"] if "members" in told else []
@@ -160,8 +157,7 @@ def figure(found: list[Outcome], over: str) -> Any:
         [one.told.points for one in missed], [one.gain.mean for one in missed], marker="o", linestyle="none",
         markersize=10, markerfacecolor="none", markeredgecolor="#c1272d", label="the verdict was wrong",
     )  # fmt: skip
-    axis.set_xlabel("points foretold before anybody reported")
-    axis.set_ylabel(f"measured gain over {over} (points)")
+    axis.set(xlabel="points foretold before anybody reported", ylabel=f"measured gain over {over} (points)")
     axis.legend(loc="best", fontsize=8)
     made.tight_layout()
     return made

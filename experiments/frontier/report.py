@@ -72,10 +72,7 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _best_published(values: dict[Any, pd.Series], epsilon: float, draws: pd.Index) -> pd.Series | None:
-    """All draws of the row of the best mean, over the draws that all have, among features alone and published ones.
-
-    None where none of these was run but noisy degrees, which are no match for anything.
-    """
+    """All draws of the best row by the mean over shared draws; None where none was run but noisy degrees."""
     names = [name for name in PUBLISHED_METHODS if (_LIST, name, epsilon) in values]
     if not set(names) - {"noisy degree"}:
         return None
@@ -112,29 +109,23 @@ def _short_setting(labels: str) -> str:
     return labels if labels == "half" else f"{labels} a class"
 
 
-def table(part: pd.DataFrame) -> str:
-    rows = []
+@show.tabled
+def table(part: pd.DataFrame) -> show.Rows:
     for (unit, mechanism, epsilon), one in part.groupby(["unit", "mechanism", "epsilon"], sort=False):
         features, plain, published = (show.signed(interval_of(one, metric)) for metric in METRICS[1:])
-        rows.append(
-            {
-                "row": f"{mechanism}, per relationship" if unit == _PAIR else mechanism,
-                "eps": f"{epsilon:g}",
-                "draws": one.seed.nunique(),
-                "accuracy (%)": interval_of(one, ACCURACY),
-                "less features": "" if mechanism == FEATURES else features,
-                "less plain counts": "" if mechanism in (FEATURES, PLAIN) else plain,
-                "less best published": published if mechanism.startswith(PILOTED) else "",
-            }
-        )
-    return show.table(rows)
+        yield {
+            "row": f"{mechanism}, per relationship" if unit == _PAIR else mechanism,
+            "eps": f"{epsilon:g}",
+            "draws": one.seed.nunique(),
+            "accuracy (%)": interval_of(one, ACCURACY),
+            "less features": "" if mechanism == FEATURES else features,
+            "less plain counts": "" if mechanism in (FEATURES, PLAIN) else plain,
+            "less best published": published if mechanism.startswith(PILOTED) else "",
+        }
 
 
 def shortfalls(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
-    """Per list, piloted counts less the better by the mean of features and plain counts; by setting and budget.
-
-    The better one is chosen by what it is judged by, so that the shortfall is overstated where both are close.
-    """
+    """Per list, piloted counts less the better by the mean of features and plain counts, which overstates it."""
     rows = pick(found, unit=_LIST, metric=ACCURACY)
     rows = rows[rows.mechanism.isin([PILOTED, PLAIN, FEATURES])].groupby([*SETTING, "mechanism", "epsilon"])
     each = {key: one.set_index("seed").value for key, one in rows}
@@ -188,30 +179,26 @@ def _worst(each: dict[Any, ConfidenceInterval], setting: tuple[str, str]) -> str
     return show.signed(min(here, key=lambda one: one.mean, default=None))
 
 
-def _summary(found: pd.DataFrame, lines: "list[Line]", short: dict[Any, ConfidenceInterval]) -> str:
+@show.tabled
+def _summary(found: pd.DataFrame, lines: "list[Line]", short: dict[Any, ConfidenceInterval]) -> show.Rows:
     """Of every graph and setting what is gained at epsilon 1, and over budgets what may be lost."""
     fakes = placebos(found)
-    epsilon, rows = shown_at(found), []
+    epsilon = shown_at(found)
     for line in lines:
         setting = line.dataset, line.labels
         at = pick(found, dataset=line.dataset, labels=line.labels, epsilon=epsilon, unit=_LIST)
-        rows.append(
-            {
-                "graph, labels": ", ".join(setting), "draws": line.mine.n, "features": line.features,
-                f"piloted, eps {epsilon:g}": interval_of(at, ACCURACY, mechanism=PILOTED),
-                "less features": show.signed(line.mine), "less plain counts": show.signed(line.added),
-                "less best published": show.signed(line.over),
-                "published rows and features alone": line.among or "",
-                "without noise, less piloted": _with_draws(line),
-                "worst less better of features and plain counts": _worst(short, setting),
-                "worst placebo less features": _worst(fakes, setting),
-                "placebo without guard": show.signed(interval_of(at, OVER_FEATURES, mechanism=UNGUARDED_PLACEBO)),
-            }
-        )  # fmt: skip
-    return show.table(rows)
-
-
-# --- Of all settings at one budget -------------------------------------------------------------------------------
+        fewer = f" ({line.cost.n} draws)" if line.cost is not None and line.cost.n < line.mine.n else ""
+        yield {
+            "graph, labels": ", ".join(setting), "draws": line.mine.n, "features": line.features,
+            f"piloted, eps {epsilon:g}": interval_of(at, ACCURACY, mechanism=PILOTED),
+            "less features": show.signed(line.mine), "less plain counts": show.signed(line.added),
+            "less best published": show.signed(line.over),
+            "published rows and features alone": line.among or "",
+            "without noise, less piloted": show.signed(line.cost) + fewer,
+            "worst less better of features and plain counts": _worst(short, setting),
+            "worst placebo less features": _worst(fakes, setting),
+            "placebo without guard": show.signed(interval_of(at, OVER_FEATURES, mechanism=UNGUARDED_PLACEBO)),
+        }  # fmt: skip
 
 
 class Line(NamedTuple):
@@ -274,8 +261,6 @@ def gains(found: pd.DataFrame) -> list[Line]:
         )  # fmt: skip
     return lines
 
-
-# --- Figures -----------------------------------------------------------------------------------------------------
 
 _STYLES: dict[str, tuple[str, str, str]] = {
     "piloted counts (ours)": (PILOTED, "#c1272d", "o"),
@@ -370,9 +355,6 @@ def _won(lines: list[Line], epsilon: float) -> str:
     return f"At epsilon {epsilon:g} counts beat the features alone in {up} of {of}, lose in {down}"
 
 
-# --- README ------------------------------------------------------------------------------------------------------
-
-
 def digest(out: Path) -> str:
     frame = results_in(out).read()
     if frame.empty:
@@ -380,12 +362,6 @@ def digest(out: Path) -> str:
     found = points(frame)
     lines = gains(found)
     return "\n\n".join(filter(None, (_counted(found, shortfalls(found)), worth(lines), _ceiling(lines))))
-
-
-def _with_draws(line: Line) -> str:
-    """What noise costs, and over how many draws where these are fewer."""
-    fewer = line.cost is not None and line.cost.n < line.mine.n
-    return show.signed(line.cost) + (f" ({line.cost.n} draws)" if fewer and line.cost else "")
 
 
 def worth(lines: list[Line]) -> str:

@@ -1,19 +1,19 @@
 """Figures 6, 7, 10 and 11: the plan, and its computation."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, cast, get_args
+from typing import get_args
 
-from experiments._common import FOUND, fingerprint, run_plan, said_of, usable
+from experiments._common import FOUND, fingerprint, said_of, usable
 from experiments._runner import Found, Results, asked, config_hash
 from experiments.heterorr import cells
 from experiments.heterorr import settings as rows_of
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, Cell
-from experiments.heterorr.config import Config, settings
 from experiments.heterorr.releases import EPSILON_0, FEATURES, PUBLIC_EDGES, STRUCTURE
-from experiments.heterorr.settings import PRIVATE_LABELS, Level, Settings
+from experiments.heterorr.settings import PRIVATE_LABELS, Config, Level, Settings, settings
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, RECORD
 
 NAME = "heterorr"
@@ -22,8 +22,6 @@ WIDTH = 48
 LEVELS: tuple[Level, ...] = get_args(Level)
 
 results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
-
-
 load = partial(usable, cells.load)
 
 
@@ -64,9 +62,10 @@ def variants(config: Config, level: Level, labels: bool) -> Iterator[tuple[str, 
         yield from ((name, epsilon, last, other, epsilon) for epsilon in budgets for name, other in pairs)
 
 
-def plan(config: Config, level: Level) -> dict[Cell, Settings]:
+def plan(config: Config) -> dict[Cell, Settings]:
     planned = {}
-    for dataset in config.datasets:
+    levels = [level for level in LEVELS if level in config.parts]
+    for level, dataset in itertools.product(levels, config.datasets):
         data, chosen = load(dataset), resolved(config, dataset, level)
         labels = data.y.ndim == 2
         for seed in range(config.seeds):
@@ -89,17 +88,8 @@ def _proved(bench: cells.Bench, cell: Cell) -> float:
     return 0.0 if promised is None else promised[EDGE_CENTRAL if cell.level == "edges" else RECORD].epsilon
 
 
-def _notes(cell: Cell, chosen: Settings) -> dict[str, dict[str, Any]]:
-    promised = cells.guarantee(cells.prepare(chosen, cell.seed), cell)
-    mechanism = f"{cell.mechanism} + {cell.edges}" if cell.edges else cell.mechanism
-    return said_of(load(chosen.dataset), f"{cell.level}: {mechanism}, epsilon {cell.epsilon:g}", promised)
-
-
 def compute(cell: Cell, chosen: Settings) -> Found:
-    return cells.compute(cells.prepare(chosen, cell.seed), cell)
-
-
-def main(config: Config) -> None:
-    plans = [plan(config, cast(Level, level)) for level in LEVELS if level in config.parts]
-    for planned in plans:  # all of them are made before the first row is
-        run_plan(planned, compute, results_in(config.out), "rows", _notes)
+    bench = cells.prepare(chosen, cell.seed)
+    mechanism = f"{cell.mechanism} + {cell.edges}" if cell.edges else cell.mechanism
+    name, promised = f"{cell.level}: {mechanism}, epsilon {cell.epsilon:g}", cells.guarantee(bench, cell)
+    return cells.compute(bench, cell)._replace(notes=said_of(load(chosen.dataset), name, promised))

@@ -11,12 +11,11 @@ import pandas as pd
 
 from experiments import _runner
 from experiments._report import by_seed, curves, legend_below, level, paired, panels, prose, signed, table
-from experiments._runner import Found, Results, asked, config_hash
+from experiments._runner import Found, Results, asked, config_hash, rounded
 from experiments.heterorr import accuracy, cells, releases
 from experiments.heterorr.cells import NON_PRIVATE
-from experiments.heterorr.config import Config
 from experiments.heterorr.releases import PUBLIC_EDGES
-from experiments.heterorr.settings import COLOURS, EDGE_MECHANISMS, LABELS, Settings, budget
+from experiments.heterorr.settings import COLOURS, EDGE_MECHANISMS, LABELS, Config, Settings, budget
 from ldp_jax import attacks
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.graph import graphs
@@ -100,7 +99,7 @@ def compute(cell: Cell, chosen: Settings) -> Found:
         judge = partial(attacks.degree_product, public, n)
     found, even = judge(every), judge(balanced)
     areas = found.average_precision, found.precision, found.tpr, even.auc, found.auc
-    return Found({name: round(float(area.mean), 6) for name, area in zip(METRICS, areas, strict=True)})
+    return Found(rounded({name: area.mean for name, area in zip(METRICS, areas, strict=True)}))
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:

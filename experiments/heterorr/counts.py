@@ -14,9 +14,8 @@ from experiments._report import interval, prose, table
 from experiments._runner import Found, Results, config_hash
 from experiments.heterorr import mixing, releases
 from experiments.heterorr.cells import RELEASED, TRUE
-from experiments.heterorr.config import Config
 from experiments.heterorr.releases import EPSILON_0
-from experiments.heterorr.settings import EDGE_MECHANISMS, LABELS, budget
+from experiments.heterorr.settings import EDGE_MECHANISMS, LABELS, Config, budget
 from ldp_jax import attacks
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.edges import curator

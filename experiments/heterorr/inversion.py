@@ -22,8 +22,8 @@ from experiments import _report as show
 from experiments import _runner
 from experiments._common import row_names
 from experiments._report import Values
-from experiments._runner import Found, Results, asked, config_hash
-from experiments.heterorr.config import Config
+from experiments._runner import Found, Results, asked, config_hash, rounded
+from experiments.heterorr.settings import Config
 from ldp_jax import attacks, features
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.attacks import Reconstruction
@@ -133,11 +133,7 @@ def plan(config: Config) -> dict[Cell, Settings]:
 def cells(
     seeds: int, epsilons: Sequence[float], embeddings: Sequence[Embedding], settings: Settings
 ) -> dict[Cell, Settings]:
-    """All cells, seed by seed; public models are trained here, for the claims of the mechanisms.
-
-    Raises:
-      UsageError: for a budget that FeatureRR refuses: at most 20 a feature.
-    """
+    """All cells, seed by seed; public models are trained here, since they settle what mechanisms claim."""
     planned, shared = {}, {"dataset": "digits", "task": "inversion", "unit": str(RECORD)}
 
     def add(seed: int, embedding: str, name: Name, epsilon: float, proved: float) -> None:
@@ -159,7 +155,6 @@ def cells(
 
 
 SOURCE = "scikit-learn's load_digits: 1 797 images of UCI's handwritten digits"
-notes = lambda cell, settings: {"data": {"digits": {"source": SOURCE}}}
 
 
 def _key(seed: int, purpose: str) -> Any:
@@ -323,7 +318,7 @@ def compute(cell: Cell, settings: Settings) -> Found:
             also["largest_share"] = round(float(largest), 6)
     assert found.ssim is not None
     values = {"mse": found.mse.mean, "ssim": found.ssim.mean, "accuracy": (guess == digit[public:]).mean()}
-    return Found({metric: round(float(value), 6) for metric, value in values.items()}, also)
+    return Found(rounded(values), also, {"data": {"digits": {"source": SOURCE}}})
 
 
 class Line(NamedTuple):
@@ -339,10 +334,7 @@ _BESIDE = {"MSE less public mean": "mse", "SSIM less public mean": "ssim"}
 
 
 def write(out: Path) -> list[Path]:
-    """The page of rows of the last settings, and the figure where these are others than last time.
-
-    Its images, of the first seed, are computed by the keys of the rows.
-    """
+    """The page of rows of the last settings, and the figure where these are others than last time."""
     results = results_in(out)
     rows = results.read(mixed=True)
     if rows.empty:

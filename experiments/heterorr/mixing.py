@@ -14,8 +14,8 @@ from jaxtyping import Float
 
 from experiments import _runner
 from experiments._report import panels, prose, table
-from experiments._runner import Found, Results, UsageError, config_hash
-from experiments.heterorr.config import Config
+from experiments._runner import Found, Results, asked, config_hash
+from experiments.heterorr.settings import Config
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.core.types import Array, PRNGKeys
@@ -61,10 +61,8 @@ results_in = partial(Results, name=NAME, cell=Cell)
 @lru_cache(maxsize=1)
 def connected(dataset: str) -> tuple[int, np.ndarray]:
     """Nodes that have an edge, and the edges between them; of a set of graphs, the first."""
-    try:
+    with asked("--parts", OSError):
         data = datasets.load(dataset)
-    except (OSError, datasets.DataUnavailableError) as error:
-        raise UsageError(f"--parts: {error}") from error
     edges = graphs.to_edges(data.graph)
     if data.node_graph is not None:
         edges = edges[data.node_graph[edges[:, 0]] == 0]

@@ -32,17 +32,14 @@ def label_mechanism(epsilon: float, classes: int) -> features.Discrete:
 
 
 def feature_mechanism(name: str, epsilon: float, theta: np.ndarray, bins: int) -> Any:
-    """A mechanism on embeddings of ``len(theta)`` coordinates; ``theta`` and ``bins`` are FeatureRR's shares and k.
-
-    The labels of ``PRIVATE_LABELS`` take half of epsilon.
-    """
+    """A mechanism on embeddings of len(theta) coordinates; theta and bins are FeatureRR's shares and k."""
     dim = len(theta)
     if name == "featurerr":
         return features.FeatureRR(epsilon, bins, theta)
     if name == "featurerr-uniform":
         return features.FeatureRR(epsilon, bins, dim=dim)
     if name in ("lpgnn", PRIVATE_LABELS):
-        return features.MultiBit(epsilon if name == "lpgnn" else epsilon / 2, dim)
+        return features.MultiBit(epsilon if name == "lpgnn" else epsilon / 2, dim)  # the labels' is the other half
     if name == "duchi":
         return features.DuchiVector(epsilon, dim)
     k = max(1, min(dim, int(epsilon / PER_COORDINATE)))
@@ -81,10 +78,7 @@ def edge_mechanism(name: str, epsilon: float, sweeps: int) -> curator.CentralMec
 def released_edges(
     key: Any, split: EdgeSplit, name: str, epsilon: float, rho: float, sweeps: int
 ) -> tuple[Any, PipelineGuarantee | None]:
-    """The graph that everybody sees under one of ``EDGE_MECHANISMS`` or ``EPSILON_0``, and its guarantee.
-
-    ``rho``, the share of private edges, is a public number.
-    """
+    """The graph that all see under a mechanism or a row at epsilon 0, and its guarantee; ``rho`` is public."""
     if name not in EPSILON_0:
         # Chains of this length do not mix (heterorr_mixing.md): no epsilon is claimed, and none is measured.
         noisy = curator.release(key, split, edge_mechanism(name, epsilon, sweeps), chains=0)

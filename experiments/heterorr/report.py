@@ -46,7 +46,7 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
             rhos = ", ".join(f"{rho:g}" for rho in sorted(of_set.rho.unique()) if rho)
             seeds, config = of_set.seed.nunique(), of_set.config.iloc[0]
             made = f"{seeds} seeds{f', rho {rhos}' if rhos else ''}; config `{config}`."
-            sections += [f"## {title}: {dataset}", f"![{title}]({name}.png)", made, show.table(make(of_set))]
+            sections += [f"## {title}: {dataset}", f"![{title}]({name}.png)", made, make(of_set)]
     return {accuracy.NAME: "\n\n".join(filter(None, sections))}, figures
 
 
@@ -65,27 +65,26 @@ def _private(epsilon: float) -> bool:
     return 0 < epsilon < np.inf
 
 
-def _features(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    values, rows = _values(frame), []
+@show.tabled
+def _features(frame: pd.DataFrame) -> show.Rows:
+    values = _values(frame)
     # Of the rows at epsilon 0 the one with the best mean.
     public = max((series for key, series in values.items() if key[1] == 0), key=lambda series: series.mean())
     for (mechanism, epsilon, *rest), series in values.items():
         if mechanism.startswith((STRUCTURE, FEATURES)) and mechanism != FEATURES + NON_PRIVATE:
             continue
         twin, alone = (values.get((prefix + mechanism, epsilon, *rest)) for prefix in (STRUCTURE, FEATURES))
-        rows.append(
-            {
-                "mechanism": _name(mechanism), "eps": f"{epsilon:g}", "accuracy (%)": show.interval(series),
-                "structure-only": show.interval(twin), "features-only": show.interval(alone),
-                "gain": show.signed(show.paired(series, twin)),
-                "beyond public": show.signed(show.paired(series, public)) if _private(epsilon) else "",
-            }
-        )  # fmt: skip
-    return rows
+        yield {
+            "mechanism": _name(mechanism), "eps": f"{epsilon:g}", "accuracy (%)": show.interval(series),
+            "structure-only": show.interval(twin), "features-only": show.interval(alone),
+            "gain": show.signed(show.paired(series, twin)),
+            "beyond public": show.signed(show.paired(series, public)) if _private(epsilon) else "",
+        }  # fmt: skip
 
 
-def _edges(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    values, rows = _values(frame), []
+@show.tabled
+def _edges(frame: pd.DataFrame) -> show.Rows:
+    values = _values(frame)
     counts = frame.groupby(["mechanism", "epsilon", "rho", "metric"]).value.mean()
     for key, series in values.items():
         mechanism, epsilon, rho, _ = key
@@ -99,10 +98,10 @@ def _edges(frame: pd.DataFrame) -> list[dict[str, Any]]:
         for words, other in (("public edges alone", PUBLIC_EDGES), ("public link prediction", LINK_PREDICTION)):
             gain = show.contrast(values, key, (other, 0.0, rho, "")) if mechanism != other else None
             row[f"less {words}"] = show.signed(gain)
-        rows.append(row)
-    return rows
+        yield row
 
 
+@show.tabled
 def _both(frame: pd.DataFrame) -> list[dict[str, Any]]:
     values = _values(frame)
     public = values.get((PUBLIC_RECORDS, 0.0, frame.rho.max(), PUBLIC_EDGES))
@@ -255,10 +254,7 @@ def digest(out: Path) -> str:
 
 
 def gains(out: Path) -> tuple[Gains, Gains]:
-    """Of private records over the row's own twin, of private edges with an epsilon over the public edges alone.
-
-    Empty where a folder has not all of the committed plan.
-    """
+    """Of records over their twin, of edges with an epsilon over the public ones; empty without the whole plan."""
     frame = accuracy.results_in(out).read()
     if frame.empty or set(frame.level) != set(accuracy.LEVELS):
         return [], []

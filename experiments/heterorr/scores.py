@@ -30,15 +30,9 @@ class Embedding(NamedTuple):
 
 
 def embed(
-    key: Any,
-    x: np.ndarray,
-    y: np.ndarray,
-    public: np.ndarray,
-    *,
-    width: int,
-    sensitive: Sequence[int],
-    gamma: float,
-) -> Embedding:
+    key: Any, x: np.ndarray, y: np.ndarray, public: np.ndarray, *,
+    width: int, sensitive: Sequence[int], gamma: float,
+) -> Embedding:  # fmt: skip
     """Principal components of the public users' records, scaled to [-1, 1] by the public users' largest values.
 
     Nothing is fitted to a private record or label. Importance is expected gradients of a perceptron that was

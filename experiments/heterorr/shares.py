@@ -12,8 +12,7 @@ from experiments import _runner
 from experiments._report import panels
 from experiments._runner import Found, Results, config_hash
 from experiments.heterorr import accuracy, cells
-from experiments.heterorr.config import Config
-from experiments.heterorr.settings import Settings
+from experiments.heterorr.settings import Config, Settings
 from ldp_jax.accounting.guarantee import RECORD
 
 NAME, CALLED = "heterorr_shares", "coordinates"

@@ -1,10 +1,10 @@
 """PoinDP (Wei et al., 2024): hierarchy-aware noise for graph networks, as published and sound, and attacks."""
 
-from experiments._common import run_part
-from experiments._runner import console
-from experiments.poindp import accuracy, gaps, membership, noise, report
-from experiments.poindp.config import Config
+from experiments._common import announce, run_parts
+from experiments.poindp import accuracy, gaps, membership, noise
 from experiments.poindp.published import printed
+from experiments.poindp.report import write as write_report
+from experiments.poindp.settings import Config
 
 __all__ = ["Config", "main", "printed", "write_report"]
 
@@ -13,14 +13,6 @@ _PARTS = {"noise": noise, "membership": membership, "gaps": gaps}
 
 def main(config: Config) -> None:
     config.check()
-    parts = [part for name, part in _PARTS.items() if name in config.parts]
-    for part in parts:
-        part.plan(config)  # refuses what it must before the first row of any part
-    for part in ([accuracy] if set(config.parts) - set(_PARTS) else []) + parts:
-        membership.main(config) if part is membership else run_part(part, config)
-    for path in write_report(config.out):
-        console.print(f"written: {path}", soft_wrap=True, highlight=False)
-
-
-write_report = report.write
-"""Tables and figures from the rows of a folder."""
+    parts = [accuracy] if {*config.parts} - {*_PARTS} else []
+    run_parts([*parts, *(part for name, part in _PARTS.items() if name in config.parts)], config)
+    announce(write_report(config.out))

@@ -10,8 +10,7 @@ from experiments._runner import Found, Results, UsageError, asked, config_hash
 from experiments.poindp import cells, releases
 from experiments.poindp import settings as rows_of
 from experiments.poindp.cells import Cell
-from experiments.poindp.config import Config, settings
-from experiments.poindp.settings import FEATURES, PRINTED, PUBLIC, PUBLISHED, STRUCTURE, Settings
+from experiments.poindp.settings import FEATURES, PRINTED, PUBLIC, PUBLISHED, STRUCTURE, Config, Settings, settings
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD
 
@@ -87,4 +86,4 @@ def notes(cell: Any, chosen: Settings) -> dict[str, dict[str, Any]]:
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:
-    return cells.compute(cells.prepare(chosen, cell.split, cell.seed), cell)
+    return cells.compute(cells.prepare(chosen, cell.split, cell.seed), cell)._replace(notes=notes(cell, chosen))

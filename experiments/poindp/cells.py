@@ -27,7 +27,11 @@ METRICS = ("weighted-F1", "macro-F1", "micro-F1")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Cell(_runner.Cell):
-    """One training on one of ``settings.SPLITS``; ``delta`` stands beside ``epsilon_proved``."""
+    """One training; ``delta`` stands beside ``epsilon_proved``.
+
+    Splits: random, of which a tenth trains and a tenth validates; public, Planetoid's; inner and outer, whose
+    training nodes are among the third nearest to the centre of the Poincaré disk, or farthest from it.
+    """
 
     split: str
     delta: float

@@ -17,9 +17,8 @@ from experiments._report import by_seed, contrast, counted, prose, signed, table
 from experiments._runner import REFERENCE, Found, Results
 from experiments.poindp import accuracy, cells, networks
 from experiments.poindp.cells import METRICS
-from experiments.poindp.config import BUDGETS, Config
 from experiments.poindp.published import TABLE_1, TABLE_2
-from experiments.poindp.settings import ABLATED, AS_PUBLISHED, PUBLISHED, WITHOUT, Settings, label
+from experiments.poindp.settings import ABLATED, AS_PUBLISHED, BUDGETS, PUBLISHED, WITHOUT, Config, Settings, label
 from ldp_jax.learning import training
 
 NAME = "poindp_gaps"
@@ -55,7 +54,6 @@ class Gap(NamedTuple):
 
 
 results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
-notes = accuracy.notes
 
 
 def gaps(frame: pd.DataFrame) -> list[Gap]:
@@ -148,7 +146,7 @@ def compute(cell: Cell, chosen: Settings) -> Found:
         networks.inputs_of(kind, layout, x, here.known, epsilon, settings)
         for epsilon in (cell.epsilon, np.inf if cell.variant == SILENT else cell.epsilon)
     )
-    return cells.fit(bench, model, context, asked=asked).found()
+    return cells.fit(bench, model, context, asked=asked).found()._replace(notes=accuracy.notes(cell, chosen))
 
 
 _TEXT = prose("poindp_gaps")

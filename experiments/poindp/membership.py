@@ -15,19 +15,18 @@ import scipy.special
 
 from experiments import _report as show
 from experiments import _runner
-from experiments._common import run_plan, standardized
-from experiments._runner import Found, Results, config_hash
+from experiments._common import standardized
+from experiments._runner import Found, Results, config_hash, rounded
 from experiments.poindp import accuracy, cells, networks, releases
-from experiments.poindp.config import ATTACKS, Config
 from experiments.poindp.published import HYPERBOLICITY, TABLE_3
-from experiments.poindp.settings import PUBLISHED, STRUCTURE, Settings, label
+from experiments.poindp.settings import ATTACKS, PUBLISHED, STRUCTURE, Config, Settings, label
 from ldp_jax import attacks, hyperbolic
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.attacks.shadows import MembershipProtocol
 from ldp_jax.learning import training
 from ldp_jax.learning.models import Model
 
-NAME = "poindp_membership"
+NAME, CALLED = "poindp_membership", "targets"
 MECHANISMS = (
     "gcn", "gat", "gcn+H", f"{PUBLISHED}vanpd", f"{PUBLISHED}lap", f"{PUBLISHED}poindp", "hyperbolic",
 )  # fmt: skip
@@ -131,7 +130,7 @@ def judged(found: attacks.Attack, target: int) -> dict[str, float]:
     own = attacks.evaluate_membership(found.name, found.scores[one], found.targets.truth[one])
     strict = math.nan if own.strict_tpr is None else own.strict_tpr.mean
     values = (own.precision.mean, own.average_precision.mean, own.tpr.mean, strict, own.auc.mean)
-    return {name: round(float(value), 6) for name, value in zip(METRICS, values, strict=True)}
+    return dict(zip(METRICS, values, strict=True))
 
 
 def hyperbolicity(bench: cells.Bench) -> dict[str, float]:
@@ -140,7 +139,7 @@ def hyperbolicity(bench: cells.Bench) -> dict[str, float]:
     found = hyperbolic.graph_delta(
         jax.random.clone(bench.report_key), here.data.edges, here.data.num_nodes, samples=SAMPLES,
     )  # fmt: skip
-    return dict(zip(DELTAS, (round(found.mean, 6), round(found.maximum, 6)), strict=True))
+    return dict(zip(DELTAS, (found.mean, found.maximum), strict=True))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -179,16 +178,14 @@ def plan(config: Config) -> dict[Cell, Attacked]:
     return planned
 
 
-def main(config: Config) -> None:
-
-    def compute(cell: Cell, chosen: Attacked) -> Found:
-        bench = cells.prepare(chosen, "random", 0)
-        if cell.attack == GRAPH:
-            return Found(hyperbolicity(bench))
+def compute(cell: Cell, chosen: Attacked) -> Found:
+    bench = cells.prepare(chosen, "random", 0)
+    if cell.attack == GRAPH:
+        found = hyperbolicity(bench)
+    else:
         row = Row(cell.mechanism, cell.epsilon, cell.share, chosen.models)
-        return Found(judged(attacked(bench, row, cell.protocol, cell.attack), cell.seed))
-
-    run_plan(plan(config), compute, results_in(config.out), "targets", accuracy.notes)
+        found = judged(attacked(bench, row, cell.protocol, cell.attack), cell.seed)
+    return Found(rounded(found), notes=accuracy.notes(cell, chosen))
 
 
 _TEXT = show.prose("poindp_membership")
@@ -248,10 +245,7 @@ def _protocols(frame: pd.DataFrame) -> list[tuple[float, str]]:
 
 
 def distances(frame: pd.DataFrame) -> pd.DataFrame:
-    """How far the paper's attack is from the printed AUCs: a row for each share and protocol.
-
-    Only rows count that were asked under every protocol, so that the means are of the same cells.
-    """
+    """How far the paper's attack is from printed AUCs by share and protocol, over the cells that all have."""
     means = frame[(frame.attack == TRAINED) & (frame.metric == "AUC")]
     wide = 100 * means.pivot_table(index=["dataset", "mechanism"], columns=["share", "protocol"], values="value")
     printed = pd.Series({cell: auc for cell, (auc, _) in TABLE_3.items()}, name="printed")
@@ -321,22 +315,19 @@ def _above_gcn(frame: pd.DataFrame) -> str:
     return _TEXT.above_gcn.format(lap=label(lap), gcn=label(gcn), above=above, all=len(gaps), records=by_records)
 
 
-def _attacks(frame: pd.DataFrame, dataset: str) -> str:
-    rows = []
+@show.tabled
+def _attacks(frame: pd.DataFrame, dataset: str) -> show.Rows:
     for (name, epsilon, attack), part in frame.groupby(["mechanism", "epsilon", "attack"], sort=False):
         found = {str(metric): show.interval(100 * each.value.dropna()) for metric, each in part.groupby("metric")}
         area, proved = found["AUC"], part.iloc[0].epsilon_proved
         printed = TABLE_3.get((dataset, str(name)), ("", "")) if attack == TRAINED else ("", "")
-        rows.append(
-            {
-                "row": label(str(name)), "eps": f"{epsilon:g}",
-                "proved": "none" if math.isinf(proved) else f"{proved:.3g}", "attack": attack,
-                "paper AUC": printed[0], "paper precision": printed[1], "AUC": area,
-                "worth": "" if area is None else f"{max(area.mean, 100 - area.mean):.1f}",
-                **{metric: found.get(metric) for metric in ("precision", *_STRICT)},
-            }
-        )  # fmt: skip
-    return show.table(rows)
+        yield {
+            "row": label(str(name)), "eps": f"{epsilon:g}",
+            "proved": "none" if math.isinf(proved) else f"{proved:.3g}", "attack": attack,
+            "paper AUC": printed[0], "paper precision": printed[1], "AUC": area,
+            "worth": "" if area is None else f"{max(area.mean, 100 - area.mean):.1f}",
+            **{metric: found.get(metric) for metric in ("precision", *_STRICT)},
+        }  # fmt: skip
 
 
 def _figure(frame: pd.DataFrame) -> Any:

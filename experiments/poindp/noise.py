@@ -13,10 +13,9 @@ import pandas as pd
 
 from experiments import _runner
 from experiments._report import legend_below, panels, prose, table
-from experiments._runner import Found, Results, config_hash
+from experiments._runner import Found, Results, config_hash, rounded
 from experiments.poindp import accuracy, cells, networks
-from experiments.poindp.config import Config
-from experiments.poindp.settings import COLOURS, PRINTED, PUBLISHED, Settings, label
+from experiments.poindp.settings import COLOURS, PRINTED, PUBLISHED, Config, Settings, label
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.learning.models import poindp
 
@@ -36,7 +35,6 @@ class Cell(_runner.Cell):
 
 
 results_in = partial(Results, name=NAME, cell=Cell)
-notes = accuracy.notes
 
 
 @lru_cache(maxsize=8)
@@ -85,8 +83,8 @@ def compute(cell: Cell, chosen: Settings) -> Found:
     bench = cells.prepare(chosen, "random", cell.seed)
     size = noise_of(bench, cell.mechanism, cell.epsilon)[cell.node]
     x, y = bench.world.places[cell.node]
-    values = (float(x), float(y), float(size) if math.isfinite(size) else math.nan)
-    return Found({name: round(value, 6) for name, value in zip(METRICS, values, strict=True)})
+    values = (x, y, size if math.isfinite(size) else math.nan)
+    return Found(rounded(dict(zip(METRICS, values, strict=True))), notes=accuracy.notes(cell, chosen))
 
 
 _TEXT = prose("poindp_noise")

@@ -49,11 +49,7 @@ def projected(key: Any, unit: np.ndarray, dim: int) -> np.ndarray:
 
 
 def reports(key: Any, name: str, epsilon: float, records: np.ndarray, places: Any, settings: Settings) -> Any:
-    """The reports of a sound mechanism, a row a user.
-
-    ``records`` are as :func:`projected`, or rows that sum to 1 or 0 for ``laplace``; ``epsilon`` is the largest of
-    all users.
-    """
+    """The reports of a sound mechanism, a row a user; ``epsilon`` is the largest of all users."""
     if name == "laplace":
         return jnp.asarray(records) + laplace_scale(epsilon) * jax.random.laplace(key, records.shape)
     made = mechanism(name, epsilon, settings)
@@ -94,8 +90,8 @@ def guarantee(name: str, epsilon: float, settings: Settings) -> PipelineGuarante
         spent = of_laplace(1.0 / epsilon)
     elif is_sound(name) and not name.startswith(STRUCTURE):
         mine = base(name)
-        spent = of_laplace(laplace_scale(epsilon)) if mine == "laplace" else None
-        spent = mechanism(mine, epsilon, settings).guarantee() if spent is None else spent
+        laplace = mine == "laplace"
+        spent = of_laplace(laplace_scale(epsilon)) if laplace else mechanism(mine, epsilon, settings).guarantee()
     else:
         return None
     return PipelineGuarantee.of([spent], protected=("features",), unprotected=UNPROTECTED)

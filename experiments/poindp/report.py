@@ -56,9 +56,9 @@ def _accuracy(frame: pd.DataFrame) -> list[str]:
               ("Table 2", "random", min(budgets), _table_2))  # fmt: skip
     for title, split, epsilon, make in tables:
         for dataset, part in frame[frame.split == split].groupby("dataset", sort=False):
-            if rows := make(part, str(dataset), epsilon):
+            if table := make(part, str(dataset), epsilon):
                 seeds = f"{part.seed.nunique()} seeds; config `{part.config.iloc[0]}`."
-                sections += [f"## {title}: {dataset}, {split} split, epsilon {epsilon:g}", seeds, show.table(rows)]
+                sections += [f"## {title}: {dataset}, {split} split, epsilon {epsilon:g}", seeds, table]
     levels = _levels(frame)
     if not levels.empty:
         title = "## Figure 3: training nodes from parts of the hierarchy"
@@ -70,8 +70,9 @@ def _levels(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame.dataset.isin(frame[frame.split == "inner"].dataset.unique())]
 
 
-def _table_1(frame: pd.DataFrame, dataset: str, epsilon: float) -> list[dict[str, Any]]:
-    values, rows = _values(frame), []
+@show.tabled
+def _table_1(frame: pd.DataFrame, dataset: str, epsilon: float) -> show.Rows:
+    values = _values(frame)
     groups: tuple[tuple[tuple[str, ...], str, float], ...] = (
         (rows_of.NON_PRIVATE, "none", np.inf), ((PUBLIC,), "no record", 0.0),
         (rows_of.AS_PUBLISHED, "as published", epsilon), (rows_of.SOUND, "sound", epsilon),
@@ -83,37 +84,33 @@ def _table_1(frame: pd.DataFrame, dataset: str, epsilon: float) -> list[dict[str
                 continue
             printed = TABLE_1.get((dataset, name), ("", ""))
             over = show.contrast(values, key, (PUBLIC, 0.0, WEIGHTED)) if name != PUBLIC else None
-            rows.append(
-                {
-                    "row": label(name), "privacy": privacy, "proved eps, delta": _proved(frame, name, eps),
-                    "paper W-F1": printed[0], "paper M-F1": printed[1], "W-F1": show.interval(values[key]),
-                    "macro-F1": show.interval(values.get((name, eps, MACRO))),
-                    "micro-F1": show.interval(values.get((name, eps, MICRO))),
-                    "structure-only W-F1": show.interval(values.get(_twin(key))),
-                    "features-only W-F1": show.interval(values.get(_twin(key, FEATURES))),
-                    "gain": show.signed(show.contrast(values, key, _twin(key))), "over public": show.signed(over),
-                }
-            )  # fmt: skip
-    return rows
+            yield {
+                "row": label(name), "privacy": privacy, "proved eps, delta": _proved(frame, name, eps),
+                "paper W-F1": printed[0], "paper M-F1": printed[1], "W-F1": show.interval(values[key]),
+                "macro-F1": show.interval(values.get((name, eps, MACRO))),
+                "micro-F1": show.interval(values.get((name, eps, MICRO))),
+                "structure-only W-F1": show.interval(values.get(_twin(key))),
+                "features-only W-F1": show.interval(values.get(_twin(key, FEATURES))),
+                "gain": show.signed(show.contrast(values, key, _twin(key))), "over public": show.signed(over),
+            }  # fmt: skip
 
 
-def _table_2(frame: pd.DataFrame, dataset: str, epsilon: float) -> list[dict[str, Any]]:
-    values, rows = _values(frame), []
+@show.tabled
+def _table_2(frame: pd.DataFrame, dataset: str, epsilon: float) -> show.Rows:
+    values = _values(frame)
+    if not any((name, epsilon, WEIGHTED) in values for name in rows_of.ABLATED[1:4]):
+        return
     for name in (*rows_of.ABLATED, *rows_of.SHARES):
         whole, key = name.split(" without")[0], (name, epsilon, WEIGHTED)
         if key not in values:
             continue
         less = show.contrast(values, key, (whole, epsilon, WEIGHTED)) if name != whole else None
-        rows.append(
-            {
-                "row": label(name), "proved eps, delta": _proved(frame, name, epsilon),
-                "paper W-F1": TABLE_2.get((dataset, name), ""), "W-F1": show.interval(values[key]),
-                "less the whole": show.signed(less), "structure-only W-F1": show.interval(values.get(_twin(key))),
-                "gain": show.signed(show.contrast(values, key, _twin(key))),
-            }
-        )  # fmt: skip
-    complete = any(name in rows_of.ABLATED[1:4] for name, eps, _ in values if eps == epsilon)
-    return rows if complete else []
+        yield {
+            "row": label(name), "proved eps, delta": _proved(frame, name, epsilon),
+            "paper W-F1": TABLE_2.get((dataset, name), ""), "W-F1": show.interval(values[key]),
+            "less the whole": show.signed(less), "structure-only W-F1": show.interval(values.get(_twin(key))),
+            "gain": show.signed(show.contrast(values, key, _twin(key))),
+        }  # fmt: skip
 
 
 _READINGS = {"random": "random", "inner": "inner, the text's top", "outer": "outer, the code's top"}

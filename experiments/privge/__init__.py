@@ -3,7 +3,8 @@
 from experiments._runner import console
 from experiments.privge import accuracy, report
 from experiments.privge.config import Config
-from experiments.privge.published import printed
+from experiments.privge.report import write as write_report
+from experiments.privge.settings import printed
 
 __all__ = ["Config", "main", "printed", "write_report"]
 
@@ -12,6 +13,3 @@ def main(config: Config) -> None:
     accuracy.main(config)
     console.print(report.tables(config.out), soft_wrap=True, highlight=False, markup=False)
     console.print(f"figures and all tables: python -m experiments report --out {config.out}", soft_wrap=True)
-
-
-write_report = report.write

@@ -3,8 +3,8 @@
 from functools import partial
 from typing import Any
 
-from experiments._common import FOUND, run_plan, said_of, usable
-from experiments._runner import Found, Results, asked, config_hash, console
+from experiments._common import FOUND, said_of, usable
+from experiments._runner import Found, Results, asked, config_hash, console, run
 from experiments.privge import cells
 from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE, Cell
 from experiments.privge.config import Config, plan, settings
@@ -22,10 +22,7 @@ def load(dataset: str) -> datasets.Dataset:
 
 
 def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> dict[Cell, Settings]:
-    """The cells of one task and data set, in the order of their computation.
-
-    Baselines first, then every mechanism and budget, each followed by its structure-only twin.
-    """
+    """The cells of a task and data set: baselines, then every mechanism and budget, each followed by its twin."""
     data = load(dataset)
     if task == "node" and data.y.shape != (data.num_nodes,):
         console.print(f"{dataset} has no single label for each node: node task left out")
@@ -82,6 +79,6 @@ def main(config: Config) -> None:
             benches.clear()  # one task and data set at a time
         if cell.seed not in benches:
             benches[cell.seed] = cells.prepare(resolved, cell.seed)
-        return cells.compute(benches[cell.seed], cell)
+        return cells.compute(benches[cell.seed], cell)._replace(notes=_notes(cell, resolved))
 
-    run_plan(planned, compute, results_in(config.out), "rows", _notes)
+    run(planned, compute, results_in(config.out), called="rows")

@@ -68,10 +68,7 @@ def make_mechanism(name: str, epsilon: float, dim: int, k: int) -> Mechanism:
 
 
 def ledger(mechanism: Mechanism, *, structure_only: bool = False, chosen: tuple[str, ...] = ()) -> Ledger:
-    """The spending of a row: one release a user; nothing where one public record stands for all.
-
-    ``chosen`` names choices that were made by a look at the records, and are not protected either.
-    """
+    """The spending of a row: a release a user, or nothing; what was ``chosen`` by the records is not protected."""
     unspent = Ledger(Budget(mechanism.epsilon))
     if structure_only:
         return unspent
@@ -133,10 +130,7 @@ def _operator(name: str) -> propagation.Operator:
 
 
 def prepare(settings: Settings, seed: int) -> Bench:
-    """Split, keys, operator and the dense scaled features for one seed, whose rows are paired.
-
-    One seed at a time: a loop over two seeds in one compiled program rounds differently from a loop over one.
-    """
+    """What the rows of one seed share; a program that looped over two seeds would round differently."""
     data = load(settings.dataset)
     split_key, noise_key, fit_key = _keys(jax.random.key(settings.base_seed), seed)
     if settings.task == "node":
@@ -169,10 +163,7 @@ def _keys(root: Any, seed: Any) -> Any:
 
 
 def embed(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = False) -> Any:
-    """The embedding of one cell, [n, d]: perturbed and propagated; the features alone where there is no mechanism.
-
-    ``structure_only``: every user holds the one public default record instead of their own.
-    """
+    """The embedding of a cell, [n, d]: of reports, of the features, or ``structure_only``, of one public record."""
     default = bench.data.default_record()
     if mechanism is None:
         # Features relative to the public default record: 0/1 features stay sparse, and what is propagated is
@@ -231,11 +222,7 @@ def label_propagation(bench: Bench) -> Found:
 
 
 def link_indices(bench: Bench) -> Found:
-    """Indices of pairs of nodes on the training graph, of which validation keeps the best: column ``chosen``.
-
-    Common neighbours, those weighted by one over their degrees (resource allocation), and the product of the two
-    degrees (preferential attachment).
-    """
+    """Indices of pairs of nodes on the training graph, of which validation keeps the best: column ``chosen``."""
     n, (u, v) = bench.data.num_nodes, bench.train.edge.T
     ones = np.ones(2 * len(u), np.float32)
     links = sparse.csr_array((ones, (np.r_[u, v], np.r_[v, u])), shape=(n, n))

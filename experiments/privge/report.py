@@ -10,17 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from experiments._report import curves, legend_below, log_ticks, markdown, panels, prose, publish, signed, table
+from experiments import _report as show
 from experiments.privge import accuracy, cells, summary
 from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE
-from experiments.privge.published import NAMED_GAPS, PUBLISHED_VALUES
-from experiments.privge.settings import HYPERPARAMETERS, KS
+from experiments.privge.settings import HYPERPARAMETERS, KS, NAMED_GAPS, PUBLISHED_VALUES
 from experiments.privge.summary import COLOURS, LABELS, Line, Summary, summarise, tally
 from ldp_jax import features
 from ldp_jax.core import mechanism
 from ldp_jax.learning import bounds
 
-_TEXT = prose("privge")
+_TEXT = show.prose("privge")
 
 
 def write(out: Path) -> list[Path]:
@@ -39,17 +38,17 @@ def write(out: Path) -> list[Path]:
     ):
         of_task = [one for one in summaries if one.task == task]
         if drawn := [one for one in of_task if one.epsilons()]:
-            figures[stem], axes = panels(len(drawn), width=4.0)
+            figures[stem], axes = show.panels(len(drawn), width=4.0)
             for axis, one in zip(axes, drawn, strict=True):
                 summary.draw(axis, one)
-            legend_below(figures[stem], axes[0])
+            show.legend_below(figures[stem], axes[0])
             sections += [f"## {title}", f"![{title}]({stem}.png)", _tables(out, of_task)]
     sections += [_above(summaries, raw), _far(summaries, raw), _gaps(summaries)]
     for task, stem, title in (("node", "figure3_k_node", "Figure 3"), ("link", "figure4_k_link", "Figure 4")):
         if (figure := figure_k(frame, task)) is not None:
             figures[stem] = figure
             sections += [f"## {title}: the k of HDS, {task} task", f"![{title}]({stem}.png)", _FIGURE_K]
-    return publish(out, {"REPORT": "\n\n".join(filter(None, sections))}, figures)
+    return show.publish(out, {"REPORT": "\n\n".join(filter(None, sections))}, figures)
 
 
 def tables(out: Path) -> str:
@@ -80,7 +79,7 @@ def digest(out: Path) -> str:
                 "best structure-only": one.best_value, "graph alone": graph and graph.value,
             }
         )  # fmt: skip
-    return "" if frame.empty else "\n\n".join((_TEXT.verdict, _verdict(summaries), table(rows)))
+    return "" if frame.empty else "\n\n".join((_TEXT.verdict, _verdict(summaries), show.table(rows)))
 
 
 _FIGURE_K = "Solid: HDS with k sampled coordinates. Dotted: its structure-only twin. Bars are 95 % intervals."
@@ -102,8 +101,8 @@ def _table(one: Summary, settings: Mapping[str, Any]) -> str:
                 "eps": "" if line.mechanism in GRAPH_ALONE.values() else f"{line.epsilon:g}",
                 "k": None if line.twin is None else line.k, "paper": None if printed is None else f"{printed:.1f}",
                 "ours": line.value, "structure-only": line.twin,
-                "gain": signed(line.gain) if line.repeats is None else f"repeats eps {line.repeats:g}",
-                "over best": signed(line.over_best), "embedding": embedding.replace("standardized", "std."),
+                "gain": show.signed(line.gain) if line.repeats is None else f"repeats eps {line.repeats:g}",
+                "over best": show.signed(line.over_best), "embedding": embedding.replace("standardized", "std."),
             }
         )  # fmt: skip
     patience = settings.get("patience")
@@ -118,26 +117,23 @@ def _table(one: Summary, settings: Mapping[str, Any]) -> str:
         name, epsilon, k = one.best
         label = LABELS.get(name.removeprefix(STRUCTURE), name)
         made += f" Best structure-only row: {label} at eps {epsilon:g}, k {k}, {one.best_value}."
-    return f"### {one.dataset}, {one.task} task\n\n{made}\n\n{table(rows)}"
+    return f"### {one.dataset}, {one.task} task\n\n{made}\n\n{show.table(rows)}"
 
 
-def _verdict(summaries: Sequence[Summary]) -> str:
-    rows = []
+@show.tabled
+def _verdict(summaries: Sequence[Summary]) -> show.Rows:
     for one in summaries:
         if not (lines := one.counted()):
             continue
         up, down, over = tally(lines)
         most = max(lines, key=lambda line: line.gain.mean if line.gain else -math.inf)
-        rows.append(
-            {
-                "data set, task": f"{one.dataset}, {one.task}", "private rows": len(lines),
-                "not told apart": len(lines) - up - down, "above": up, "below": down,
-                "mean gain": signed(one.mean_gain, 2),
-                "largest gain": f"{LABELS[most.mechanism]} at eps {most.epsilon:g}: {signed(most.gain)}",
-                "above the best structure-only row": over,
-            }
-        )  # fmt: skip
-    return table(rows)
+        yield {
+            "data set, task": f"{one.dataset}, {one.task}", "private rows": len(lines),
+            "not told apart": len(lines) - up - down, "above": up, "below": down,
+            "mean gain": show.signed(one.mean_gain, 2),
+            "largest gain": f"{LABELS[most.mechanism]} at eps {most.epsilon:g}: {show.signed(most.gain)}",
+            "above the best structure-only row": over,
+        }  # fmt: skip
 
 
 def _claimed_above(summaries: Sequence[Summary]) -> Iterator[tuple[Summary, Line, float]]:
@@ -162,13 +158,13 @@ def _above(summaries: Sequence[Summary], raw: Sequence[Summary]) -> str:
             rows.append(
                 {
                     "data set, task": f"{one.dataset}, {one.task}", "eps": f"{line.epsilon:g}", "embedding": chosen,
-                    "paper: HDS less non-private": f"{paper:+.1f}", "ours": signed(line.over_non_private),
-                    "HDS less structure-only": signed(line.gain), "HDS": line.value, "structure-only": line.twin,
-                    "non-private": non_private.value if non_private else "",
+                    "paper: HDS less non-private": f"{paper:+.1f}", "ours": show.signed(line.over_non_private),
+                    "HDS less structure-only": show.signed(line.gain), "HDS": line.value,
+                    "structure-only": line.twin, "non-private": non_private.value if non_private else "",
                 }
             )  # fmt: skip
     rows.sort(key=lambda row: [str(cell) for cell in row.values()])
-    return f"### Where the paper has HDS above its non-private row\n\n{table(rows)}" if rows else ""
+    return f"### Where the paper has HDS above its non-private row\n\n{show.table(rows)}" if rows else ""
 
 
 FAR = 5.0
@@ -204,7 +200,9 @@ def _far(summaries: Sequence[Summary], raw: Sequence[Summary]) -> str:
     each = pd.DataFrame(counts).groupby("mechanism").sum()
     each = each.loc[[label for label in LABELS.values() if label in each.index]].reset_index()
     title = f"### Link rows more than {FAR:g} points from the paper"
-    return "\n\n".join((title, _TEXT.far, markdown([*map(str, each)], each.to_numpy().tolist()), table(rows)))
+    return "\n\n".join(
+        (title, _TEXT.far, show.markdown([*map(str, each)], each.to_numpy().tolist()), show.table(rows))
+    )
 
 
 def _gaps(summaries: Sequence[Summary]) -> str:
@@ -217,11 +215,7 @@ def _gaps(summaries: Sequence[Summary]) -> str:
             label = f"{dataset}, eps {epsilon:g}: {LABELS[first]} less {LABELS[second]}"
             ours = a.value.mean - b.value.mean
             rows.append({"rows": label, "paper": f"{published:+.1f}", "ours": f"{ours:+.1f}"})
-    return f"### The margins that the paper names\n\n{_TEXT.gaps}\n\n{table(rows)}" if rows else ""
-
-
-def _moments(m: mechanism.HasMoments[jax.Array], grid: jax.Array) -> tuple[jax.Array, jax.Array]:
-    return m.variance(grid), mechanism.mse(m, grid)
+    return f"### The margins that the paper names\n\n{_TEXT.gaps}\n\n{show.table(rows)}" if rows else ""
 
 
 def figure_1() -> Any:
@@ -235,10 +229,11 @@ def figure_1() -> Any:
         "square wave, raw": (features.SquareWave, COLOURS["hds"], "-"),
         "square wave, debiased": (lambda e: features.SquareWave(e, debias=True), COLOURS["hds"], "--"),
     }
-    figure, axes = panels(2, width=4.2, height=3.2)
+    figure, axes = show.panels(2, width=4.2, height=3.2)
+    moments_of = lambda made: (made.variance(grid), mechanism.mse(made, grid))
     worst: dict[str, list[list[float]]] = {}
     for label, (make, colour, style) in family.items():
-        moments = jax.jit(jax.vmap(lambda epsilon, make=make: _moments(make(epsilon), grid)))(epsilons)
+        moments = jax.jit(jax.vmap(lambda epsilon, make=make: moments_of(make(epsilon))))(epsilons)
         worst[label] = [[bounds.worst_case(row) for row in np.asarray(moment)] for moment in moments]
         for axis, line in zip(axes, worst[label], strict=True):
             axis.plot(epsilons, line, color=colour, ls=style, label=label)
@@ -253,7 +248,7 @@ def figure_1() -> Any:
         axis.set(yscale="log", xlabel="epsilon", ylabel=label, ylim=(1e-2, 1e2))
         axis.set_title(title, fontsize=9)
         axis.axhline(1.0, color="black", lw=0.8, ls=":", label="the constant 0 (squared error)")
-    legend_below(figure, axes[0], columns=3)
+    show.legend_below(figure, axes[0], columns=3)
     return figure
 
 
@@ -276,17 +271,17 @@ def figure_k(frame: pd.DataFrame, task: str) -> Any | None:
     many = [one for one in summarise(part) if len({line.k for line in one.lines} & set(KS)) > 2]
     if not many:
         return None
-    figure, axes = panels(len(many), width=4.6)
+    figure, axes = show.panels(len(many), width=4.6)
     shades = {1.0: "#9bd1d6", 2.0: "#00798c", 3.0: "#003f49"}
     for axis, one in zip(axes, many, strict=True):
-        log_ticks(axis, KS)
+        show.log_ticks(axis, KS)
         axis.set(xlabel="k", ylabel=f"{one.metric} (%)")
         for epsilon, colour in shades.items():
             lines = {x.k: x for x in one.lines if x.epsilon == epsilon and x.twin}
             if len(lines) > 1:
                 name, values = f"HDS, eps {epsilon:g}", {k: line.value for k, line in lines.items()}
-                curves(axis, {name: values}, {name: name}, {name: colour}, ms=4)
+                show.curves(axis, {name: values}, {name: name}, {name: colour}, ms=4)
                 summary.twin_curve(axis, {k: lines[k].twin for k in sorted(lines)}, color=colour)
         axis.set_title(f"{one.dataset}, {task} task\n{_by_k(one)}", fontsize=9)
-    legend_below(figure, axes[0])
+    show.legend_below(figure, axes[0])
     return figure

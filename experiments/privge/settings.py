@@ -1,9 +1,12 @@
-"""The published hyper-parameters of PrivGE / LDP-GE, and what of its plan is run here."""
+"""The hyper-parameters and numbers that PrivGE / LDP-GE prints, and what of its plan is run here."""
 
 import dataclasses
-from typing import Literal
+import math
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 from experiments import _common
+from experiments._common import told
 
 Task = Literal["node", "link"]
 
@@ -40,8 +43,7 @@ class Settings(_common.Settings):
     base_seed: int = 2023
 
 
-@dataclasses.dataclass(frozen=True)
-class Hyperparameters:
+class Hyperparameters(NamedTuple):
     """One data set's published hyper-parameters: node task, then link task."""
 
     batch_size: int
@@ -76,8 +78,7 @@ LEARNING_RATE = 0.01
 EPOCHS = 100
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """What is run and committed for one task and data set: chosen to fit a two-core machine."""
 
     epsilons: tuple[float, ...]
@@ -101,3 +102,33 @@ COMMITTED: dict[tuple[str, str], Plan] = {
     ("link", "facebook_pages"): Plan((1.0,), 2, epochs=3, tol=1e-3),
     ("link", "crocodile"): Plan((1.0,), 2, epochs=2, tol=1e-3),
 }
+
+
+_KNOWN = told("published.toml", "privge")
+
+PUBLISHED_VALUES: dict[tuple[str, str, str, float], float] = {
+    **{("node", dataset, "hds", 0.01): value for dataset, value in _KNOWN["node_hds"].items()},
+    **{
+        (task, dataset, "non-private", math.inf): value
+        for task in ("node", "link")
+        for dataset, value in _KNOWN[f"{task}_non_private"].items()
+    },
+    **{
+        ("link", *name.split(), epsilon): value
+        for name, values in _KNOWN["link"].items()
+        for epsilon, value in zip((1.0, 2.0, 3.0, 5.0), values, strict=True)
+    },
+}
+"""(task, dataset, mechanism, epsilon) -> accuracy or AUC in per cent."""
+
+NAMED_GAPS = tuple(map(tuple, _KNOWN["gaps"]))
+"""Node task: (dataset, epsilon, a, b, published accuracy of a less that of b)."""
+
+
+def printed(row: Mapping[str, Any]) -> float | None:
+    """The paper's number of a row, of its k of HDS and its embedding, the raw one; None where it prints none."""
+    chosen = HYPERPARAMETERS.get(row["dataset"], DEFAULT)
+    other = row["mechanism"] == "hds" and row["k"] != (chosen.k if row["task"] == "node" else chosen.link_k)
+    if other or row["preprocessing"] == "standardized":
+        return None
+    return PUBLISHED_VALUES.get((row["task"], row["dataset"], row["mechanism"], row["epsilon"]))

@@ -134,12 +134,6 @@ def chosen(group: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     One choice for all seeds of a row: the validation examples of one seed alone are too few to tell two embeddings
     apart (264 pairs on Cora's links). A tie goes to the raw one. Seeds with one embedding are left out, unless all
     have one: then the embedding of most seeds is kept.
-
-    >>> seeds = {"seed": [0, 1, 0, 1], "value": [.5, .6, .7, .8], "validation": [.5, .7, .5, .8]}
-    >>> group = pd.DataFrame({**seeds, "preprocessing": ["raw", "raw", "standardized", "standardized"]})
-    >>> kept, which = chosen(group)
-    >>> which, kept.value.tolist()
-    ('standardized', [0.7, 0.8])
     """
     embedding = group.preprocessing.to_numpy() if "preprocessing" in group else np.array([])
     of = {name: embedding == name for name in EMBEDDINGS if (embedding == name).any()}

@@ -14,10 +14,11 @@ from ldp_jax.learning import training
 
 
 def run(module, config):
-    """The rows of ``config``, without the report that a run ends with: :func:`check` asks for it."""
+    """Compute the rows of ``config``, without the report that a run ends with: :func:`check` asks for it."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(module, "write_report", lambda _: [])
         module.main(config)
+    return config
 
 
 def as_first_drawn(key, model, objective, context, train, validation, test, settings):

@@ -16,7 +16,7 @@ import pytest
 from experiments import __main__ as command_line
 from experiments import _common, _html, _registry, _runner, catalogue, demo, reproduce
 from experiments._registry import EXPERIMENTS, Experiment
-from experiments._runner import Cell, Found, Results, UsageError
+from experiments._runner import Cell, Found, Results
 from experiments.dprr import cells as dprr_cells
 from experiments.privge import accuracy, cells
 from ldp_jax import datasets
@@ -88,6 +88,7 @@ MISTAKES = {
     "show nothing": ("NAME nothing: ", "privge, dprr"),
     "reproduce nothing": ("NAME nothing: ",),
     "report": ("--out results: no rows there yet",),
+    "report --readme absent.md": ("--readme absent.md: it cannot be read",),
 }
 ABOVE_0 = {
     "privge": "--epsilons --seeds --epochs --ks", "dprr": "--epsilons --seeds", "heterorr": "--epsilons --seeds",
@@ -138,10 +139,6 @@ def test_a_dense_file_is_the_sparse_one(graph_file, tmp_path):
     dense = _common.load(str(tmp_path / "mine.npz"))
     assert isinstance(datasets.load(tmp_path / "mine.npz").x, np.ndarray)
     assert _common.fingerprint(dense) == _common.fingerprint(data)
-
-
-def test_a_readme_that_is_not_there_names_the_option(capsys):
-    assert "--readme absent.md: it cannot be read" in refused(capsys, "report", "--readme", "absent.md")
 
 
 @pytest.mark.parametrize("command", [name for name in command_line.COMMANDS if name not in ("list", "show")])
@@ -203,10 +200,7 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(capsys, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    def run(config):
-        plan = [dataclasses.replace(PLAIN, seed=seed) for seed in range(3)]
-        _runner.run(plan, interrupted, Results(config.out, "toy", Plain), settings=lambda cell: {})
-
+    run = lambda config: _runner.run(PLAN, interrupted, Results(config.out, "toy", Plain))
     kept = "interrupted: 0 of 3 cells are kept in results/toy.csv; the same command goes on"
     for main, said in ((run, kept), (interrupted, "starts over")):
         monkeypatch.setattr(demo, "main", main)
@@ -215,9 +209,6 @@ def test_ctrl_c_ends_with_130_and_says_how_to_go_on(capsys, monkeypatch):
         assert stopped.value.code == 130
         (line,) = capsys.readouterr().err.strip().splitlines()
         assert said in line
-
-
-# --- What there is -----------------------------------------------------------------------------------------------
 
 
 def test_results_go_to_the_working_directory_and_not_to_the_committed_ones():
@@ -252,25 +243,19 @@ def test_show_prints_the_committed_tables(name, capsys):
     assert len(text.splitlines()) >= 10
 
 
-# --- A toy experiment: reproduce ---------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Plain(Cell):
     """A cell of two metrics."""
 
-    @property
-    def last_metric(self):
-        return "report cpu s"
+    last_metric = "report cpu s"
 
 
-PLAIN = Plain(
-    dataset="d", task="t", mechanism="m", epsilon=1.0, seed=0, epsilon_proved=1.0, unit="record", config="c"
-)
+ONE = {"dataset": "d", "task": "t", "mechanism": "m", "epsilon": 1.0, "epsilon_proved": 1.0, "unit": "record"}
+PLAN = {Plain(**ONE, seed=seed, config="c"): {} for seed in range(3)}
 
 
 class Toy:
-    """As a module: three seeds whose score is what ``SCORE`` says."""
+    """As a module: three seeds with a score."""
 
     score = 0.5
 
@@ -286,9 +271,8 @@ class Toy:
 
     @classmethod
     def main(cls, config):
-        plan = [dataclasses.replace(PLAIN, seed=seed) for seed in range(3)]
-        found = lambda cell: Found({"auc": cls.score + 0.001 * cell.seed, "report cpu s": time.perf_counter()})
-        _runner.run(plan, found, cls.results_in(config.out), settings=lambda cell: {})
+        found = lambda cell, _: Found({"auc": cls.score + 0.001 * cell.seed, "report cpu s": time.perf_counter()})
+        _runner.run(PLAN, found, cls.results_in(config.out))
 
 
 @pytest.fixture
@@ -336,5 +320,3 @@ def test_an_experiment_is_a_module_and_a_line(toy, capsys):
     (line,) = [line for line in capsys.readouterr().out.splitlines() if "A toy." in line]
     assert line.split()[:5] == ["toy", "A", "toy.", "6", "0"]
     assert _registry.runs("toy", "committed", Path("x")) == [Toy.Config(Path("x"))]
-    with pytest.raises(UsageError, match="NAME other"):
-        reproduce.main(reproduce.Config("other"))

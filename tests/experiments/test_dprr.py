@@ -187,8 +187,6 @@ def test_the_ledger_says_what_is_true(mechanism):
     assert dprr_cells.ledger(cell, 1000).spent(NEIGHBOUR_LIST).epsilon == pytest.approx(true, abs=1e-4)
 
 
-# --- What is committed -----------------------------------------------------------------------------------------
-
 COMMITTED = accuracy.results_in(_runner.REFERENCE)
 
 

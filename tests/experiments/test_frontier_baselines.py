@@ -53,7 +53,6 @@ def test_the_true_graph_promises_nothing_and_says_most(planted):
 def test_a_dense_graph_beyond_memory_has_no_scores_and_the_same_guarantee(planted, monkeypatch):
     graph, _, rows, labels = planted
     monkeypatch.setattr("experiments.frontier.baselines.lists.MEMORY", 1e5)
-    monkeypatch.setattr("experiments.frontier.baselines.blink.MEMORY", 1e5)
     for name in ("rr, gcn", "blink soft, ppr"):
         found = BASELINES[name](jax.random.key(0), Asked(graph, rows, labels, CLASSES), 1.0)
         assert found.scores is None

@@ -19,12 +19,8 @@ from tests.experiments import contract
 
 @pytest.fixture(scope="module")
 def ran(graph_file, tmp_path_factory):
-    out = tmp_path_factory.mktemp("beyond")
-    config = Config(
-        parts=("beyond",), datasets=(str(graph_file),), labels=("half",), epsilons=(1.0, 20.0), seeds=1, out=out
-    )
-    contract.run(frontier, config)
-    return config
+    few = {"labels": ("half",), "epsilons": (1.0, 20.0), "seeds": 1, "out": tmp_path_factory.mktemp("beyond")}
+    return contract.run(frontier, Config(parts=("beyond",), datasets=(str(graph_file),), **few))
 
 
 def test_each_row_is_there_once_under_what_it_costs(ran):

@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 
 from experiments import frontier
-from experiments._common import write_part
+from experiments._common import run_parts, write_parts
 from experiments.frontier import features, features_report, joint, joint_methods, joint_report, messages
 from experiments.frontier import features_methods as methods
 from experiments.frontier import rehearsal_report as rehearsed
 from experiments.frontier.config import Config
 from experiments.frontier.features_methods import CHOSEN, FIDELITY, LOCAL, METHODS, PLACEBO, SAMPLED, STRUCTURE
 from experiments.frontier.joint_methods import JOINT, NOTHING, RECORDS
-from experiments.frontier.rehearsals import CHANCE, FORETOLD, HIGH, LOW, REHEARSAL
+from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LOW, REHEARSAL
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.pipeline import JointPrivacy, Rehearsal
 from ldp_jax.pipeline.rows import feature_rows
@@ -30,13 +30,9 @@ FEW = (f"{STRUCTURE}, stack", f"{STRUCTURE}, field", f"{STRUCTURE}, records of t
 
 @pytest.fixture(scope="module")
 def ran(graph_file, tmp_path_factory):
+    few = {"panels": ("0.3",), "epsilons": (2.0,), "seeds": 1, "mechanisms": FEW}
     out = tmp_path_factory.mktemp("frontier")
-    config = Config(
-        parts=("features",), datasets=(str(graph_file),), panels=("0.3",), epsilons=(2.0,), seeds=1, mechanisms=FEW,
-        out=out,
-    )  # fmt: skip
-    contract.run(frontier, config)
-    return config
+    return contract.run(frontier, Config(parts=("features",), datasets=(str(graph_file),), out=out, **few))
 
 
 def test_each_row_is_there_once_under_what_it_costs(ran):
@@ -63,15 +59,11 @@ def test_it_keeps_the_contract(ran):
 
 
 def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monkeypatch):
-    config = dataclasses.replace(
-        ran, parts=("joint",), epsilons=(4.0,), seeds=1, mechanisms=(RECORDS, JOINT), out=tmp_path
-    )
-
-    told = Rehearsal(
-        (4.0,), np.full((2, 1), 50.0), np.full(2, 12.5), "both", 1, 4, splits=(JointPrivacy(4.0, 0.0),)
-    )
+    few = {"parts": ("joint",), "epsilons": (4.0,), "mechanisms": (RECORDS, JOINT)}
+    config, splits = dataclasses.replace(ran, out=tmp_path, **few), (JointPrivacy(4.0, 0.0),)
+    told = Rehearsal((4.0,), np.full((2, 1), 50.0), np.full(2, 12.5), "both", 1, 4, splits=splits)
     monkeypatch.setattr(joint_methods, "rehearsed", lambda *_: told)
-    joint.main(config)
+    run_parts([joint], config)
     rows = joint.results_in(tmp_path).read()
     at = rows[rows.metric == "accuracy"].set_index("mechanism")
     assert set(at.index) == {NOTHING, RECORDS, JOINT}
@@ -81,13 +73,13 @@ def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monk
     assert at.foreseen[JOINT] == 0.625  # of the split that was taken
     promises = joint.results_in(tmp_path).describe()["guarantees"]
     assert "epsilon 4 per record" in promises[f"mine: {RECORDS}, epsilon 4, 4 a record, 0 a list"]
-    assert len(write_part(joint_report, tmp_path)) == 3
+    assert len(write_parts([joint_report], tmp_path)) == 3
     assert (tmp_path / "frontier_joint.png").stat().st_size > 10_000
     assert "Of 1 settings what was chosen is above" in joint_report.digest(tmp_path)
     assert joint_report.digest(tmp_path / "empty") == ""
     before = joint.results_in(tmp_path).csv.read_bytes()
     monkeypatch.setattr(features, "draw", None)
-    joint.main(config)  # computes nothing
+    run_parts([joint], config)  # computes nothing
     assert joint.results_in(tmp_path).csv.read_bytes() == before
 
 
@@ -192,7 +184,7 @@ def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_ga
 def test_records_are_not_made_dense_where_there_are_many(graph_file, monkeypatch, capsys):
     config = Config(parts=("features",), datasets=(str(graph_file),), mechanisms=(LOCAL, SAMPLED), epsilons=(1.0,))
     assert {cell.mechanism for cell in features.plan(config)} == {CHOSEN, LOCAL, SAMPLED}
-    monkeypatch.setattr(features, "MOST_NUMBERS", 120 * 12 - 1)
+    monkeypatch.setattr(methods, "MOST_NUMBERS", 120 * 12 - 1)
     assert {cell.mechanism for cell in features.plan(config)} == {CHOSEN, LOCAL}
     assert SAMPLED in capsys.readouterr().out
 
@@ -221,7 +213,7 @@ def test_a_placebo_deals_out_the_records_of_private_users_alone():
 
 def test_padding_is_no_record():
     rows = feature_rows(np.eye(5, 7) + np.eye(5, 7, 2))
-    more = features.padded(rows)
+    more = methods.padded(rows)
     assert len(more.row) == 64
     assert (np.diff(more.row) >= 0).all()
     np.testing.assert_array_equal(more.dense(), rows.dense())
@@ -231,16 +223,10 @@ def test_rows_that_are_compared_differ_in_what_their_names_say(monkeypatch):
     """One noise for all of true records, and one for all placebos; a plain alphabet holds all classes."""
     told = (methods.SCORES, methods.RECORD_ITSELF, SAMPLED)
     names = (LOCAL, methods.UNGUARDED, methods.PLAIN, PLACEBO, methods.UNGUARDED_PLACEBO, *told)
-    assert [getattr(METHODS[name].run, "keywords", {}) for name in names] == [
-        {},
-        {"guarded": False},
-        {"message": messages.any_class},
-        {"placebo": True},
-        {"placebo": True, "guarded": False},
-        {"message": messages.class_scores},
-        {"message": messages.projected_record},
-        {"message": messages.sampled_numbers},
-    ]
+    others = (messages.class_scores, messages.projected_record, messages.sampled_numbers)
+    alone = [{}, {"guarded": False}, {"message": messages.any_class}, {"placebo": True}]
+    found = [getattr(METHODS[name].run, "keywords", {}) for name in names]
+    assert found == [*alone, {"placebo": True, "guarded": False}, *({"message": made} for made in others)]
     monkeypatch.setattr(messages, "class_reports", lambda alphabets, rows: alphabets)
     facts = type("Facts", (), {"num_classes": 3, "labels": np.array([0, -1, -1, -1])})
     assert messages.any_class(1.0, facts, feature_rows(np.eye(4))).collect.sizes.tolist() == [3, 3, 3, 3]

@@ -10,11 +10,10 @@ import pytest
 import scipy.sparse
 
 from experiments import heterorr
-from experiments._common import run_part
+from experiments._common import run_parts
 from experiments.heterorr import accuracy, attacks, cells, counts, mixing, releases, shares
-from experiments.heterorr.config import Config
 from experiments.heterorr.releases import EPSILON_0, FEATURES, STRUCTURE
-from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, PRIVATE_LABELS
+from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, PRIVATE_LABELS, Config
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, RECORD
 from ldp_jax.edges.curator import hrg, promised
@@ -55,14 +54,12 @@ def quick():
 
 @pytest.fixture(scope="module")
 def ran(graph_file, tmp_path_factory, quick):
-    out = tmp_path_factory.mktemp("heterorr")
     config = Config(
         parts=("features", "edges", "both", "attacks", "scores"), datasets=(str(graph_file),), preset="smoke",
-        epsilons=(1.0,), private_shares=(0.2,), seeds=1, attacked_nodes=40, out=out,
-        mechanisms=(*FEW, "binned-pairs"),
+        epsilons=(1.0,), private_shares=(0.2,), seeds=1, attacked_nodes=40, mechanisms=(*FEW, "binned-pairs"),
+        out=tmp_path_factory.mktemp("heterorr"),
     )  # fmt: skip
-    contract.run(heterorr, config)
-    return config
+    return contract.run(heterorr, config)
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +102,7 @@ def test_the_manifest_holds_every_release_and_a_chain_that_has_not_mixed_proves_
     assert "NOT protected: labels, features, public edges" in said["edges: binned-pairs, epsilon 1"]
     assert all(unit in said["both: lpgnn + binned-pairs, epsilon 1"] for unit in ("per record", "per edge-central"))
     chain = dataclasses.replace(ran, mechanisms=("edgerr",))
-    (cell,) = (cell for cell in accuracy.plan(chain, "edges") if cell.mechanism == "edgerr")
+    (cell,) = (one for one in accuracy.plan(chain) if (one.level, one.mechanism) == ("edges", "edgerr"))
     assert np.isinf(cell.epsilon_proved)
     assert "epsilon inf per edge-central" in str(cells.guarantee(bench["edges"], cell))
     both = said["features: lpgnn-labels, epsilon 1"]
@@ -228,7 +225,7 @@ def test_releases_are_counted_and_attacked_beside_epsilon_0(bench, monkeypatch, 
     monkeypatch.setattr(mixing, "connected", lambda _: (bench["edges"].data.num_nodes, edges))
     monkeypatch.setattr(counts, "EPSILONS", (4.0,))
     counts._split.cache_clear()
-    run_part(counts, Config(preset="smoke", seeds=1, out=tmp_path))
+    run_parts([counts], Config(preset="smoke", seeds=1, out=tmp_path))
     counts._split.cache_clear()
     rows = counts.results_in(tmp_path).read().set_index(["mechanism", "epsilon", "metric"]).value
     assert rows["public-edges", 0.0, cells.RELEASED] == 0
@@ -263,7 +260,7 @@ def test_labels_train_micro_f1(tmp_path, monkeypatch):
         parts=("features",), datasets=(str(path),), preset="smoke", epsilons=(1.0,), seeds=1,
         mechanisms=("lpgnn",), out=tmp_path,
     )  # fmt: skip
-    planned = accuracy.plan(config, "features")
+    planned = accuracy.plan(config)
     assert not {"label-propagation", PRIVATE_LABELS} & {cell.mechanism for cell in planned}
     (cell,) = [cell for cell in planned if cell.mechanism == "non-private"]
     assert (cell.task, cell.last_metric) == ("labels", "micro-F1")

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 import sklearn.decomposition
 
-from experiments._common import run_plan
 from experiments._runner import COLUMNS, UsageError
+from experiments._runner import run as run_cells
 from experiments.heterorr import inversion
 from experiments.heterorr.inversion import Settings
 from tests.stats import SIGMAS
@@ -74,7 +74,7 @@ def test_rows_tables_and_figure(tmp_path, monkeypatch):
     def run():
         planned, results = inversion.cells(2, EPSILONS, (PCA,), SMALL), inversion.results_in(tmp_path)
         few = {cell: planned[cell] for cell in planned if cell.epsilon < 2 or cell.mechanism not in OTHERS}
-        run_plan(few, inversion.compute, results, "attacks", inversion.notes)
+        run_cells(few, inversion.compute, results)
         path, picture = inversion.write(tmp_path)
         assert picture.stat().st_size > 10_000
         return path.read_text()

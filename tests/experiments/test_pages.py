@@ -10,7 +10,7 @@ from experiments import _html, reproduce
 from experiments._registry import EXPERIMENTS
 from experiments._runner import UsageError
 from experiments.poindp import published as poindp
-from experiments.privge import published as privge
+from experiments.privge import settings as privge
 
 SHOWN = ("privge", "variance")
 

@@ -13,8 +13,16 @@ from experiments import poindp
 from experiments._registry import runs
 from experiments._runner import REFERENCE
 from experiments.poindp import accuracy, cells, gaps, membership, networks, noise, releases, settings
-from experiments.poindp.config import Config
-from experiments.poindp.settings import ABLATED, AS_PUBLISHED, FEATURES, NON_PRIVATE, PUBLIC, SOUND, STRUCTURE
+from experiments.poindp.settings import (
+    ABLATED,
+    AS_PUBLISHED,
+    FEATURES,
+    NON_PRIVATE,
+    PUBLIC,
+    SOUND,
+    STRUCTURE,
+    Config,
+)
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.attacks import Shadows
 from ldp_jax.learning.models import NodeInputs
@@ -56,8 +64,7 @@ def ran(graph_file, tmp_path_factory, quick):
         mechanisms=FEW, protocols=("TSTF",), attacks=QUICK, splits=("random",), seeds=1, models=3, preset="smoke",
         out=tmp_path_factory.mktemp("poindp"),
     )  # fmt: skip
-    contract.run(poindp, config)
-    return config
+    return contract.run(poindp, config)
 
 
 @pytest.fixture(scope="module")
@@ -220,8 +227,6 @@ def test_networks_of_the_ablations_have_the_branches_that_they_name(bench):
     networks_of = [networks.network(name, bench.world.settings, 3)[0] for name in (*ABLATED, *AS_PUBLISHED)]
     assert len(set(networks_of)) == len(networks_of) - 2  # the two whole ones are in both
 
-
-# --- The committed rows ------------------------------------------------------------------------------------------
 
 PLANETOID = ("cora", "citeseer", "pubmed")
 NODES = {"cora": 2708, "citeseer": 3327, "pubmed": 19717, "amazon_photo": 7650, "amazon_computers": 13752}

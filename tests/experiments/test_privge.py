@@ -223,9 +223,6 @@ def test_demo_runs_small(graph_file, tmp_path, monkeypatch, capsys):
     assert line in (tmp_path / "demo.md").read_text()
 
 
-# --- What validation chooses, and what a row may depend on -----------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def bench(graph_file):
     config = privge.Config(preset="smoke")

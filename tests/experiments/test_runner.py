@@ -18,11 +18,8 @@ from experiments._runner import COLUMNS, Cell, Found, Interrupted, Results, Usag
 class Coloured(Cell):
     """Two of these differ by their colour alone."""
 
+    last_metric = "last"
     colour: str = "red"
-
-    @property
-    def last_metric(self):
-        return "last"
 
 
 CELL = Coloured(
@@ -43,6 +40,10 @@ def seeds(count):
     return [dataclasses.replace(CELL, seed=seed) for seed in range(count)]
 
 
+def plan(count):
+    return dict.fromkeys(seeds(count), {})
+
+
 @pytest.fixture
 def results(tmp_path):
     return Results(tmp_path, "rows", Coloured, ("note",))
@@ -51,9 +52,6 @@ def results(tmp_path):
 def fresh(results):
     """The same file, of which nothing has been read yet."""
     return Results(results.csv.parent, "rows", Coloured, ("note",))
-
-
-# --- Appending ---------------------------------------------------------------------------------------------------
 
 
 def test_appending_leaves_every_byte_that_is_there(results):
@@ -165,7 +163,7 @@ def test_damaged_files_are_found_before_the_first_cell(results, of):
     file.write_bytes(damaged)
     other = fresh(results)
     with pytest.raises(UsageError, match=rf"{file}.*: damaged, .*--out$"):
-        run(seeds(2), lambda *_: pytest.fail("computed something first"), other, settings=lambda cell: {})
+        run(plan(2), lambda *_: pytest.fail("computed something first"), other)
     if of in ("text", "number", "csv bytes"):
         with pytest.raises(UsageError, match=rf"{file}: damaged, .*--out$"):
             other.read()  # as ``report`` does
@@ -173,16 +171,16 @@ def test_damaged_files_are_found_before_the_first_cell(results, of):
 
 
 def test_all_cells_are_checked_before_the_first_is_computed(results):
-    def check(cell):
+    def check(cell, settings):
         if cell.seed == 2:
             raise ValueError("seed must be below 2")
 
     computed = lambda *_: pytest.fail("computed something first")
     with pytest.raises(UsageError, match=r"eps 1 seed 2: seed must be below 2$"):
-        run(seeds(3), computed, results, settings=lambda cell: {}, check=check)
+        run(plan(3), computed, results, check=check)
     with pytest.raises(UsageError, match="0 of 0"):
-        run([], computed, results, settings=lambda cell: {})
-    run(seeds(1), lambda cell: Found({}), results, settings=lambda cell: {})  # a cell with nothing to say
+        run({}, computed, results)
+    run(plan(1), lambda *_: Found({}), results)  # a cell with nothing to say
     assert not results.csv.exists()
 
 
@@ -248,11 +246,8 @@ def test_what_a_killed_write_left_is_cleared_by_the_next(results, tmp_path):
     assert (tmp_path / "rows.manifest.json.txt").exists()
 
 
-# --- Runs --------------------------------------------------------------------------------------------------------
-
-
 def computes(done, fail_at=None):
-    def compute(cell):
+    def compute(cell, settings):
         if cell.seed == fail_at:
             raise KeyboardInterrupt
         done.append(cell.seed)
@@ -263,24 +258,24 @@ def computes(done, fail_at=None):
 
 def test_a_run_computes_what_is_missing_in_its_order(results):
     done = []
-    plan = [*seeds(3), *seeds(3)]
-    assert run(plan, computes(done), results, settings=lambda cell: {"config of": cell.seed}) == 3
+    planned = {cell: {"config of": cell.seed} for cell in seeds(3)}
+    assert run(planned, computes(done), results) == 3
     assert done == [0, 1, 2]
     frame = results.read()
     assert frame.value.tolist() == [1.0, 0.0, 1.0, 1 / 7, 1.0, 2 / 7]
     assert frame.note.tolist() == ["seed 0"] * 2 + ["seed 1"] * 2 + ["seed 2"] * 2
     assert sorted(config["config of"] for config in results.describe()["configs"].values()) == [0, 1, 2]
-    assert run(seeds(4), computes(done), fresh(results), settings=lambda cell: {}) == 1
+    assert run(plan(4), computes(done), fresh(results)) == 1
     assert done == [0, 1, 2, 3]
 
 
 def test_ctrl_c_says_what_is_kept(results):
     done = []
-    run(seeds(1), computes(done), results, settings=lambda cell: {})
+    run(plan(1), computes(done), results)
     with pytest.raises(Interrupted, match=r"^3 of 5 cells are kept in .*rows.csv; the same command goes on"):
-        run(seeds(5), computes(done, fail_at=3), results, settings=lambda cell: {})
+        run(plan(5), computes(done, fail_at=3), results)
     assert sorted(set(results.read().seed)) == [0, 1, 2]
-    run(seeds(5), computes(done), results, settings=lambda cell: {})
+    run(plan(5), computes(done), results)
     assert done == [0, 1, 2, 3, 4]
 
 
@@ -288,16 +283,14 @@ def test_rows_of_another_version_are_kept_and_it_is_said(results, capsys, monkey
     """A resumed run must not mix versions without a word."""
 
     def again():
-        run(seeds(2), computes([]), fresh(results), settings=lambda cell: {})
+        run(plan(2), computes([]), fresh(results))
         return "another --out" in "".join(capsys.readouterr())
 
-    run(seeds(1), computes([]), results, settings=lambda cell: {})
+    run(plan(1), computes([]), results)
     assert not again()
     monkeypatch.setattr(_runner, "_version", lambda: "99.0")
     assert again()
 
-
-# --- Processes ---------------------------------------------------------------------------------------------------
 
 WRITER = """
 import sys

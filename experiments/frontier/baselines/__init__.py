@@ -7,7 +7,7 @@ mechanisms, at epsilon per bit of a list. All choices are made on a fifth of the
 from collections.abc import Callable
 from typing import Any
 
-from experiments.frontier.baselines import blink, lists, lpgnet, simple
+from experiments.frontier.baselines import lists, lpgnet, simple
 from experiments.frontier.baselines._released import Answer, Asked
 
 __all__ = ["BASELINES"]
@@ -16,8 +16,8 @@ BASELINES: dict[str, Callable[[Any, Asked, float], Answer]] = {
     "features": simple.logistic, "features, perceptron": simple.perceptron, "plain counts": simple.plain_counts,
     "noisy degree": simple.noisy_degree, "lpgnet, 1 round": lpgnet.one_round, "lpgnet, 2 rounds": lpgnet.two_rounds,
     "dprr, gcn": lists.dprr_gcn, "dprr, ppr": lists.dprr_ppr, "rr, gcn": lists.rr_gcn, "rr, ppr": lists.rr_ppr,
-    "blink hard, gcn": blink.hard_gcn, "blink soft, gcn": blink.soft_gcn, "blink hybrid, gcn": blink.hybrid_gcn,
-    "blink soft, ppr": blink.soft_ppr, "blink hybrid, ppr": blink.hybrid_ppr, "non-private, gcn": simple.true_gcn,
+    "blink hard, gcn": lists.hard_gcn, "blink soft, gcn": lists.soft_gcn, "blink hybrid, gcn": lists.hybrid_gcn,
+    "blink soft, ppr": lists.soft_ppr, "blink hybrid, ppr": lists.hybrid_ppr, "non-private, gcn": simple.true_gcn,
     "non-private, ppr": simple.true_ppr, "lpgnet by label, 1 round": lpgnet.one_round_by_label,
     "lpgnet by label, 2 rounds": lpgnet.two_rounds_by_label,
 }  # fmt: skip

@@ -28,10 +28,7 @@ class Parts(NamedTuple):
 
 
 def posterior(asked: Asked) -> Array:
-    """Log posterior of logistic regression, out of fold where there is a label; float32 [n, C].
-
-    Its folds are always the same, so that baselines share it. Without features it is the classes' shares.
-    """
+    """Log posterior of logistic regression, out of fold where labelled, or class shares; float32 [n, C]."""
     features, labels, num_classes = asked.rows, asked.labels, asked.classes
     for known, given, found in _LAST:
         if known is features and np.array_equal(given, labels) and found.shape[1] == num_classes:

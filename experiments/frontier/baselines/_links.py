@@ -49,7 +49,8 @@ class Dense(NamedTuple):
 def sparse(senders: Any, receivers: Any, num_nodes: int) -> Sparse:
     """Links in both directions, in any order, padded so that graphs of like size share a program."""
     order = np.lexsort((senders, receivers))
-    room = _room(len(order))
+    step = 1 << max(6, len(order).bit_length() - 3)
+    room = -(-max(len(order), 1) // step) * step  # at most a quarter more, in few different sizes
     ends = [
         np.pad(np.asarray(end, np.int32)[order], (0, room - len(order)), constant_values=fill)
         for end, fill in ((senders, 0), (receivers, num_nodes))
@@ -70,18 +71,8 @@ def dense(matrix: np.ndarray) -> Dense:
 def linked(
     senders: Int[np.ndarray, " m"], receivers: Int[np.ndarray, " m"], num_nodes: int, *, ends: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs that at least so many ends report (1 or 2), in both directions.
-
-    >>> [end.tolist() for end in linked(np.array([1, 0, 2]), np.array([0, 1, 0]), 3, ends=2)]
-    [[0, 1], [1, 0]]
-    """
+    """The pairs that at least so many ends report (1 or 2), in both directions."""
     low, high = np.minimum(senders, receivers).astype(np.int64), np.maximum(senders, receivers)
     code, reported = np.unique(low * num_nodes + high, return_counts=True)
     low, high = np.divmod(code[reported >= ends], num_nodes)
     return np.concatenate([low, high]), np.concatenate([high, low])
-
-
-def _room(count: int) -> int:
-    """At most a quarter more, in few different sizes."""
-    step = 1 << max(6, count.bit_length() - 3)
-    return -(-max(count, 1) // step) * step

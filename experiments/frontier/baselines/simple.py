@@ -5,8 +5,7 @@ import numpy as np
 
 from experiments.frontier.baselines._features import groups, posterior, regression, standardised
 from experiments.frontier.baselines._links import of_graph
-from experiments.frontier.baselines._network import Inputs, over, trained
-from experiments.frontier.baselines._pagerank import pagerank
+from experiments.frontier.baselines._network import Inputs, over, pagerank, trained
 from experiments.frontier.baselines._released import Answer, Asked, nothing_kept, nothing_read, spent
 from ldp_jax import edges
 from ldp_jax.core.types import PRNGKey
