@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import scipy.optimize
 
 from experiments.frontier.baselines._released import Answer
 from experiments.frontier.features_methods import CHOSEN, LOCAL, SHOWN, TRUE, Asked, Method, padded, shuffled
@@ -20,6 +21,9 @@ from ldp_jax.pipeline.jointly import checked_members
 
 LABEL_SHARE, RECORD_SHARE = 0.5, 0.75
 """Of the total, where labels are private too: of a label of the panel, and of a private user's record."""
+
+TOTALS = (1.0, 2.0, 4.0, 8.0)
+"""Budgets whose best report is sought."""
 
 CHECK = 0.1
 """Of the panel, where some of it reports as private users do."""
@@ -105,6 +109,34 @@ def _true(name: str, key: Any, asked: Asked, total: float) -> Answer:
     return Answer(PUBLIC_GRAPH[name].run(key, asked, math.inf).scores, SHOWN)
 
 
+def best_report(shares: np.ndarray, epsilon: float) -> float:
+    """The largest expected share of classes that are guessed right from one report at epsilon of a class found.
+
+    ``shares`` [found, true] are of all users, and known. A guess that depends on the report alone is a report as
+    private as it, so that the maximum over all mechanisms is a linear program over P(guess | found).
+
+    >>> round(best_report(np.diag([0.5, 0.5]), np.log(3.0)), 6)
+    0.75
+    """
+    found, guesses = shares.shape
+    own, least = np.eye(found * guesses), np.tile(np.eye(guesses), (found, 1))  # P, then its least by guess
+    solved = scipy.optimize.linprog(
+        -np.concatenate([shares.ravel(), np.zeros(guesses)]),
+        A_ub=np.block([[-own, least], [own, -math.exp(epsilon) * least]]), b_ub=np.zeros(2 * len(own)),
+        A_eq=np.pad(np.kron(np.eye(found), np.ones(guesses)), ((0, 0), (0, guesses))), b_eq=np.ones(found),
+    )  # fmt: skip
+    return -float(solved.fun)
+
+
+def _best(key: Any, asked: Asked, total: float) -> Answer:
+    """What no report of one class exceeds, where devices know the class that true records and graph give."""
+    found = np.asarray(PUBLIC_GRAPH[TRUE_ALL].run(key, asked, total).scores)[asked.private].argmax(1)
+    shares = np.zeros((asked.classes, asked.classes))
+    np.add.at(shares, (found, asked.data.y[asked.private]), 1.0 / len(found))
+    most = {f"{CEILING} at {total:g}": best_report(shares, total) for total in TOTALS}
+    return Answer(most | {"accuracy": float(shares.trace())}, SHOWN)
+
+
 JOINT, LABELS_TOO, PLACEBO = "joint", "joint, labels too", "joint, placebo"
 CHECKED, CHECKED_PLACEBO = "joint, checked", "joint, checked placebo"
 ONE, ONE_PLACEBO = "one report", "one report, placebo"
@@ -113,6 +145,7 @@ RECORDS, LISTS, HALVES = "record alone", "list alone", "half each"
 NOTHING = "nothing asked"
 PUBLIC, PUBLIC_ALONE = "public graph, reports", "public graph, no reports"
 TRUE_RECORD, TRUE_ALL = f"{TRUE}, record alone", f"{TRUE}, class scores"
+BEST, CEILING = f"{TRUE}, best report", "ceiling of one report"
 
 METHODS: dict[str, Method] = {
     NOTHING: Method(10, _nothing), PUBLIC_ALONE: Method(10, partial(_public_graph, CHOSEN)),
@@ -127,8 +160,9 @@ METHODS: dict[str, Method] = {
     ONE: Method(0, partial(_joint, both=True)), ONE_PLACEBO: Method(2, partial(_joint, both=True, placebo=True)),
     ONE_CHECKED: Method(0, partial(_joint, both=True, check=CHECK)),
     ONE_CHECKED_PLACEBO: Method(2, partial(_joint, both=True, check=CHECK, placebo=True)),
+    BEST: Method(20, _best),
 }  # fmt: skip
 """By name; a name's number of noise is a part of its rows' keys."""
 
-WITHOUT_EPSILON = (NOTHING, PUBLIC_ALONE, TRUE_RECORD, TRUE_ALL)
+WITHOUT_EPSILON = (NOTHING, PUBLIC_ALONE, TRUE_RECORD, TRUE_ALL, BEST)
 """Rows that use no private data at all, or all of it."""

@@ -20,6 +20,8 @@ from experiments.frontier._points import (
 )
 from experiments.frontier.joint import NAME, results_in
 from experiments.frontier.joint_methods import (
+    BEST,
+    CEILING,
     CHECKED,
     CHECKED_PLACEBO,
     JOINT,
@@ -54,7 +56,7 @@ _KEY = [*PANEL, "members", "mechanism", "epsilon"]
 def points(frame: pd.DataFrame) -> pd.DataFrame:
     """Accuracy and gains in points, one row a draw, gains paired by draw; tidy."""
     rows = []
-    for names, parts in by_panel(frame):
+    for names, parts in by_panel(_with_ceilings(frame)):
         values = {key: 100 * one.value for key, one in parts.items()}
         for (mechanism, epsilon), mine in values.items():
             beside = {OVER_NOTHING: values.get((NOTHING, 0.0)), OVER_RECORDS: values.get((RECORDS, epsilon))}
@@ -68,6 +70,13 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
                 found[FORESEEN] = 100 * pd.to_numeric(parts[mechanism, epsilon].foreseen).dropna()
             rows.append(((*names, mechanism, epsilon), found))
     return tidy(_KEY, rows)
+
+
+def _with_ceilings(frame: pd.DataFrame) -> pd.DataFrame:
+    """The best reports, which one row holds by total, as accuracies of a row of their own."""
+    total = frame.metric.str.extract(f"{CEILING} at (.+)", expand=False)
+    made = frame[total.notna()].assign(mechanism=CEILING, epsilon=total.astype(float), metric=ACCURACY)
+    return pd.concat([frame[frame.mechanism != BEST], made])
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataFrame]:
@@ -129,7 +138,7 @@ def verdict(found: pd.DataFrame) -> str:
         f"{len(cells)} settings what was chosen is above the whole total on the record in {len(up)} "
         f"({_listed(up)}), below it in {len(down)} ({_listed(down)}); below the whole total on the list in "
         f"{len(listed)} ({_listed(listed)}).{_of_placebos(cells, PLACEBO)}"
-        f"{_of_checks(cells, JOINT, CHECKED, CHECKED_PLACEBO)}{_of_one_report(cells)}"
+        f"{_of_checks(cells, JOINT, CHECKED, CHECKED_PLACEBO)}{_of_one_report(cells)}{_of_ceilings(cells)}"
     )
 
 
@@ -150,6 +159,22 @@ def _of_one_report(cells: _Cells) -> str:
         f"above joint in {len(up)} of {len(known)} settings ({_listed(up)}) by up to {max(means):.1f} points, and "
         f"below it in {len(down)} ({_listed(down)}) by up to {-min(means):.1f}.{_of_placebos(cells, ONE_PLACEBO)}"
         f"{_of_checks(cells, ONE, ONE_CHECKED, ONE_CHECKED_PLACEBO)}"
+    )
+
+
+def _of_ceilings(cells: _Cells) -> str:
+    """What no report of one class can bring, beside what was chosen."""
+    found = []
+    for name, _, part, total in cells:
+        most, mine = (regained(part, row, total) for row in (CEILING, JOINT))
+        if most is not None and mine is not None:
+            found.append(f"{name} at {total:g}: {mine:.0%} of {most:.0%}")
+    if not found:
+        return ""
+    return (
+        "\n\n**The ceiling of one report**: devices that know the class that true records and graph give, and "
+        "report it by the best of all mechanisms, regain no more. Joint regains of it: "
+        f"{', '.join(found)}. Splits protect a list bit by bit, and may bring more."
     )
 
 
@@ -219,6 +244,7 @@ def summary(found: pd.DataFrame) -> show.Rows:
                 ),
                 "non-private (%)": _interval(part, TRUE_ALL, np.inf, ACCURACY),
                 "regained": _percent(regained(part, JOINT, total)),
+                "at most, by one report": _percent(regained(part, CEILING, total)),
             }
 
 
@@ -249,6 +275,7 @@ _STYLES: dict[str, tuple[str, str, str, float, str]] = {
     "record alone": (RECORDS, "#7a5c99", "v", 1.0, "--"),
     "list alone": (LISTS, "#2f7d4f", "^", 1.0, "--"),
     "friendships public, record private": (PUBLIC, "#3b6fa0", "D", 1.4, "-"),
+    "ceiling of one report": (CEILING, "#8c8c8c", "_", 1.2, ":"),
 }
 
 

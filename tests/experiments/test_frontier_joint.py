@@ -44,6 +44,23 @@ def test_rows_differ_in_what_their_names_say(monkeypatch):
     np.testing.assert_allclose(shares, np.tile((0.5, 0.25, 0.25), (5, 1)))
 
 
+def test_no_mechanism_on_a_class_beats_the_ceiling_and_randomised_response_reaches_it():
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet(np.ones(20)).reshape(4, 5)  # of four classes found and five true ones
+    assert joint.best_report(shares, 1e-9) == pytest.approx(shares.sum(0).max())
+    assert joint.best_report(shares, 20.0) == pytest.approx(shares.max(1).sum(), abs=1e-6)
+    assert joint.best_report(np.eye(5) / 5, 1.5) == pytest.approx(np.exp(1.5) / (np.exp(1.5) + 4))
+    most = joint.best_report(shares, 1.5)
+    for _ in range(200):  # of a random least mass, as much as epsilon allows where guesses are right
+        least = rng.dirichlet(np.ones(5)) / rng.uniform(1.0, np.exp(1.5))
+        law = np.tile(least, (4, 1))
+        for row, gains in zip(law, shares, strict=True):
+            for guess in np.argsort(-gains):
+                row[guess] += min((np.exp(1.5) - 1) * least[guess], 1.0 - row.sum())
+        if np.allclose(law.sum(1), 1.0):
+            assert (shares * law).sum() <= most + 1e-9
+
+
 def test_a_placebo_deals_out_records_and_lists_among_private_users(monkeypatch):
     asked = []
     monkeypatch.setattr(joint, "predict_jointly", lambda *given, **more: asked.append(given))
