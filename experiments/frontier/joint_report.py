@@ -163,18 +163,23 @@ def _of_one_report(cells: _Cells) -> str:
 
 
 def _of_ceilings(cells: _Cells) -> str:
-    """What no report of one class can bring, beside what was chosen."""
-    found = []
-    for name, _, part, total in cells:
-        most, mine = (regained(part, row, total) for row in (CEILING, JOINT))
-        if most is not None and mine is not None:
-            found.append(f"{name} at {total:g}: {mine:.0%} of {most:.0%}")
-    if not found:
+    """How far joint is from what no report of one class exceeds."""
+    found = {
+        f"{name} at {total:g}": (regained(part, JOINT, total), regained(part, CEILING, total))
+        for name, _, part, total in cells
+    }
+    both = {words: (mine, most) for words, (mine, most) in found.items() if mine is not None and most is not None}
+    if not both:
         return ""
+    above = [words for words, (mine, most) in both.items() if mine > most]
+    near = sum(0 <= most - mine <= LITTLE for mine, most in both.values())
+    far = max(both, key=lambda words: both[words][1] - both[words][0])
+    mine, most = both[far]
     return (
         "\n\n**The ceiling of one report**: devices that know the class that true records and graph give, and "
-        "report it by the best of all mechanisms, regain no more. Joint regains of it: "
-        f"{', '.join(found)}. Splits protect a list bit by bit, and may bring more."
+        f"report it by the best of all mechanisms, regain no more. Of {len(both)} settings joint is at most "
+        f"{LITTLE:.0%} of the way below it in {near}, above it in {len(above)} ({_listed(above)}: a split protects "
+        f"a list bit by bit), and farthest below it on {far} ({mine:.0%}, ceiling {most:.0%})."
     )
 
 
