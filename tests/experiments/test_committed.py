@@ -29,7 +29,7 @@ RESULTS = {results.csv.stem: results for experiment in EXPERIMENTS for results i
 DIGESTS = {
     "dprr": (1716, "b40c7e93a38c12e0515575bef1d5da651f40eea21551fd23170b636bba9f7e4b"),
     "dprr_degrees": (809, "d90332c7979e37ff83a0a56baa19361f39f549f30ce65911352e9126ddede329"),
-    "dprr_scaling": (360, "cf5172034c8bdb0d44d01a7a3f9a5c19982c83899b6271f8c92d2e5946e78960"),
+    "dprr_scaling": (360, "5bee1edfe06a4dfa342df79e5113abb55668b903d0b6c7e82b4fcaea9c33f6a1"),
     "audit": (2757, "0551af2f7e82e803738aa60dae7900ead84a3a2397e9a8e17b53b0464c0746c2"),
     "privge": (1187, "05ac01ff95116063afad4e260582c2d15ca9d6605ddd1d8e12b81fc905688d10"),
 }
