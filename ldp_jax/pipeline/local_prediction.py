@@ -21,7 +21,7 @@ from ldp_jax.core import validate
 from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph.graphs import GraphsTuple, as_graph
-from ldp_jax.graph.propagation import Operator, kprop, operator, ppr
+from ldp_jax.graph.propagation import Operator, operator, ppr
 from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifier, panel_regression
 from ldp_jax.pipeline.guard import guard
 from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_evidence
@@ -238,10 +238,13 @@ def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guard
 def _around(op: Operator, narrow: list[Array]) -> tuple[list[Array], Array]:
     """Sums of neighbours' evidence at one and two hops, and its PageRank; and the columns of a regression."""
     evidence = narrow[1]
-    degree = op.degree[:, None]
-    one = degree * kprop(op, evidence, 1, normalisation="mean")
-    two = degree * kprop(op, one, 1, normalisation="mean")
-    around = [one, two, ppr(op, evidence, _ALPHA, 0.5, 1e-3)]
+
+    def hop(w: Array, _: None) -> tuple[Array, Array]:
+        total = op.degree[:, None] * op.nodes(op.average(op.rows(w)))
+        return total, total
+
+    _, hops = jax.lax.scan(hop, evidence, length=2)
+    around = [*hops, ppr(op, evidence, _ALPHA, 0.5, 1e-3)]
     return around, _design([*narrow, *around])
 
 

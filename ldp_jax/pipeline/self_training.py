@@ -358,9 +358,9 @@ def _path(
 
 def _posteriors(weights: Array, rows: _Laid, asked: _Asked, models: int) -> Array:
     scores = _scores(weights, rows, models)
-    each = jax.nn.log_softmax(scores)
-    mean = jax.nn.logsumexp(each, axis=1) - jnp.log(models)
-    mean = jnp.where(asked.by_weights, jax.nn.log_softmax(scores.mean(1)), mean)
+    each = jax.nn.log_softmax(jnp.concatenate([scores, scores.mean(1, keepdims=True)], 1))
+    mean = jax.nn.logsumexp(each[:, :models], axis=1) - jnp.log(models)
+    mean = jnp.where(asked.by_weights, each[:, models], mean)
     return jnp.where(asked.held_out[:, None], _own(each, asked.fold), mean)
 
 
