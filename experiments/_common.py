@@ -150,7 +150,7 @@ def check_words(
 
 
 def run_parts(parts: Iterable[ModuleType], config: Any) -> None:
-    """Compute the missing rows of some modules; what must be refused is, before the first row of any.
+    """Compute the missing rows of some modules; what plans refuse is refused before the first row of any.
 
     A module has ``results_in(out)``, ``plan(config)``, a mapping from cells in the order of their computation to
     their settings, and ``compute(cell, settings)``, which finds a cell's rows; perhaps ``check(cell, settings)``,

@@ -23,7 +23,7 @@ LABEL_SHARE, RECORD_SHARE = 0.5, 0.75
 """Of the total, where labels are private too: of a label of the panel, and of a private user's record."""
 
 TOTALS = (1.0, 2.0, 4.0, 8.0)
-"""Budgets whose best report is sought."""
+"""Budgets whose best report is sought, whatever the command line asks for."""
 
 CHECK = 0.1
 """Of the panel, where some of it reports as private users do."""
@@ -129,7 +129,7 @@ def best_report(shares: np.ndarray, epsilon: float) -> float:
 
 
 def _best(key: Any, asked: Asked, total: float) -> Answer:
-    """What no report of one class exceeds, where devices know the class that true records and graph give."""
+    """What no report of the class that true records and graph give exceeds in the mean."""
     found = np.asarray(PUBLIC_GRAPH[TRUE_ALL].run(key, asked, total).scores)[asked.private].argmax(1)
     shares = np.zeros((asked.classes, asked.classes))
     np.add.at(shares, (found, asked.data.y[asked.private]), 1.0 / len(found))

@@ -163,7 +163,7 @@ def _of_one_report(cells: _Cells) -> str:
 
 
 def _of_ceilings(cells: _Cells) -> str:
-    """How far joint is from what no report of one class exceeds."""
+    """How far joint is from what no report of the class that is found exceeds."""
     found = {
         f"{name} at {total:g}": (regained(part, JOINT, total), regained(part, CEILING, total))
         for name, _, part, total in cells
@@ -249,7 +249,7 @@ def summary(found: pd.DataFrame) -> show.Rows:
                 ),
                 "non-private (%)": _interval(part, TRUE_ALL, np.inf, ACCURACY),
                 "regained": _percent(regained(part, JOINT, total)),
-                "at most, by one report": _percent(regained(part, CEILING, total)),
+                "ceiling of one report": _percent(regained(part, CEILING, total)),
             }
 
 

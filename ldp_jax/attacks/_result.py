@@ -72,8 +72,8 @@ def rows_of(
         or not least <= len(rows) <= (most or len(rows))
         or not np.isfinite(rows).all()
     ):
-        wanted = f"{'' if most else '>= '}{least}"
-        raise ValueError(f"{name} must be finite numbers [n, d], n {wanted}, got shape {rows.shape}")
+        wanted = f"{'' if most else 'at least '}{least} row{'s' * (least > 1)}"
+        raise ValueError(f"{name} must be finite numbers [n, d], d >= 1, of {wanted}, got shape {rows.shape}")
     return rows
 
 

@@ -73,7 +73,7 @@ _UNROLLED = jax.extend.random.define_prng_impl(
 
 
 def unrolled(key: PRNGKey) -> PRNGKey:
-    """The key for ``jax.random`` (not its ``poisson``) inside one function; JAX's reuse checker knows it not."""
+    """The key for ``jax.random`` (not its ``poisson``) inside one function; unknown to JAX's checker of reuse."""
     validate.threefry(key)
     return jax.random.wrap_key_data(jax.random.key_data(key), impl=_UNROLLED)
 

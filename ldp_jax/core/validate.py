@@ -45,7 +45,7 @@ def real(name: str, value: object) -> "np.ndarray":
         except OverflowError:
             raise ValueError(f"{name} must be a real number, got one beyond float64") from None
     if not np.issubdtype(array.dtype, np.number) or np.iscomplexobj(array):
-        raise ValueError(f"{name} must be a real number, got {_shown(value)}")
+        raise ValueError(f"{name} must be real numbers, got {_shown(value)} of dtype {array.dtype}")
     return array
 
 
@@ -190,7 +190,7 @@ def ids(size: int | None = None, of: str = "", **kwargs: object) -> None:
 
     >>> ids(2, "one of the nodes", senders=[0, 2])
     Traceback (most recent call last):
-    ValueError: senders must be in [0, 2), one of the nodes, got numbers from 0 to 2
+    ValueError: senders must be in [0, 2), one of the nodes, got 2 at place 1
     """
     import numpy as np
 
@@ -198,11 +198,14 @@ def ids(size: int | None = None, of: str = "", **kwargs: object) -> None:
         if not concrete(value):
             continue
         array = np.asarray(value)
-        if array.dtype.kind not in "iu":
+        if array.size and array.dtype.kind not in "iu":
             raise ValueError(f"{name} must be integers, got {array.dtype}")
         if array.size and (array.min() < 0 or (size is not None and array.max() >= size)):
+            wrong = array < 0 if size is None else (array < 0) | (array >= size)
+            place = tuple(np.argwhere(wrong)[0])
+            where = f" at place {place[0]}" if place else ""
             wanted = ", ".join(filter(None, [">= 0" if size is None else f"in [0, {size})", of]))
-            raise ValueError(f"{name} must be {wanted}, got numbers from {array.min()} to {array.max()}")
+            raise ValueError(f"{name} must be {wanted}, got {array[place]}{where}")
 
 
 def one_of(choices: tuple[str, ...], **kwargs: object) -> None:

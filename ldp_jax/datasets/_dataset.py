@@ -219,7 +219,8 @@ def check_bounds(lower: Any, upper: Any, name: str) -> tuple[float, float]:
     """Bounds as two numbers; ``ValueError`` unless float32 can scale records from them to [-1, 1]."""
     limits = np.finfo(np.float32)
     most, least = float(limits.max), float(limits.tiny)
-    low, high = (validate.number(-most, most, **{f"bounds of {name}": bound}) for bound in (lower, upper))
+    named = {"lower": lower, "upper": upper}
+    low, high = (validate.number(-most, most, **{f"{end} bound of {name}": at}) for end, at in named.items())
     if not least <= high - low <= 2 / least or np.float32(low) == np.float32(high):
         wanted = f"lower < upper, apart in float32, by {least:.2g} to {2 / least:.2g}"
         raise ValueError(f"bounds of {name} must be {wanted}, got ({low}, {high})")

@@ -273,7 +273,7 @@ class Session:
             total = sum((_cost(self._losses[digest], n) for digest, n in releases), Fraction(0))
         whose = kind.adjacency.format("one device" if who is None else "one user")
         words = f"{whose}; releases: {sum(n for _, n in releases)}"
-        return Guarantee(rounded_up(total), 0.0, kind.unit, words, "exact", "proved", _REASON)
+        return _exact(total, kind.unit, words)
 
     def _check_budget(self, loss: Fraction, times: int) -> None:
         """Refuse what the device would not pay for; under the lock."""
@@ -314,7 +314,8 @@ class Session:
     ) -> "Session":
         """Go on where :meth:`to_bytes` left off, within the same budget.
 
-        ``at_least`` is the newest :attr:`counter` that is known from elsewhere.
+        ``at_least`` is the newest :attr:`counter` that is known from elsewhere. Without it a whole older copy is
+        taken for the newest, and what it forgot can be released again.
 
         Raises:
           ValueError: if the memory is damaged, edited, another device's, of another version, or rolled back behind
@@ -357,8 +358,12 @@ def guarantee(table: Table, k: SupportsIndex = 1) -> Guarantee:
     """The cost of one report of k fields: k times the table's epsilon, rounded up."""
     many = whole(1, WORDS - 1, k=k)
     words = "any two records of one user" + ("" if many == 1 else f", {many} fields of each reported")
-    total = rounded_up(_cost(itself(table, Table).loss, many))
-    return Guarantee(total, 0.0, RECORD, words, "exact", "proved", _REASON)
+    return _exact(_cost(itself(table, Table).loss, many), RECORD, words)
+
+
+def _exact(total: Fraction, unit: Unit, words: str) -> Guarantee:
+    cost = rounded_up(total)
+    return Guarantee(cost, unit=unit, adjacency=words, arithmetic="exact", status="proved", reason=_REASON)
 
 
 def _checked_budget(budget: object) -> tuple[float, Unit]:

@@ -78,10 +78,8 @@ def one_graph(graph: Graph, name: str = "graph") -> Graph:
     """What is given, if it is one graph."""
     graph = graphs.as_graph(graph, name)
     if np.size(graph.n_node) != 1:
-        raise ValueError(
-            f"{name} must be one graph, got a GraphsTuple of {np.size(graph.n_node)}: give a set of graphs as a "
-            "graphs.GraphSet"
-        )
+        hint = ": give a set of graphs as a graphs.GraphSet" if name == "graph" else ""
+        raise ValueError(f"{name} must be one graph, got a GraphsTuple of {np.size(graph.n_node)}{hint}")
     return graph
 
 

@@ -57,14 +57,17 @@ def privatize_graph(
     Args:
       key: a typed threefry key.
       graph: undirected, or a :class:`~ldp_jax.graph.graphs.GraphSet`, in which pairs are within one graph.
-      mechanism: of this package, or your own. Budgets may be public arrays [n], but for LocalLap's.
+      mechanism: of this package, or your own. Budgets of DPRR, RandomizedResponse and NoisyDegree may be arrays
+        [n], one a user, all public.
       reporting: in place of the mechanism's own. ``full``: every user reports the whole list (2 epsilon per edge).
         ``half``: each pair has one reporter, the user of the smaller budget (the sum that ``guarantee()`` states);
         of equal ones, i < j goes to i where i + j is even, else to j. List, noisy degree and n - 1 of eq. 6 are of
-        the owned pairs. ``half list``: the same, but the noisy degree is the whole list's.
+        the owned pairs. ``half list``: the same, but the noisy degree is the whole list's. LocalLap has no
+        ``full``, NoisyDegree no ``half list``.
       public: bool [n], users whose lists are released as they are (the customised setting). Degrees count public
         neighbours in ``full``, and in LocalLap's ``half list``; else private ones alone.
-      memory: bytes to allow, 16 for each false pair that n and the budgets let expect in a graph without edges.
+      memory: bytes to allow beyond true edges, 16 for each false pair that n and the budgets let expect in a graph
+        without edges.
 
     Returns:
       The reported graph or set, the reported degrees and the guarantee: per edge, about pairs of private users.

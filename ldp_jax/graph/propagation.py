@@ -435,6 +435,8 @@ def _given(op_or_graph: Operator | Graph, x: ArrayLike | tuple) -> tuple[Operato
     """The operator and the columns of x, float32 or float64 [n, c]."""
     if hasattr(x, "toarray"):
         raise ValueError(f"x must be dense, got {type(x).__name__}: give x.toarray()")
+    if not np.ndim(x):
+        raise ValueError(f"x must have a row for each node, got {x!r:.40}")
     columns = jnp.asarray(x)
     if not jnp.issubdtype(columns.dtype, jnp.floating) or jnp.finfo(columns.dtype).bits < 32:
         columns = columns.astype(jnp.float32)
@@ -527,7 +529,7 @@ def ppr_push(
     validate.positive(r_max=r_max)
     if validate.concrete(alpha) and np.float32(1.0) - np.asarray(alpha, np.float32) == 1.0:
         raise ValueError(f"alpha must be at least 3e-8, below which residues never shrink in float32, got {alpha}")
-    op, columns = _given(op_or_graph, x)
+    op, columns = _given(_as_operator(op_or_graph), x)
     z = _push(op, columns, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, r_max)))
     return z[:, 0] if np.ndim(x) == 1 else z
 

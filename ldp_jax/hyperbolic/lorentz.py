@@ -210,7 +210,7 @@ def _exp_map(x: Array, v: Array, c: Scalar) -> Array:
 
 
 def log_map(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch m"]:
-    """Logarithmic map at X: the tangent vector whose geodesic reaches Y at time 1 (Nagano et al. 2019, eq. 4)."""
+    """Logarithmic map at X, the inverse of :func:`exp_map` (Nickel & Kiela 2018, eq. 10; Nagano 2019, eq. 4)."""
     x, y = _points(c, x=x, y=y)
     return _from_origin(x, _log_at_origin(x, y, c), c)
 

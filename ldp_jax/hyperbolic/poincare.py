@@ -110,7 +110,8 @@ def norm(x: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
 def distance(x: Record, y: Record, c: Scalar = 1.0) -> Float[Array, "*batch"]:
     r"""Geodesic distance :math:`(2/\sqrt c) \, \mathrm{artanh}(\sqrt c |{-x} \oplus y|)` (PoinDP eq. 5).
 
-    Close points stay apart: it is computed from :math:`|x - y| / \sqrt{(1 - c |x|^2)(1 - c |y|^2)}`.
+    Computed as :math:`(2/\sqrt c) \, \mathrm{arsinh}(\sqrt c |x - y| / \sqrt{(1 - c |x|^2)(1 - c |y|^2)})`, which
+    keeps close points apart in float32.
     """
     x, y = _points(c, x=x, y=y)
     root = _root(c, x)

@@ -97,7 +97,7 @@ def auc(positive: Float[Array, " p"], negative: Float[Array, " q"]) -> Float[Arr
 
 
 def micro_f1(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray, "n labels"]) -> Float[Array, ""]:
-    """The F1 score of all rows' labels together, predicted by scores above 0; 0 where there is none.
+    """The F1 score of all rows' labels together, predicted by scores above 0; 0 without any label.
 
     >>> float(micro_f1(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([[1, 1], [0, 1]])))
     0.6666...

@@ -94,9 +94,10 @@ Bounds: TypeAlias = tuple[ArrayLike, ArrayLike] | np.ndarray
 class PublicRecord(NamedTuple):
     """One public record for every user: what structure-only rows are made of. Nothing of it is private.
 
-    Under the noise of private records the difference of two releases would be that of the records. So
-    :func:`perturb` and all that is built on it fold :data:`STRUCTURE_ONLY` into the key of a public record. (An
-    array that happens to be constant is taken for private records.)
+    Its noise is never that of a private record under the same key: with additive noise the difference of two such
+    releases would be the difference of the records. So :func:`perturb` and all that is built on it fold
+    :data:`STRUCTURE_ONLY` into the key where x is a public record. (An array that happens to be constant is taken
+    for private records: give the structure-only row as a public record, or its own key.)
 
     Attributes:
       num_nodes: how many users.

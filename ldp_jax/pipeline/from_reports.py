@@ -114,8 +114,8 @@ def predict_from_reports(
       facts: what :func:`~ldp_jax.pipeline.local_prediction.panel_facts` found of this graph and panel.
       num_folds: F, in which the panel is asked of models that have not seen it; 10 by default, and as facts say.
       label_epsilon: in (0, 20], where the panel's labels are private too: each member reports one through
-        :func:`~ldp_jax.features.GeneralizedRR` (:mod:`ldp_jax.pipeline.panel`). ``num_classes`` must then be given,
-        and labels outside [0, C) are clipped.
+        :func:`~ldp_jax.features.GeneralizedRR` (:mod:`ldp_jax.pipeline.panel`). ``num_classes``, which is public,
+        must then be given, and labels outside [0, C) are clipped.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
     Raises:

@@ -67,7 +67,7 @@ class PublicFacts(NamedTuple):
       labels: int [n] in [0, C), -1, None or NaN for users who have none.
       num_classes: C.
       log_q: a posterior from elsewhere in place of the features' logistic regression, natural logarithms, of which
-        probabilities below 1e-9 are raised to it; of no user may it depend on the own label. Or what
+        probabilities below 1e-9 are raised to it; no user's may depend on their own label. Or what
         :func:`~ldp_jax.pipeline.self_training.features_posterior` found of these very rows and labels.
       silent: bool [n], labelled users who are never asked; nobody by default.
     """

@@ -82,7 +82,9 @@ def embed_reports(
     tol: Scalar = 1e-5,
     out: str | Path | None = None,
 ) -> ReportedEmbedding:
-    """Propagate the reports of one round over a public graph; rows of users who are no node are left out.
+    """Propagate the reports of one round over a public graph.
+
+    A user without a report contributes zero to each coordinate. Rows of users who are no node are left out.
 
     Guarantee: that of the mechanism, per record; over several rounds it adds up
     (:meth:`ldp_jax.deployment.store.ReportStore.spent`).

@@ -32,7 +32,8 @@ def answer(key: PRNGKey, mechanism: Mechanism, history: Any, round: Array | int,
     A permanent answer takes its record and its randomness from the first round alone, a fresh one from its own.
 
     Args:
-      key: a typed threefry key, of this user, question and manner of answer, the same in every round.
+      key: a typed threefry key, of this user and question, the same in every round. Another question, or the same
+        one answered otherwise, needs another key, or both share their noise.
       mechanism: of one report.
       history: the records so far, [rounds, ...], up to the round that is asked for.
       round: which, from 0; may be traced.

@@ -107,7 +107,9 @@ class Words(Matrix):
 
     def place(self, y: Report) -> np.ndarray:
         inner = self.space.inner
-        return inner.place(y) @ len(inner) ** np.arange(self.space.dim)[::-1]
+        each = inner.place(y)
+        word = each @ len(inner) ** np.arange(self.space.dim)[::-1]
+        return np.where((each >= 0).all(-1), word, -1)
 
     def search(self, rng: np.random.Generator, known: Report, n: int) -> Array:
         return jnp.asarray(rng.choice(self._values(), (n, self.space.dim)))

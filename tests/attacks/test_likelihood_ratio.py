@@ -78,7 +78,7 @@ def test_a_planted_edge_shows_as_far_as_epsilon_allows(private):
 
 def test_runs_that_do_not_fit_are_refused():
     for place, value, message in (
-        (0, np.zeros((7, 2)), "shadows_without must be finite .* >= 8"),
+        (0, np.zeros((7, 2)), "shadows_without must be finite .* at least 8 rows"),
         (1, np.zeros(9), "shadows_with must be finite"),
         (2, np.full((9, 2), np.nan), "observed_without must be finite numbers"),
         (3, np.zeros((9, 3)), "all runs must show as many numbers"),

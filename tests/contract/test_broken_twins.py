@@ -18,6 +18,16 @@ from tests.marks import untyped
 
 
 @untyped
+def test_five_percent_too_much_is_seen_in_the_density():
+    twin = broken.Overspent(1.05 * 16.0)
+    assert twin.guarantee().epsilon == pytest.approx(16.0)
+    with pytest.raises(AssertionError, match="claims epsilon"):
+        checks.check_loss(twin)
+    checks.check_density_and_moments(twin)
+    checks.assert_fits(verification.matches_density(twin, jax.random.key(2), 0.3))
+
+
+@untyped
 def test_five_percent_too_much_is_seen_in_the_draws():
     """At 200 000 draws; below epsilon = 1, 5 % of epsilon is less than draws can tell, and the density decides."""
     twin = broken.HonestDensityOnly(1.0)

@@ -1,6 +1,7 @@
 """Draws from words: exact probabilities at the extremes, at thresholds and one word beside them."""
 
 import math
+import pathlib
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from ldp_jax.core import random_words
+from ldp_jax.features import Laplace
 from tests import stats
 
 
@@ -63,6 +65,18 @@ def test_draws_have_their_share():
     drawn = jax.jit(lambda key: random_words.bernoulli(key, jnp.tile(p, n), jnp.tile(1 - p, n)).sum(1))
     for successes, share in zip(drawn(jax.random.key(0)), p.ravel().tolist(), strict=True):
         stats.assert_share(successes, n, share)
+
+
+def test_one_key_with_two_epsilons_reveals_the_record_as_the_readme_says():
+    """Of two reports under two keys the same sum is far off."""
+    one, other = jax.random.split(jax.random.key(0))
+    for keys, most in (([jax.random.key(0), jax.random.key(0)], 1e-6), ([one, other], None)):
+        once, twice = (float(Laplace(e).privatize(key, 0.37)) for key, e in zip(keys, (1.0, 2.0), strict=True))
+        found = 2 * twice - once
+        assert abs(found - 0.37) < most if most else abs(found - 0.37) > 0.01
+        said = f"0.37 comes back as {found:.7f}"
+        text = (pathlib.Path(__file__).parents[2] / "README.md").read_text()
+        assert (said in text) == bool(most)
 
 
 def chances(happens, count, sign=False):

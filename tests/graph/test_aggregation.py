@@ -135,7 +135,7 @@ def test_ids_that_are_invalid_are_refused():
         for make in (Segments, lambda *ends: aggregation.tables(*ends, 2)):
             with pytest.raises(ValueError, match=words):
                 make(np.array(senders), np.array(receivers))
-    with pytest.raises(ValueError, match=r"senders must be in \[0, 2\), got numbers from 0 to 2"):
+    with pytest.raises(ValueError, match=r"senders must be in \[0, 2\), got 2 at place 0"):
         aggregation.tables(np.array([2, 0]), np.array([0, 1]), 2)
-    with pytest.raises(ValueError, match="node must be >= 0, got numbers from -1 to -1"):
+    with pytest.raises(ValueError, match="node must be >= 0, got -1 at place 0"):
         aggregation.NeighbourRows(np.zeros((1, 2), int), np.zeros((1, 1), int), np.array([-1]))

@@ -220,7 +220,7 @@ def test_bad_sets_are_refused_by_the_name_of_the_graph():
     for *given, message in (
         ([], [], [], [], "must have a graph"),
         ([], [], [0, 1], [0], "disagree: there are 1 labels, and nodes of graph 1"),
-        ([], [], [0, 1], [0, -1], "labels must be >= 0, got numbers from -1 to 0"),
+        ([], [], [0, 1], [0, -1], "labels must be >= 0, got -1 at place 1"),
         ([0], [2], [0, 0, 1], [0, 1], "got 0 -> 2, which joins graph 0 and graph 1"),
         ([9], [9], [0], [0], "in no graph of the set"),
         ([1], [1], [0, 0], [0], "graph 0 must have no self-loops, got one at node 1"),

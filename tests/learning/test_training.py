@@ -307,6 +307,26 @@ def test_models_refuse_bad_arguments_by_name(name):
                 getattr(models, name)(**{**least, argument: value})
 
 
+def test_links_of_a_separable_toy_are_learned():
+    """Two groups; edges inside, non-edges between. The Hadamard product of two rows is linearly separable."""
+    rng = np.random.default_rng(0)
+    z = np.concatenate([np.tile([1.0, -1.0], (20, 1)), np.tile([-1.0, 1.0], (20, 1))])
+    z = jnp.asarray(z + 0.1 * rng.normal(size=z.shape), jnp.float32)
+
+    def pairs(m):
+        side = rng.integers(0, 2, m) * 20
+        edge = np.stack([side + rng.integers(0, 20, m), side + rng.integers(0, 20, m)], 1)
+        non_edge = np.stack([rng.integers(0, 20, m), 20 + rng.integers(0, 20, m)], 1)
+        return Pairs(edge.astype(np.int32), non_edge.astype(np.int32))
+
+    fitted = fit(
+        jax.random.key(4), linear(1), training.link_prediction, z, pairs(50), pairs(20), pairs(20),
+        Settings(ADAM, epochs=20, batch_size=16),
+    )  # fmt: skip
+    assert fitted.test == 1.0
+    assert fitted.losses[-1] < fitted.losses[0]
+
+
 def test_pairwise_inputs_loss_and_score_by_hand():
     z, edge, non_edge = np.arange(12.0).reshape(4, 3), np.array([[0, 1], [3, 2]]), np.array([[1, 3], [2, 0]])
     products = np.stack([z[edge].prod(1), z[non_edge].prod(1)], 1)

@@ -384,11 +384,14 @@ def test_bad_input_is_refused_before_anything_is_spent():
     jax.random.bits(key)
 
 
-def test_keys_of_another_kind_are_refused():
-    weak = jax.random.key(0, impl="rbg")
+def test_bad_keys_and_one_spent_once_are_refused():
+    key, weak = jax.random.key(10), jax.random.key(0, impl="rbg")
     for call, given in ((private_embedding, weak), (private_embeddings, weak[None])):
         with pytest.raises(ValueError, match="threefry2x32 key, got rbg"):
             call(given, GRAPH, X, MECHANISMS["hds"], alpha=ALPHA, r=R)
+    private_embedding(key, GRAPH, X, MECHANISMS["hds"], alpha=ALPHA, r=R)
+    with pytest.raises(jax.errors.KeyReuseError):
+        private_embedding(key, GRAPH, X, MECHANISMS["hds"], alpha=ALPHA, r=R)
 
 
 def test_non_private_embedding_is_the_pagerank_of_the_features_of_a_data_set_relative_to_its_default(monkeypatch):

@@ -18,7 +18,7 @@ PLACES = (0.65625, 0.125, 1.0, 0.375, 0.0)
 
 @dataclasses.dataclass(frozen=True, repr=False)
 class Interval(Records[Values], Reports[Values]):
-    """The numbers in [lower, upper], of which each may be infinite.
+    """The numbers in [lower, upper]; either end may be infinite.
 
     A codomain's ``breaks`` are where the density about a record jumps or bends, and the loss may be largest.
 

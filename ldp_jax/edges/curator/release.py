@@ -28,7 +28,7 @@ _MIXING = 0x6D6978  # folded into a release's key: the chains that are compared 
 class CentralMechanism(abc.ABC):
     """A mechanism of a trusted curator, who sees all edges and protects the private ones; abstract.
 
-    A subclass is a pytree. :func:`ldp_jax.edges.privatize_graph` takes all edges of private users for private.
+    A subclass is a pytree. :func:`ldp_jax.edges.privatize_graph` takes the edges of two private users for private.
     """
 
     @abc.abstractmethod

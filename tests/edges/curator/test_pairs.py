@@ -63,6 +63,19 @@ def test_lap_graph_has_the_law_of_noise_on_every_cell():
         assert abs(found[:, 0].mean() - naive[:, 0].mean()) < 5 * naive[:, 0].std() / np.sqrt(40)
 
 
+def test_lap_graph_takes_every_false_pair_alike():
+    """60 releases of about 60 pairs: a G test over the 130 false ones, alike to 0.06 in all."""
+    split, m = random_split(20, 0, 60, 3), LapGraph(100.0, 0.1)
+    pairs = split.pairs()
+    low, high = np.triu_indices(20, 1)
+    false = np.setdiff1d(low * 20 + high, pairs.private)
+    count = np.zeros(400, int)
+    for seed in range(60):
+        count[released(m, split, seed)] += 1
+    assert count.sum() == pytest.approx(3600, abs=60)
+    assert_g(count[false], np.full(len(false), 1 / len(false)))
+
+
 def bins_of(m, split):
     """The bin of each pair that may be private, by its code."""
     codes, sizes = m.ranked(split)
