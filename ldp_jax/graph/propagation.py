@@ -436,7 +436,7 @@ def _given(op_or_graph: Operator | Graph, x: ArrayLike | tuple) -> tuple[Operato
     if hasattr(x, "toarray"):
         raise ValueError(f"x must be dense, got {type(x).__name__}: give x.toarray()")
     if not np.ndim(x):
-        raise ValueError(f"x must have a row for each node, got {x!r:.40}")
+        raise ValueError(f"x must have a row for each node, got {type(x).__name__} of shape ()")
     columns = jnp.asarray(x)
     if not jnp.issubdtype(columns.dtype, jnp.floating) or jnp.finfo(columns.dtype).bits < 32:
         columns = columns.astype(jnp.float32)
