@@ -14,6 +14,7 @@ _DOCTEST = re.compile(r"^( *)>>> .*\n?(?:\1\S.*\n?|\1 +\S.*\n?)*", re.MULTILINE)
 _LITERAL = re.compile(r"^( *)(.*?)::\n\n((?:\1 +.*\n?|\n(?=\n*\1 +))+)", re.MULTILINE)
 _BLOCK = re.compile(r"^\.\. math:: (.*(?:\n +.*)*)", re.MULTILINE)
 _TABLE = re.compile(r"^(=+(?: +=+)+)\n(.*?)^\1\n(.*?)^\1$", re.MULTILINE | re.DOTALL)
+_SECTION = re.compile(r"(?<=\S)\n( *)(?=(?:Guarantee|Utility|Numerics|Reference): )")  # a paragraph of its own
 _OPTION = re.compile(r" *# doctest:.*")
 _MAKERS = ("ldp_jax.core.mechanism.mechanism", "ldp_jax.core.pytree.mechanism", "ldp_jax.core.pytree.pytree")
 _DATACLASS = griffe.Decorator(griffe.ExprName("dataclasses.dataclass"), lineno=None, endlineno=None)
@@ -48,6 +49,7 @@ def _default(value: Any) -> Any:
 def markdown(text: str, scope: griffe.Object) -> str:
     """A docstring in Markdown; ``scope`` is whose it is, where names are looked up."""
     text = _TABLE.sub(_table, text)
+    text = _SECTION.sub(r"\n\n\1", text)
     text = _BLOCK.sub(lambda m: rf"\[{' '.join(m[1].split())}\]", text)
     text = _LITERAL.sub(lambda m: _fenced(m[1], m[3], "text", m[2] and f"{m[1]}{m[2]}:\n\n"), text)
     text = _DOCTEST.sub(lambda m: _fenced(m[1], _OPTION.sub("", m[0]), "pycon"), text)

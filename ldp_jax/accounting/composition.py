@@ -56,7 +56,6 @@ def parallel(*guarantees: Guarantee) -> Guarantee:
 
     Two releases that both report an edge are not disjoint. Status, arithmetic and errors are as of
     :func:`sequential`.
-
     Reference: McSherry (2009), Theorem 4.
 
     >>> parallel(Guarantee(0.5, delta=1e-5), Guarantee(1.0)).epsilon
@@ -84,7 +83,6 @@ def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee
 
     With two full lists both ends report the edge: eps_i + eps_j, and deltas add too. With one argument its owner
     alone does, by a public rule. Under personal budgets take the largest sum over the edges asked about.
-
     Reference: Imola, Murakami and Chaudhuri (USENIX Security 2021).
 
     >>> bit = Guarantee(1.0, unit=NEIGHBOUR_LIST)
@@ -106,7 +104,6 @@ def whole_list(guarantee: Guarantee, degree: int) -> Guarantee:
 
     with delta at most 1. ``degree`` is the largest number of differing bits: g from a list of g neighbours to the
     empty one, up to 2g between two. The result does not add to guarantees of one bit, unless degree is 1.
-
     Reference: Vadhan (2017), Lemma 2.2, with the geometric sum as it is.
 
     >>> whole_list(Guarantee(0.125, unit=NEIGHBOUR_LIST), degree=16).epsilon
@@ -237,7 +234,6 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
     which is piecewise linear in :math:`e^{\epsilon'}` and is inverted at any delta. Never worse than k eps.
 
     ``times`` is in [1, 10^7] and fixed beforehand; ``delta``, of the whole, in [1 - (1 - delta_0)^k, 1).
-
     Reference: Kairouz, Oh and Viswanath (ICML 2015), Theorem 3.3.
 
     >>> advanced(Guarantee(0.1), times=100, delta=1e-6).epsilon < 100 * 0.1

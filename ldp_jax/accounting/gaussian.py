@@ -215,7 +215,6 @@ def gaussian_sigma(epsilon: float, delta: float, sensitivity: float = 1.0) -> fl
 
     The classic sqrt(2 ln(1.25 / delta)) / epsilon breaks its promise at large epsilons. epsilon is in [0, 1e9],
     delta in [1e-300, 1), the L2 sensitivity > 0; sigma has its units.
-
     Reference: Balle and Wang (ICML 2018), Theorem 8 and Algorithm 1.
 
     >>> round(gaussian_sigma(1.0, 1e-5), 4), round(math.sqrt(2 * math.log(1.25e5)), 4)

@@ -231,7 +231,6 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
     The sum is rounded up once, has the weakest status with its reasons, and is ``exact`` only if all are.
 
     ``ValueError`` if none is given, their units differ, or some are local and some central.
-
     Reference: Dwork and Roth (2014), Theorem 3.16.
 
     >>> sequential(Guarantee(0.5), Guarantee(1.0), Guarantee(1.5, delta=1e-6)).epsilon

@@ -14,7 +14,6 @@ farther apart than
 *Numerics.* Given C = c the two are apart by :math:`w P(A = t - 1) - (e^\epsilon - 1) P(A \ge t)`, which falls in c:
 up to 2 048 intervals of c stand for all, each at its lower end. Rounding goes to the safe side: 1e-9 of each
 probability, 1e-6 of delta.
-
 Reference: Feldman, McMillan & Talwar, Hiding among the clones (FOCS 2021), Theorem 3.2, where q = e^-epsilon_0.
 """
 

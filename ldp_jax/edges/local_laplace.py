@@ -35,7 +35,6 @@ class LocalLap(OnLists):
 
     Numerics: one user's noise is float32, from 225 bits; whole graphs are compared in float64, from 64 bits. Of
     equal values the lower ids win, in whole graphs a true pair.
-
     Reference: Hidano & Murakami, 2022, section V-A; LAPGRAPH: Wu et al., IEEE S&P 2022.
 
     ``epsilon_degree`` is :math:`\epsilon_1` in (0, 100], ``epsilon_edges`` :math:`\epsilon_2` in (0, 40]; one

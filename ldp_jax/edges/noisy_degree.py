@@ -29,9 +29,7 @@ class NoisyDegree(SendsDegree):
 
     Utility: before it is clipped the noise has variance :math:`2/\epsilon^2`, or :math:`2a/(1-a)^2` with
     :math:`a = e^{-\epsilon}`; clipping adds :meth:`degree_bias`.
-
     Numerics: noise comes from a sign and 224 bits, and reaches 155 scales. Degrees are exact up to 2^24.
-
     Reference: Dwork et al., TCC 2006; Hidano & Murakami, 2022, Algorithm 1; whole noise: Ghosh et al., STOC 2009.
 
     Epsilon is in (0, 100]; a number, or one a user for whole graphs.

@@ -15,13 +15,9 @@ class RandomizedResponse(ListMechanism):
     r"""Report each bit as it is with probability :math:`p = e^\epsilon/(e^\epsilon + 1)`, else flipped.
 
     Law: independent bits; no degree is sent.
-
     Guarantee: epsilon per bit of a list, attained; 2 epsilon per edge, epsilon where one end owns the pair.
-
     Utility: a true edge stays with probability p, but (n - 1)(1 - p) others join it: the reported graph is dense.
-
     Numerics: the flip is drawn, not the keep: its float32 probability is rounded up to a whole number of 2^-64.
-
     Reference: Warner, JASA 1965; Qin et al., CCS 2017.
 
     Epsilon is in (0, 40]; a number, or one a user for whole graphs.

@@ -2,7 +2,6 @@
 
 :func:`transition` gives the law of a report's bin for a record's bin, :func:`histogram` counts reports, and
 :func:`em` finds the distribution of records. All of it is post-processing and costs no privacy.
-
 Reference: Li, Wang, Lopuhaa-Zwakenberg, Skoric & Li, SIGMOD 2020, section 5 (Algorithm 1: EM and EMS).
 
 >>> from ldp_jax.features import SquareWave
@@ -208,7 +207,6 @@ def em(
 
     Numerics: float64, on the host. ``counts`` [outputs] or [outputs, columns] that are invalid or unreachable by
     ``matrix``, of :func:`transition`, are 0; a column without counts gives the uniform law.
-
     Reference: Li et al., SIGMOD 2020, section 5.3, Algorithm 1.
 
     >>> em([30, 10], [[0.75, 0.25], [0.25, 0.75]], tolerance=1e-6).distribution.round(2)

@@ -68,7 +68,6 @@ class DuchiVector:
     Numerics: with probability :math:`2^d / Z`, by a 64-bit number, the report is uniform on the cube, else on the
     half-space. The loss is epsilon to 1e-6 of it up to epsilon 35, and less beyond; no report is impossible. The
     density takes O(d^2) operations; in float32 it is good to 3e-5 at d = 500.
-
     Reference: Duchi, Jordan & Wainwright, JASA 2018; corrected by Wang et al., ICDE 2019, Algorithm 3.
 
     >>> m = DuchiVector(1.0, dim=4)

@@ -21,13 +21,9 @@ class RandomizedFeatures:
     Law: feature i in bin t, (t - 1)/k < x <= t/k, is reported as bin u with mass proportional to
     :math:`e^{-\epsilon_i |u - t| / (k - 1)}`, independently of the others, at :math:`\epsilon_i = \epsilon
     \theta_i`. The paper's scale :math:`\sigma_i = (k-1) / (k \epsilon_i)` is the exact bound.
-
     Guarantee: the sum of the features' exact losses, at most epsilon a record.
-
     Utility: the estimate u / k is *biased* towards the middle; mean and variance are those of the table.
-
     Numerics: exact in integers; one 32-bit word a feature.
-
     Reference: HeteroRR eq. 7-9, 16-17 and Algorithm 1.
 
     ``inner`` has a table for each distinct budget; its level [dim] says which is each feature's.
@@ -159,7 +155,6 @@ def importance_weights(alpha: ArrayLike | tuple, beta: ArrayLike | tuple, gamma:
     :math:`\theta_i = \gamma \alpha_i + (1-\gamma)[\beta_{min} + (\beta_{max} - \beta_i)]`, normalised, of *public*
     scores [d], finite and >= 0: ``alpha`` is the importance, such as absolute SHAP values (eq. 6), ``beta`` the
     sensitivity (eq. 5); ``gamma`` in [0, 1] is the weight of importance.
-
     Reference: HeteroRR eq. 7 and Algorithm 1, lines 4-5.
 
     >>> importance_weights([0.5, 0.25, 0.25], [0.2, 0.4, 0.4]).round(3).tolist()

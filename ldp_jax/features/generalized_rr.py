@@ -16,7 +16,6 @@ def GeneralizedRR(epsilon: Scalar, categories: int) -> Discrete:
     :math:`\frac{p (1-p)}{(p-q)^2}` at the user's category, :math:`\frac{q (1-q)}{(p-q)^2}` elsewhere.
 
     ``epsilon`` is in (0, 20]; records are 0, ..., k - 1, k in [2, 512].
-
     Reference: Kairouz, Oh & Viswanath, NeurIPS 2014; Warner, JASA 1965.
 
     >>> GeneralizedRR(2.0, 4).mean(3).round(4).tolist()

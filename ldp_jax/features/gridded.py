@@ -36,11 +36,8 @@ def GridSquareWave(epsilon: Scalar, inputs: int = INPUTS, *, debias: bool = Fals
 
     Law: records are rounded at random to ``inputs`` (2 to 512) points on [-1, 1] of spacing h. Outputs reach
     round(b / h - 1/2) places beyond; those within that reach of the point have e^epsilon times the mass of others.
-
     Guarantee: at most epsilon, in (0, 20], exact in integers (:class:`Discrete`).
-
     Utility: the estimate is the output's position, biased towards 0; ``debias`` divides it by the contraction.
-
     Reference: Li et al., SIGMOD 2020.
 
     >>> m = GridSquareWave(1.0)
@@ -59,11 +56,8 @@ def GridPiecewise(epsilon: Scalar, inputs: int = INPUTS, *, t: float | None = No
 
     Law: that of :func:`GridSquareWave` with a window of 2r + 1 places, r = round(1 / (t h) - 1/2); without t, the r
     of least worst-case variance next to :func:`OptimalPiecewise`'s.
-
     Guarantee: at most epsilon, in (0, 20], exact in integers (:class:`Discrete`).
-
     Utility: unbiased to 1e-6; variance at most h^2 / 4 above :class:`GeneralPiecewise`'s at t = 2 / ((2r + 1) h).
-
     Reference: Wang et al., ICDE 2019; Zhao et al., IoT-J 2021.
 
     >>> round(float(GridPiecewise(1.0).variance(1.0)), 2)

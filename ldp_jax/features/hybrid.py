@@ -30,13 +30,9 @@ class Hybrid(Analytic):
 
     Law: branch 1 (:func:`Piecewise`) with probability :math:`\beta = 1 - e^{-\epsilon/2}` for epsilon > 0.61, else
     0; branch 0 is :class:`Duchi`. The branch is part of the report.
-
     Guarantee: epsilon per record.
-
     Utility: unbiased; variance :math:`\beta V_{PM}(x) + (1 - \beta) V_{Duchi}(x)`, constant for epsilon > 0.61.
-
     Numerics: those of the two mechanisms; the coin is a 64-bit number.
-
     Reference: Wang et al., ICDE 2019, section III-C.
 
     >>> round(Hybrid(1.0).variance(0.0).item(), 2), round(Hybrid(1.0).variance(1.0).item(), 2)

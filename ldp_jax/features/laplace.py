@@ -16,13 +16,9 @@ class Laplace(Numeric):
     r"""Add Laplace noise of scale :math:`\lambda = 2 / \epsilon` to a number in [-1, 1].
 
     Law: :math:`p(y \mid x) = \frac{1}{2\lambda} e^{-|y - x| / \lambda}` on the real line.
-
     Guarantee: epsilon per record: two records differ by at most 2.
-
     Utility: unbiased; variance :math:`8 / \epsilon^2`.
-
     Numerics: no draw is farther than 22.2 scales from x, hence epsilon <= 22. Ideal arithmetic.
-
     Reference: Dwork et al., TCC 2006; LDP-GE, section III-A.
 
     >>> Laplace(1.0).variance(0.3).item()

@@ -25,13 +25,10 @@ def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike | tuple) -> Discrete:
     :func:`~ldp_jax.features.alphabets`; the report is a place in S. A class of S is reported truly with probability
     e^epsilon / (e^epsilon + k - 1), as each other place with 1 / (e^epsilon + k - 1); a class outside S as each
     place with 1/k.
-
     Guarantee: at most epsilon per record, exact in integers (:class:`Discrete`), for an alphabet from public facts.
-
     Utility: the estimate [C] is the posterior of the class given the report, by the prior and the table.
 
     ``epsilon`` is in (0, 20]; ``prior`` [C] has 2 to 512 public probabilities of the user's class.
-
     Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithms 1 and 2.
 
     >>> m = PersonalAlphabet(2.0, [0.05, 0.5, 0.05, 0.4])
@@ -55,7 +52,6 @@ class PersonalAlphabets:
     """The personal alphabets of n users, and their reports, in one program; build one with :meth:`of`.
 
     Users with alphabets of one size share a table.
-
     Guarantee: that of :func:`PersonalAlphabet`, the largest of the users'; exact in integers.
 
     Attributes:

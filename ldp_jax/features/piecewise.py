@@ -26,7 +26,6 @@ class GeneralPiecewise(Numeric):
     Law: with :math:`g = (e^\epsilon + t) / (t (e^\epsilon - 1))`, density c on [L, R] and :math:`c e^{-\epsilon}`
     on the rest of [-A, A], where :math:`L, R = g(xt \mp 1)`, :math:`A = g(t + 1)` and :math:`c = e^\epsilon / (2 g
     (t + e^\epsilon))`.
-
     Guarantee: epsilon per record for every t > 0.
 
     Utility: unbiased; variance :math:`\frac{t+1}{e^\epsilon-1} x^2 +
@@ -34,7 +33,6 @@ class GeneralPiecewise(Numeric):
 
     Numerics: formulas in :math:`\tau = t e^{-\epsilon}` and expm1, which do not cancel. The mass outside [L, R] is
     at least 2^-30: epsilon <= 20.8 + log t (:func:`Piecewise`: 40, the others: 30). Ideal arithmetic.
-
     Reference: Wang et al., ICDE 2019 (t = e^(eps/2), LDP-GE eq. 3); Zhao et al., IoT-J 2021 (other t).
 
     >>> m = GeneralPiecewise(1.0, t=2.0)

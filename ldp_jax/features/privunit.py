@@ -253,7 +253,6 @@ class PrivUnit(_OnCaps):
     :math:`(1 - |x|/R) / 2`. V is on the unit sphere with density proportional to :math:`e^\epsilon` where
     :math:`\langle V, u \rangle \ge \gamma` and to 1 elsewhere; the published p is
     :math:`e^\epsilon q / (1 - q + e^\epsilon q)`, q the uniform mass of the cap.
-
     Guarantee: epsilon per record, attained between opposite records of full length.
 
     Utility: the estimate :math:`R V / m` is unbiased, :math:`E |\hat x - x|^2 = R^2 / m^2 - |x|^2`, with :math:`m =
@@ -262,7 +261,6 @@ class PrivUnit(_OnCaps):
 
     Numerics: caps are chosen in float64 on the host, for a traced epsilon by a callback. Events use 64-bit words;
     the component along u is good to 1e-5 of the cap's tail. No cap is narrower than 6e-5. Ideal arithmetic.
-
     Reference: Bhowmick et al., arXiv:1812.00984, Algorithm 1; Asi, Feldman & Talwar, ICML 2022 (optimality).
 
     Epsilon is in (0, 60], a number, traced, or a stack [n] of personal budgets; d >= 2.
@@ -331,15 +329,12 @@ class PrivUnitG(_OnCaps):
     r"""Report a Gaussian vector, e^epsilon times likelier beyond a plane in the record's direction than before it.
 
     Law: :class:`PrivUnit` with :math:`N(0, I/d)` for the uniform law of the sphere; arguments as there.
-
     Guarantee: epsilon per record, attained between opposite records of full length.
 
     Utility: the estimate :math:`R V / m` is unbiased, :math:`E |\hat x - x|^2 = R^2 (1 + \gamma m) / m^2 - |x|^2`,
     with :math:`m = \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot \frac{\phi(\gamma \sqrt d)}{\sqrt d}` and
     :math:`q = \Phi(-\gamma \sqrt d)`. The cut has the least error, that of :class:`PrivUnit` in high dimensions.
-
     Numerics: as :class:`PrivUnit`, with the tail of a Gaussian.
-
     Reference: Asi, Feldman & Talwar, ICML 2022, Section 4.
 
     >>> m = PrivUnitG(4.0, dim=32)

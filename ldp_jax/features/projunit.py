@@ -23,15 +23,12 @@ class ProjUnit:
     r"""Project the record to k dimensions by a public matrix, and report that through :class:`PrivUnitG`.
 
     Law: that of ``PrivUnitG(epsilon, k, radius)`` on :math:`P x`, P the ``projection``, shortened to ``radius``.
-
     Guarantee: epsilon per record: the projection is public and the same for all users.
 
     Utility: the estimate is :math:`P^\top \hat z`, with :math:`\hat z` the estimate of :math:`P x`; its mean is
     :math:`P^\top P x` where P x is not shortened, and x on average over :func:`random_projection`; its
     error is that of k dimensions and of the part that P leaves out.
-
     Numerics: as :class:`PrivUnitG`; P x in float32.
-
     Reference: Asi et al., NeurIPS 2023 (private mean estimation via random projections; here one for all users).
 
     Epsilon is one number in (0, 60]; ``projection`` [k, d] is public, k >= 2.

@@ -20,7 +20,6 @@ class SquareWave(Numeric):
 
     Law: density :math:`p = e^\epsilon / (2 b e^\epsilon + 2)` on [x - b, x + b], :math:`p e^{-\epsilon}` on the
     rest, with :math:`b = \frac{\epsilon e^\epsilon - e^\epsilon + 1}{e^\epsilon (e^\epsilon - \epsilon - 1)}`.
-
     Guarantee: epsilon per record.
 
     Utility: the report is *biased*: its mean is :math:`Cx`, :math:`C = b(e^\epsilon-1)/(b e^\epsilon+1)`, its
@@ -28,7 +27,6 @@ class SquareWave(Numeric):
 
     Numerics: :math:`b e^\epsilon` is computed, by a power series below epsilon = 1/2. From epsilon = 12.4 on the
     high piece is narrower than 1e-4, and float32 rounds reports in it. Ideal arithmetic.
-
     Reference: Li et al., SIGMOD 2020; LDP-GE Algorithm 1, eq. 9, 13, 16.
 
     >>> round(float(SquareWave(1.0).b), 6)

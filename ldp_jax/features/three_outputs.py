@@ -23,7 +23,6 @@ class ThreeOutputs(Worded):
     \frac{E-a}{E(E+1)}`. The a of least worst-case variance is 0 for E <= 2, then the root of :math:`2(2-E-a)(E-a)^2
     + (E+1)^2 a(E+a) = 0`, and E/(E+2), the largest that keeps epsilon, from :math:`\epsilon =
     \ln\frac{3+\sqrt{65}}{2}` on.
-
     Guarantee: epsilon per record, attained by each sign between -1 and 1.
 
     Utility: the estimate :math:`Cy`, :math:`C = \frac{E(E+1)}{(E-1)(E-a)}`, is unbiased; variance
@@ -31,7 +30,6 @@ class ThreeOutputs(Worded):
 
     Numerics: twenty Newton steps in :math:`e^{-\epsilon}` find the root. A 64-bit number is compared with the
     masses of the rare reports, rounded up: the loss is epsilon to 1e-6 of it up to epsilon 35, and less beyond.
-
     Reference: Zhao et al., IoT-J 2021, section IV-A.
 
     >>> round(ThreeOutputs(1.3).a.item(), 4), round(ThreeOutputs(2.0).variance(1.0).item(), 3)

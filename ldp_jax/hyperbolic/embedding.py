@@ -5,7 +5,6 @@ For a relation D of ordered pairs (u, v), such as "u is a v", the loss at curvat
 .. math:: L = - \sum_{(u, v) \in D} \log \frac{e^{-d(u, v)}}{e^{-d(u, v)} + \sum_{s \in N(u)} e^{-d(u, s)}}
 
 with N(u) random nodes that u is in no pair with. Nothing of this is private.
-
 Reference: Nickel & Kiela, Poincaré embeddings for learning hierarchical representations (NIPS 2017), eq. 1-6.
 """
 

@@ -107,11 +107,8 @@ class HyperbolicGaussian(_Gaussian):
 
     Guarantee: (epsilon, delta) per record, by the analytic calibration with L2 sensitivity 2 C. The record must be
     a function of the user's data and public parameters: no aggregation of neighbours before the noise.
-
     Utility: unbiased, :math:`\sigma = 2 C / \mu(\epsilon, \delta)` a coordinate (7.46 C at epsilon 1, delta 1e-5).
-
     Numerics: sigma is rounded up to a float32. Ideal arithmetic.
-
     Reference: PoinDP (Wei et al., AAAI 2024), whose Theorem 1 does not hold; Balle & Wang, ICML 2018, Theorem 8.
 
     Epsilon is in (0, 100], concrete; an array [n] for public budgets. -c is the curvature.
@@ -150,11 +147,8 @@ class RadialAngularGaussian(_Gaussian):
 
     Guarantee: (epsilon, delta) per record: the two Gaussians are one of :math:`\mu^2 = (C / \sigma_r)^2 + (2 /
     \sigma_a)^2`. The share must be public, and noise must not be stretched along a record.
-
     Utility: at a share near 1 the radius has noise of :math:`C / \mu`, half of :class:`HyperbolicGaussian`'s.
-
     Numerics: as :class:`HyperbolicGaussian`.
-
     Reference: PoinDP's inter- and intra-hierarchy noise (eq. 12-14) in a sound form; Balle & Wang, ICML 2018.
 
     Arguments are as of :class:`HyperbolicGaussian`, and s, ``radial_share``.

@@ -2,7 +2,6 @@
 
 Delta of four points is half the difference of the two largest sums of opposite distances, such as d(w, x) + d(y,
 z): 0 in a tree. A metric is delta-hyperbolic by the *maximum*; published figures are often means.
-
 Reference: Gromov, Hyperbolic groups (1987); Chami et al., NeurIPS 2019, appendix A; PoinDP table 3.
 
 >>> graph_delta(jax.random.key(0), [[0, 1], [1, 2], [2, 3], [3, 0]], 4, samples=10)

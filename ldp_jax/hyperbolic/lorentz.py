@@ -8,7 +8,6 @@ under ``jit`` every function is total.
 
 *Numerics*: in float32 the distance of two points holds to 1e-7 of itself times the cosh of the nearer's, that from
 the origin to 4e-7 up to 80 / sqrt(c); longer steps are cut. Gradients are finite everywhere.
-
 Reference: Nickel & Kiela (ICML 2018); Nagano et al. (ICML 2019), section 2.
 """
 

@@ -26,9 +26,7 @@ class PaperHyperbolicGaussian(Tangent):
     noise of eq. 11-12, :math:`\tanh(\sigma n_i / 2)`, is shorter than 1: from C = 1 on no report of a record at
     one end is possible at the other. The theorem takes a factor :math:`\gamma(z)` of the drawn noise for at least
     1, where it is at most 1; in one dimension it is 1, and stands so.
-
     Utility: unbiased, with a deviation of :math:`0.417 \sigma` in each coordinate.
-
     Numerics: float32.
 
     Reference: PoinDP, Theorem 1 and eq. 11-12. Its release writes ``10e-5`` for delta (1e-4, the default), takes a

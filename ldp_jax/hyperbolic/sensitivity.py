@@ -2,7 +2,6 @@
 
 The sensitivity of an embedding is the largest of its nodes'. Noise in proportion to it has no guarantee, and its
 size is a function of the private relation; the global sensitivities are infinite, and 1.
-
 Reference: PoinDP definitions 6 and 7.
 """
 

@@ -9,7 +9,6 @@ With respect to the ball's coordinates it is :math:`\lambda_z^n` times that: ``v
 
 *Numerics*: draws beyond :data:`REACH <ldp_jax.hyperbolic.poincare.REACH>` / sqrt(c) from the origin lie on that
 sphere in the ball. Densities are exact to 1e-5 of :math:`(d / \sigma)^2` up to distance 6 from the origin.
-
 Reference: PoinDP eq. 11 (c = 1); Nagano et al., A wrapped normal distribution on hyperbolic space (ICML 2019).
 """
 

@@ -47,7 +47,6 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
       most :math:`\|\Pi_v\|_2^2 / (2 \|\Pi_v\|_\infty^2)`, else :math:`\tau = 2 \nu L \|\Pi_v\|_\infty`.
 
     ``ValueError`` for a mechanism that no theorem covers: Laplace with k < d, or an estimate that is rescaled.
-
     Reference: LDP-GE Theorems 2 to 4, eq. 18-34, with the row sums as they are (erratum 3).
 
     >>> from ldp_jax.features import LaplaceVector, MultiBit

@@ -172,7 +172,6 @@ def sensitivity(
     :math:`\beta_i = |z_i - \hat z_i| / \|z - \hat z\|_1` with z the embedding [n, k] of the records x [n, d] and
     :math:`\hat z` that of ``masked`` ones, averaged over records that change. Scores sum to 1, and are public where
     all three arguments are; ``ValueError`` where masking changes nothing.
-
     Reference: HeteroRR eq. 5, averaged over records.
     """
     given, sources, private = _opened(embed=embed, x=x, masked=masked)

@@ -140,7 +140,6 @@ def ssim(
     """The structural similarity of each image to another, from -1 to 1: the mean over all square windows within it.
 
     ``value_range`` is the largest possible value of a pixel less the smallest; a window fits into the image.
-
     Reference: Wang et al., Image quality assessment (IEEE TIP 2004), eq. 13, with a flat window.
 
     >>> float(ssim(jnp.eye(8)[None], jnp.eye(8)[None])[0].round(3))

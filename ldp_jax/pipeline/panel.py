@@ -3,7 +3,6 @@ r"""A panel: records that are public, and labels that are public too or that eac
 Everything that learns from a label takes the probability ``keep`` that it is the true one. Below 1 a posterior goes
 through the channel before it is compared with a report (*forward correction*): in expectation over the reports a
 loss is then least at the true posterior. Where a label is averaged, its posterior takes its place.
-
 Reference: Patrini et al., Making deep neural networks robust to label noise (CVPR 2017), Theorem 2.
 """
 

@@ -34,14 +34,11 @@ class BinnedPairs(CentralMechanism):
     so on, and the first begins at 0; pairs without a score are a bin of their own, the last. In each bin the
     private edges are counted with noise of scale :math:`1/\epsilon`, counts are made consistent with their sum and
     rounded at random, and so many distinct pairs are drawn from the bin, all sets alike.
-
     Guarantee: epsilon per private edge: each pair is in one bin, and bins are public.
-
     Utility: the noise is a few edges a bin, whatever the graph's size, so that the release is as good as the score.
 
     Numerics: whole noise goes through a float32 logarithm; the guarantee is that of ideal arithmetic. Time and
     memory are O(k + pairs out + edges), but for sorts, of k pairs with a score.
-
     Reference: Laplace mechanism on a histogram: Dwork et al., TCC 2006; whole noise: Ghosh et al., STOC 2009.
 
     ``score`` is ``common neighbours`` (ties by the product of degrees), ``degree product``, or a function of the

@@ -27,7 +27,6 @@ def regions(
     From the root down, the subtree of a node of L and R leaves on its sides, n of them together, is one region
     where noise would drown its counts: where :math:`1/(\epsilon L R) \ge \tau_1` and :math:`2/(\epsilon n (n - 1))
     \ge \tau_2`. Any other node is a region of its own. It depends on the dendrogram and on public numbers alone.
-
     Reference: Xiao, Chen and Tan, KDD 2014; HeteroRR, Algorithm 3, whose second threshold lacks the 2.
 
     >>> tree = hrg.random_dendrogram(jax.random.key(0), 8)

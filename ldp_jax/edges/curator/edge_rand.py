@@ -21,13 +21,9 @@ class EdgeRand(CentralMechanism):
 
     Law: :math:`s = 2 / (e^\epsilon + 1)`: a bit is flipped with probability :math:`s / 2 = 1 / (e^\epsilon + 1)`.
     It is :class:`~ldp_jax.edges.RandomizedResponse` in a half matrix, run by a curator.
-
     Guarantee: epsilon per private edge, attained.
-
     Utility: dense: of N pairs about :math:`N / (e^\epsilon + 1)` are false. Time and memory are the release's.
-
     Numerics: the flip is drawn, not the keep, from 64 bits; budgets end at 40.
-
     Reference: Wu et al., LinkTeller, IEEE S&P 2022, section V-A.
 
     >>> import jax

@@ -47,7 +47,6 @@ class EdgeRR(OfDendrogram):
     Utility: :math:`\epsilon_1 / (2 \Delta)` is small (0.035 at :math:`\epsilon_1 = 1` and 1 558 nodes), so that the
     dendrogram is that of the public edges, for which :class:`~ldp_jax.edges.curator.PublicHRG` spends nothing. A
     larger w fits them better and comes less near to the law that the guarantee is about.
-
     Numerics: terms of the likelihood are float32; the guarantee is that of ideal arithmetic.
 
     Reference: HeteroRR (Tran et al., 2022), Algorithms 2 and 3, eq. 10-19. It differs where the paper does not

@@ -10,7 +10,6 @@ A sweep is many moves at once. A move picks an internal node r below p, with sid
 z with x. Fair coins colour all internal nodes *parent* or *child*; each parent p picks a side, and moves with the
 node r there if r is internal and a child: about n / 8 moves that share no node. A move changes the terms of p and r
 alone, and keeps the pairs: given the coins a sweep is a product of reversible Metropolis kernels.
-
 Reference: Clauset et al., Nature 2008; Xiao et al., KDD 2014; HeteroRR (Tran et al., 2022), III-B, eq. 10-19.
 """
 
@@ -264,7 +263,6 @@ def run(key: PRNGKey, state: State, edges: Edges, scales: Values, sweeps: int) -
 
     ``scales`` [2] or [sweeps, 2] are the factors of the log-likelihoods of public and of private edges. Sweep i
     draws from ``jax.random.split(key, sweeps)[i]``.
-
     Numerics: counts are integers, terms of the likelihood float32; a move is accepted by an exponential of 64 bits.
     """
     each = jnp.broadcast_to(jnp.asarray(scales, jnp.float32), (sweeps, 2))

@@ -32,7 +32,6 @@ class LapGraph(CentralMechanism):
 
     Numerics: the order statistics of false pairs are drawn, in float64 from 64 bits: time and memory are O(T + m +
     public edges), but for sorts. The guarantee is that of ideal arithmetic.
-
     Reference: Wu et al., LinkTeller, IEEE S&P 2022, section V-A; 1 % of the budget is the count's there.
 
     Args:

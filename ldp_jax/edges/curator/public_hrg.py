@@ -20,13 +20,9 @@ class PublicHRG(OfDendrogram):
 
     Law: the last state of a chain with density :math:`\propto \exp(w L_{pub}(D))`; then as
     :class:`~ldp_jax.edges.curator.EdgeRR`, with :math:`\mathrm{Lap}(1/\epsilon)` on the count of each group.
-
     Guarantee: epsilon per private edge: none is looked at before the counts, and each is in one group.
-
     Utility: that of a dendrogram that costs nothing; where there are no public edges it is a random one.
-
     Numerics: noise is float32. Ideal arithmetic.
-
     Reference: HeteroRR (Tran et al., 2022), Algorithm 3, over public knowledge alone.
 
     ``public_weight`` is w >= 0. Privacy does not depend on whether the chain reaches its law.

@@ -66,7 +66,6 @@ def gat(
 
     Inputs and outputs as of :func:`ldp_jax.learning.models.gcn`. Layout ``segment`` of an operator is fastest
     here. First derivatives, both modes.
-
     Reference: Veličković et al., Graph attention networks (ICLR 2018), eq. 1-6 and section 3.3.
 
     >>> import jax, jax.numpy as jnp

@@ -156,7 +156,6 @@ def poindp(
     without composition. In evaluation it is drawn from ``variables["noise"]``, the same for the same question.
 
     Inputs are :class:`PoinDPInputs`; outputs are logits [n, outputs].
-
     Reference: Wei et al., Poincaré differential privacy for hierarchy-aware graph embedding (AAAI 2024), eq. 12-15.
 
     >>> from ldp_jax.graph import graphs
