@@ -36,7 +36,6 @@ def alphabets(prior: object, epsilon: object) -> Alphabets:
     times the advantage of the true class in randomised response on k. Of two that are as good it is the smaller.
 
     ``prior`` is q [n, C], from public facts alone; epsilon one concrete number in (0, 20].
-
     Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithm 2, where k may
       be 1.
 

@@ -30,11 +30,9 @@ class DPRR(SendsDegree):
     Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list, attained where q = 1. Per edge
     (:meth:`relationship`) twice that in ``full``, the same in ``half``, and :math:`2 \epsilon_1 + \epsilon_2` in
     ``half list``: the pair is in one list and in both degrees. Ideal arithmetic: Laplace noise in float32 leaks.
-
     Utility: given :math:`d^*` the reported degree has mean :math:`(d (2p - 1) + (n - 1)(1 - p)) q`, close to
     :math:`d^*` in sparse graphs. Clipping at 0 biases :math:`d^*` (:meth:`degree_bias`); a public prior mends it.
     Numerics: (1 - p) q and 1 - p q do not cancel, and have 64 bits; noise has 225. Degrees are exact up to 2^24.
-
     Reference: Hidano & Murakami, 2022, Algorithm 1, eq. 6-8; Proposition 2. Eq. 6 has a pole at negative
     :math:`d^*`, which is therefore clipped; the paper clips q alone.
 

@@ -29,17 +29,14 @@ class NeighbourCounts(OnLists):
     Law: :math:`y_k = c_k + z_k` with :math:`c_k = |\{v \in N : g(v) = k\}|`, at most ``most``, and independent
     whole noise, :math:`P(z) \propto e^{-\epsilon |z|}`; real noise :math:`\mathrm{Lap}(1/\epsilon)` with
     ``noise="laplace"``. A node whose group is negative counts nowhere. In ``half`` reporting c counts owned pairs.
-
     Guarantee: epsilon per bit of a list, whatever K is, since a bit moves one count by one. Per edge 2 epsilon, and
     epsilon in ``half`` (:meth:`relationship`). Groups are public.
-
     Utility: unbiased, variance :math:`2a/(1-a)^2` with :math:`a = e^{-\epsilon}` (:math:`2/\epsilon^2` of Laplace
     noise) for each count, whatever the size of its group.
 
     Numerics: whole noise is a sign and a number below 2^96, compared with cumulative whole numbers: its loss is a
     ratio of integers and ``arithmetic`` is ``exact``. A report is clipped to ``span()``, beyond which noise has a
     mass of about 2^-90. Laplace noise holds in ideal arithmetic.
-
     Reference: Ghosh et al., STOC 2009; counts by group as a message: Qin et al., CCS 2017 (LDPGen), and under a
     trusted curator Kolluri et al., CCS 2022 (LPGNet).
 

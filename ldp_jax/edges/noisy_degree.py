@@ -23,10 +23,8 @@ class NoisyDegree(SendsDegree):
     Law: :math:`d^* = d + \mathrm{Lap}(1/\epsilon)` clipped to [0, n - 1]; ``noise="geometric"`` draws whole noise,
     :math:`P(z) \propto e^{-\epsilon |z|}`. The report is :math:`d^*` and a list that is always empty. In ``half``
     d counts the owned pairs, and n - 1 is their number.
-
     Guarantee: epsilon per bit of a list, attained; per edge 2 epsilon, and epsilon in ``half``
     (:meth:`relationship`). Ideal arithmetic: Laplace noise in float32 leaks.
-
     Utility: before it is clipped the noise has variance :math:`2/\epsilon^2`, or :math:`2a/(1-a)^2` with
     :math:`a = e^{-\epsilon}`; clipping adds :meth:`degree_bias`.
     Numerics: noise comes from a sign and 224 bits, and reaches 155 scales. Degrees are exact up to 2^24.

@@ -31,10 +31,8 @@ class Discrete(Univariate):
     ``bins``: its bin of [0, 1]; ``category``: itself), and :math:`P(y \mid \text{row}) = m_{row, y} / 2^{32}`. The
     report is the index y of an output.
     Guarantee: the logarithm of the largest ratio of two masses of one column, exact for the words that are drawn.
-
     Utility: the estimate is the output's value; mean and variance are those of the table, between two grid points
     :math:`(1 - f)\,v_i + f\,v_{i+1} + f (1 - f) (\mu_{i+1} - \mu_i)^2`.
-
     Numerics: one 32-bit word is compared with cumulative masses, found by its leading bits; another rounds. Records
     are first rounded to multiples of 2^-22.
     Reference: none; see Mironov, CCS 2012, for what floating-point noise gives away.

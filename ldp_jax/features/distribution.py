@@ -204,7 +204,6 @@ def em(
     Utility: the maximum fits the noise of the counts too; for smooth distributions take ``smooth`` and 256 bins or
     more. For two bumps of widths 0.2 and 0.25, 10^5 reports and epsilon 1, the L1 distance to the truth is then
     0.11 to 0.16 (EM: 0.35 to 0.67), and 0.3 at 64 bins.
-
     Numerics: float64, on the host. ``counts`` [outputs] or [outputs, columns] that are invalid or unreachable by
     ``matrix``, of :func:`transition`, are 0; a column without counts gives the uniform law.
     Reference: Li et al., SIGMOD 2020, section 5.3, Algorithm 1.

@@ -18,7 +18,6 @@ class Duchi(Worded):
     Law: :math:`P(y = 1 \mid x) = \frac{1}{2} + \frac{x}{2} \tanh\frac{\epsilon}{2}`, y in {-1, 1}.
     Guarantee: epsilon per record, attained between -1 and 1.
     Utility: the estimate :math:`y / \tanh(\epsilon/2)` is unbiased; variance :math:`\coth^2(\epsilon/2) - x^2`.
-
     Numerics: a 64-bit number is compared with the mass of the sign against the record, rounded up. The loss is
     epsilon to 1e-6 of it up to epsilon 35, and less beyond; no sign is impossible up to epsilon 100.
     Reference: Duchi, Jordan & Wainwright, JASA 2018; LDP-GE eq. 6-8 with k = d = 1 (eq. 6 misprints the factor).

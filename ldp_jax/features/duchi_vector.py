@@ -57,7 +57,6 @@ class DuchiVector:
     :math:`e^\epsilon / Z` if :math:`s \cdot v > 0`, else :math:`1/Z`, with :math:`Z = (e^\epsilon - 1) C_d + 2^d`
     and :math:`C_d = 2^{d-1}` for odd d, :math:`2^{d-1} - \frac{1}{2}\binom{d}{d/2}` for even d. So :math:`P(s \mid
     x) = (1 + (e^\epsilon - 1) P(A > d/2)) / Z`, A the Poisson-binomial number of agreements of s and v.
-
     Guarantee: epsilon per record, attained between opposite corners. The form first published puts ties into both
     half-spaces and loses :math:`\log(1 + e^\epsilon)` for even d.
 

@@ -11,7 +11,6 @@ def GeneralizedRR(epsilon: Scalar, categories: int) -> Discrete:
     r"""Report the category with probability p = e^epsilon / (e^epsilon + k - 1), each other with q = (1-p) / (k-1).
 
     Guarantee: at most epsilon, exact in integers (:class:`Discrete`). Two categories are Warner's response.
-
     Utility: the estimate [k] of the indicator, by the inverse table, is unbiased; its variance is about
     :math:`\frac{p (1-p)}{(p-q)^2}` at the user's category, :math:`\frac{q (1-q)}{(p-q)^2}` elsewhere.
 

@@ -25,7 +25,6 @@ def LPOptimal(epsilon: Scalar, inputs: int = INPUTS, outputs: int = OUTPUTS) -> 
     :math:`\sum_y y P[y \mid x_i] = x_i`, column y lies in :math:`[q_y, e^\epsilon q_y]`, and the largest
     :math:`M(x) - x^2` is least, M being :math:`\sum_y y^2 P[y \mid x_i]`, linear between grid points.
     Guarantee: at most epsilon, exact in integers (:class:`Discrete`).
-
     Utility: unbiased to 1e-6; the worst-case variance is 3.995 at epsilon 1 (hybrid: 4.289), 0.873 at 2 (1.042),
     0.312 at 3 (0.432), 0.0655 at 5 (0.121). Rounding to the grid alone costs up to 1 / (inputs - 1)^2.
     Numerics: solved in float64 by HiGHS, then rounded to integers; tables for common budgets are shipped.

@@ -27,10 +27,8 @@ class GeneralPiecewise(Numeric):
     on the rest of [-A, A], where :math:`L, R = g(xt \mp 1)`, :math:`A = g(t + 1)` and :math:`c = e^\epsilon / (2 g
     (t + e^\epsilon))`.
     Guarantee: epsilon per record for every t > 0.
-
     Utility: unbiased; variance :math:`\frac{t+1}{e^\epsilon-1} x^2 +
     \frac{(t+e^\epsilon)((t+1)^3+e^\epsilon-1)}{3t^2(e^\epsilon-1)^2}`.
-
     Numerics: formulas in :math:`\tau = t e^{-\epsilon}` and expm1, which do not cancel. The mass outside [L, R] is
     at least 2^-30: epsilon <= 20.8 + log t (:func:`Piecewise`: 40, the others: 30). Ideal arithmetic.
     Reference: Wang et al., ICDE 2019 (t = e^(eps/2), LDP-GE eq. 3); Zhao et al., IoT-J 2021 (other t).

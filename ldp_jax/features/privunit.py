@@ -258,7 +258,6 @@ class PrivUnit(_OnCaps):
     Utility: the estimate :math:`R V / m` is unbiased, :math:`E |\hat x - x|^2 = R^2 / m^2 - |x|^2`, with :math:`m =
     \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot \frac{(1-\gamma^2)^{(d-1)/2}}{(d-1) B(\frac{d-1}{2},
     \frac12)}` the largest of all caps: no unbiased mechanism has a smaller worst error on records of full length.
-
     Numerics: caps are chosen in float64 on the host, for a traced epsilon by a callback. Events use 64-bit words;
     the component along u is good to 1e-5 of the cap's tail. No cap is narrower than 6e-5. Ideal arithmetic.
     Reference: Bhowmick et al., arXiv:1812.00984, Algorithm 1; Asi, Feldman & Talwar, ICML 2022 (optimality).

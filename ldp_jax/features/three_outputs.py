@@ -24,10 +24,8 @@ class ThreeOutputs(Worded):
     + (E+1)^2 a(E+a) = 0`, and E/(E+2), the largest that keeps epsilon, from :math:`\epsilon =
     \ln\frac{3+\sqrt{65}}{2}` on.
     Guarantee: epsilon per record, attained by each sign between -1 and 1.
-
     Utility: the estimate :math:`Cy`, :math:`C = \frac{E(E+1)}{(E-1)(E-a)}`, is unbiased; variance
     :math:`C^2 (1 - a + a (1 - e^{-\epsilon}) |x|) - x^2`.
-
     Numerics: twenty Newton steps in :math:`e^{-\epsilon}` find the root. A 64-bit number is compared with the
     masses of the rare reports, rounded up: the loss is epsilon to 1e-6 of it up to epsilon 35, and less beyond.
     Reference: Zhao et al., IoT-J 2021, section IV-A.

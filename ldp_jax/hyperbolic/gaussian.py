@@ -104,7 +104,6 @@ class HyperbolicGaussian(_Gaussian):
 
     Law: the record is :math:`v = \log_0(x)`, shortened to :math:`|v| \le C`; the report is :math:`v + N(0, \sigma^2
     I)`, which :meth:`estimate` maps to the ball. As :math:`d(0, \exp_0 v) = 2 |v|`, C is a Poincaré radius of 2 C.
-
     Guarantee: (epsilon, delta) per record, by the analytic calibration with L2 sensitivity 2 C. The record must be
     a function of the user's data and public parameters: no aggregation of neighbours before the noise.
     Utility: unbiased, :math:`\sigma = 2 C / \mu(\epsilon, \delta)` a coordinate (7.46 C at epsilon 1, delta 1e-5).
@@ -144,7 +143,6 @@ class RadialAngularGaussian(_Gaussian):
     :math:`\rho + N(0, \sigma_r^2)` and :math:`u + N(0, \sigma_a^2 I)`, :math:`\sigma_r = C / (\mu \sqrt s)`,
     :math:`\sigma_a = 2 / (\mu \sqrt{1 - s})`, :math:`\mu` of (epsilon, delta). Share 0 has no radius, 1 no
     direction.
-
     Guarantee: (epsilon, delta) per record: the two Gaussians are one of :math:`\mu^2 = (C / \sigma_r)^2 + (2 /
     \sigma_a)^2`. The share must be public, and noise must not be stretched along a record.
     Utility: at a share near 1 the radius has noise of :math:`C / \mu`, half of :class:`HyperbolicGaussian`'s.

@@ -28,7 +28,6 @@ class PaperHyperbolicGaussian(Tangent):
     1, where it is at most 1; in one dimension it is 1, and stands so.
     Utility: unbiased, with a deviation of :math:`0.417 \sigma` in each coordinate.
     Numerics: float32.
-
     Reference: PoinDP, Theorem 1 and eq. 11-12. Its release writes ``10e-5`` for delta (1e-4, the default), takes a
     scale of its own (:func:`ldp_jax.learning.models.poindp`), and draws new noise in every epoch.
 

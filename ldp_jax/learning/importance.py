@@ -148,7 +148,6 @@ def importance(
     ``function`` is of rows [b, d], each by itself, to [b] or [b, c], differentiable; each is a compiled program.
     ``x`` [n, d] are explained by ``draws`` points each, and compared with ``background`` [m, d]. Scores sum to 1,
     and are public where all three arguments are. ``ValueError`` where widths differ, or no feature moves an output.
-
     Reference: HeteroRR eq. 6, averaged over records; Erion et al., Improving performance of deep learning models
     with axiomatic attribution priors and expected gradients (Nature Machine Intelligence 2021), eq. 3.
     """

@@ -6,7 +6,6 @@ P(y' | y) \, p(y | x)`, before it is compared with them: in expectation that los
 
 Guarantee: post-processing. A record costs epsilon_x of its features and epsilon_y of its label, where it is asked
 for. The graph is public, and so are the nodes that were asked.
-
 Reference: Sajadmanesh & Gatica-Perez, Locally private graph neural networks (CCS 2021), section on private labels;
 Patrini et al., Making deep neural networks robust to label noise (CVPR 2017), Theorem 2 (forward correction).
 """

@@ -12,7 +12,6 @@ laws (classes, groups, rates), so they are computed once as tables, and looked u
 
 *Numerics.* Logarithms throughout, by Loader's deviances rather than by log-gamma functions, which would cancel:
 float32 is within 1e-6 of 1 + abs(log P). For r < 0 only the sum from above is left, a^-r P(0), exactly.
-
 Reference: Ghosh, Roughgarden & Sundararajan, Universally utility-maximizing privacy mechanisms (STOC 2009), for the
 noise; Loader, Fast and accurate computation of binomial probabilities (2000), for the deviances.
 """

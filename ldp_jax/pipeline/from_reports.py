@@ -94,10 +94,8 @@ def predict_from_reports(
 
     Every private user reports once: the best class of a personal alphabet, by
     :func:`~ldp_jax.features.PersonalAlphabet` (:mod:`ldp_jax.pipeline.local_prediction`).
-
     Guarantee: epsilon per record of a private user, any two records. Edges, and the panel's records and labels, are
     not protected; no other label is collected. With ``label_epsilon`` a label of the panel costs that.
-
     Utility: structure alone is returned, and ``used`` says so, where the guard believes no report or where reports
     do not lower the panel's log-loss.
 
@@ -189,7 +187,6 @@ def classify_reports(
 
     Rows are left out that nobody's device was asked for: of users who are no node or in the panel, and by a table
     of another size than the user's alphabet.
-
     Guarantee: that of the alphabets, per record of a private user who reported; over several rounds it adds up
     (:meth:`ldp_jax.deployment.store.ReportStore.spent`).
 

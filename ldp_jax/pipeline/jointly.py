@@ -309,7 +309,6 @@ def predict_jointly(
     list; or ``privacy.both`` for the record and the whole list together. A member of the panel pays
     ``privacy.labels`` for a label, and for a list what everybody does. A relationship is in two lists. With private
     labels the guarantee does not depend on them: it states lists as asked for, even where they were left out.
-
     Utility: little is left of what a public graph gives. :func:`~ldp_jax.pipeline.rehearse` says beforehand what a
     total buys, and which split of it is best.
 

@@ -4,7 +4,6 @@ A few users, the panel, have public records and labels. From them and the public
 structure says of everybody's class, and a classifier that it broadcasts. Each device classifies its own record and
 reports the best class of a small public alphabet of its own. Reports are weighed by how often records of the panel
 are taken for another class, believed as far as the guard allows, and propagated with their noise in mind.
-
 Guarantee: that of the reports; everything here is post-processing, of public randomness.
 :func:`ldp_jax.pipeline.predict_from_reports` does all of it in one call, the devices' side too.
 """

@@ -10,7 +10,6 @@ regression where friends share what features say already, which the law would co
 
 Who is asked and does not answer has no count: nothing is learned of them, their evidence is 0, and their class is
 what features say once reports have taught them.
-
 Guarantee: that of the reports, epsilon for one bit of one list; everything here is post-processing, of public facts
 and public randomness. :func:`ldp_jax.pipeline.predict_from_counts` does all of it in one call, the users' side too.
 """

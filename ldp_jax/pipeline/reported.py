@@ -85,7 +85,6 @@ def embed_reports(
     """Propagate the reports of one round over a public graph.
 
     A user without a report contributes zero to each coordinate. Rows of users who are no node are left out.
-
     Guarantee: that of the mechanism, per record; over several rounds it adds up
     (:meth:`ldp_jax.deployment.store.ReportStore.spent`).
 

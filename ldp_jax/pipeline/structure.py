@@ -242,7 +242,6 @@ def shared_friends(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n count
 
     As of words in documents, a friend of d others weighs log(n / d), and each row has length 1. Nodes are near that
     have the same friends, whether or not those are alike. Of fewer than ``count`` nodes the last columns are 0.
-
     Reference: Deerwester et al., Indexing by latent semantic analysis (JASIS 1990); subspace iteration by Halko,
     Martinsson and Tropp (SIAM Review 2011), algorithm 4.4.
 

@@ -36,7 +36,6 @@ class BinnedPairs(CentralMechanism):
     rounded at random, and so many distinct pairs are drawn from the bin, all sets alike.
     Guarantee: epsilon per private edge: each pair is in one bin, and bins are public.
     Utility: the noise is a few edges a bin, whatever the graph's size, so that the release is as good as the score.
-
     Numerics: whole noise goes through a float32 logarithm; the guarantee is that of ideal arithmetic. Time and
     memory are O(k + pairs out + edges), but for sorts, of k pairs with a score.
     Reference: Laplace mechanism on a histogram: Dwork et al., TCC 2006; whole noise: Ghosh et al., STOC 2009.

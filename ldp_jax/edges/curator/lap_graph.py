@@ -23,13 +23,10 @@ class LapGraph(CentralMechanism):
 
     Law: with m private edges, :math:`T = m + \mathrm{Lap}(1/\epsilon_1)`, rounded and clipped to [0, number of
     pairs that may be private]; released are the T pairs of largest :math:`A_{ij} + \mathrm{Lap}(1/\epsilon_2)`.
-
     Guarantee: :math:`\epsilon_1 + \epsilon_2` per private edge: one edge changes the count by one and one bit by
     one. The choice of the largest is post-processing.
-
     Utility: a private edge stays with a chance of about :math:`e^{\epsilon_2} T / N` where that is below 1/2, of N
     pairs: little in sparse graphs with a small budget.
-
     Numerics: the order statistics of false pairs are drawn, in float64 from 64 bits: time and memory are O(T + m +
     public edges), but for sorts. The guarantee is that of ideal arithmetic.
     Reference: Wu et al., LinkTeller, IEEE S&P 2022, section V-A; 1 % of the budget is the count's there.

@@ -99,7 +99,6 @@ def gcn(
 
     Inputs are ``(graph, x)`` or :class:`NodeInputs`; outputs are logits [n, outputs] of classes or labels, trained
     through :func:`ldp_jax.learning.training.on_graph`.
-
     Reference: HeteroRR eq. 1-2 (the mean); Kipf & Welling, Semi-supervised classification with graph convolutional
     networks (ICLR 2017), eq. 2 (symmetric).
 

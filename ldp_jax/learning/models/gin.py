@@ -100,7 +100,6 @@ def gin(layers: int = 5, hidden: int = 64, outputs: int = 2, dropout: float = 0.
     Inputs are a ``jraph.GraphsTuple`` as ``jraph.batch`` makes it (padded ones go through
     ``packing.from_graphs(graph, padded=True)``), or a :class:`ldp_jax.graph.packing.Batch`; outputs are float
     [graphs, outputs], invalid in free places. ``variables["batch_stats"]`` are for evaluation.
-
     Reference: Xu et al., How powerful are graph neural networks? (ICLR 2019), eq. 4.1 with epsilon 0; section 7
     for the settings.
 

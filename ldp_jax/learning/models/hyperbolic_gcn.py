@@ -82,7 +82,6 @@ def hyperbolic_gcn(
     are those of :func:`ldp_jax.learning.models.gcn`, which this becomes as c goes to 0.
 
     *Numerics*: points are kept within ``poincare.REACH / sqrt(c)`` of the origin; scale records to a length near 1.
-
     Reference: Chami et al., Hyperbolic graph convolutional neural networks (NeurIPS 2019), eq. 5-11, with equal
     weights at the origin in place of learned attention; Ganea, Bécigneul & Hofmann (NeurIPS 2018), section 3.2.
 

@@ -87,7 +87,6 @@ def hyperimba(
     weights are functions of the edges' Ricci curvature.
 
     Inputs are :class:`PlacedInputs`, one place a node; outputs are logits [n, outputs]. First derivatives.
-
     Reference: Fu et al., Hyperbolic geometric graph representation learning for hierarchy-imbalance node
     classification (WWW 2023), section 4.
 
