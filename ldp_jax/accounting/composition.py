@@ -1,10 +1,8 @@
 """The cost of several releases, as functions from guarantees to a guarantee. Float64, on the host, no JAX.
 
 Within a unit: :func:`sequential`, :func:`parallel`, :func:`sampled`, :func:`advanced`, :func:`per_user`,
-:func:`over_rounds`. Between units only: :func:`relationship`, :func:`whole_list`, :func:`joint`.
-
-A release may look at the reports before it, as long as the epsilons, the sigmas and the number of releases are
-fixed beforehand and do not depend on a record.
+:func:`over_rounds`. Between units only: :func:`relationship`, :func:`whole_list`, :func:`joint`. A release may look
+at the reports before it, if epsilons, sigmas and the number of releases are fixed beforehand, whatever the records.
 """
 
 import dataclasses
@@ -54,8 +52,7 @@ __dir__ = lambda: __all__
 def parallel(*guarantees: Guarantee) -> Guarantee:
     """Releases about disjoint users: the worst one counts. The members of each release must be public.
 
-    Two releases that both report an edge are not disjoint. Status, arithmetic and errors are as of
-    :func:`sequential`.
+    Two releases that both report an edge are not disjoint. Status, arithmetic and errors: :func:`sequential`.
     Reference: McSherry (2009), Theorem 4.
 
     >>> parallel(Guarantee(0.5, delta=1e-5), Guarantee(1.0)).epsilon
@@ -127,10 +124,8 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
 
     Guarantees of one unit are added first. Then epsilons add, and deltas chain, :math:`\delta_1 + e^{\epsilon_1}
     \delta_2 + \dots`, in the order that gives least. They must cover everything that is released. The unit names
-    those that were summed, and adds to no other.
-
-    Raises:
-      ValueError: if none is given, adjacency is empty, some are local and some central, or a unit is METRIC.
+    those that were summed, and adds to no other. ``ValueError`` if none is given, adjacency is empty, some are
+    local and some central, or a unit is METRIC.
 
     >>> words = "two graphs that differ in one user's record and one of their edges"
     >>> total = joint(Guarantee(1.0), Guarantee(0.5, unit=RELATIONSHIP), adjacency=words)
@@ -164,10 +159,8 @@ _ENOUGH = 1500  # e^1500 lifts the least float above 1
 
 
 def _chained(parts: Sequence[Guarantee]) -> float:
-    """delta_1 + e^eps_1 delta_2 + e^(eps_1 + eps_2) delta_3 ... in the best order; rounded up, at most 1.
-
-    Of two neighbours i and j, i comes first where (e^eps_i - 1) / delta_i is the smaller, by exchange.
-    """
+    """delta_1 + e^eps_1 delta_2 + e^(eps_1 + eps_2) delta_3 ... in the best order; rounded up, at most 1."""
+    # Of two neighbours i and j, i comes first where (e^eps_i - 1) / delta_i is the smaller, by exchange.
     total, before = Fraction(0), Fraction(0)
     for part in sorted(parts, key=lambda part: math.expm1(min(part.epsilon, 700.0)) / part.delta):
         if before > _ENOUGH:
@@ -232,7 +225,6 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
        1 - \delta = (1-\delta_0)^k (1 - \delta_{RR}(\epsilon'))
 
     which is piecewise linear in :math:`e^{\epsilon'}` and is inverted at any delta. Never worse than k eps.
-
     ``times`` is in [1, 10^7] and fixed beforehand; ``delta``, of the whole, in [1 - (1 - delta_0)^k, 1).
     Reference: Kairouz, Oh and Viswanath (ICML 2015), Theorem 3.3.
 
@@ -272,9 +264,8 @@ def over_rounds(guarantee: Guarantee, rounds: int, *, answers: str, delta: float
     """The cost of being asked for one's record in every round.
 
     *Fresh* answers follow the record: k releases, or :func:`advanced` of them where a ``delta`` of all rounds is
-    granted. A *permanent* answer is drawn in the first round and sent again in every other: one release. (One that
-    is drawn again only where the record has changed has no guarantee.) Two histories may differ in each round,
-    whose number is fixed beforehand.
+    granted. A *permanent* answer is drawn in the first round and sent again in all others: one release. (One
+    drawn again only where the record changed has no guarantee.) Histories may differ in all rounds, a fixed number.
 
     Reference: Erlingsson, Pihur and Korolova, RAPPOR (CCS 2014), section 3.
 

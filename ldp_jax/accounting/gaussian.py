@@ -32,10 +32,8 @@ _NODES, _WEIGHTS = unit_rule(64)
 
 
 def _gaussian_delta(mu: float, epsilon: np.ndarray) -> np.ndarray:
-    """delta(epsilon) of N(0, 1) against N(mu, 1), to about 1e-13 of itself down to 1e-300.
-
-    For small mu the closed form cancels: E[(1 - e^(epsilon - loss))_+] is integrated instead.
-    """
+    """delta(epsilon) of N(0, 1) against N(mu, 1), to about 1e-13 of itself down to 1e-300."""
+    # For small mu the closed form cancels: E[(1 - e^(epsilon - loss))_+] is integrated instead.
     if mu == 0.0:
         return np.zeros_like(epsilon)
     epsilon = np.minimum(epsilon, 1e300)  # infinity less infinity is NaN
@@ -83,8 +81,7 @@ class GaussianCurve:
     Attributes:
       mu: L2 sensitivity / sigma, finite, >= 0.
 
-    Reference: Balle and Wang (ICML 2018), Theorem 8; Dong, Roth and Su (arXiv:1905.02383), Corollaries 2.13 and
-      3.3.
+    Reference: Balle and Wang (ICML 2018), Theorem 8; Dong, Roth and Su (arXiv:1905.02383), Corollaries 2.13, 3.3.
 
     >>> curve = GaussianCurve.of(sensitivity=1.0, sigma=4.0)
     >>> round(curve.epsilon(1e-5), 4), round(curve.repeated(4).epsilon(1e-5), 4)
@@ -191,9 +188,7 @@ def _composed(curves: Sequence[tuple[GaussianCurve, int]]) -> GaussianCurve:
 def gaussian_mu(epsilon: float, delta: float) -> float:
     """The largest mu = sensitivity / sigma whose curve passes (epsilon, delta), to 1e-12, on the safe side.
 
-    Raises:
-      ValueError: unless epsilon is in [0, 1e9] and delta in [1e-300, 1).
-
+    ``ValueError`` unless epsilon is in [0, 1e9] and delta in [1e-300, 1).
     Reference: Balle and Wang (ICML 2018), Algorithm 1, as one bisection in mu.
 
     >>> mu = gaussian_mu(1.0, 1e-5)

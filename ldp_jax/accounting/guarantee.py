@@ -106,8 +106,7 @@ class Guarantee:
       delta: the mass that may lose more than epsilon.
       unit: of privacy.
       adjacency: in words, which two inputs are compared; by default the unit's own words.
-      arithmetic: ``ideal`` for a proof over real numbers (float32 samplers), ``exact`` for one over the integers
-        that are sampled from.
+      arithmetic: ``ideal`` for a proof over real numbers (float32 samplers), ``exact`` over sampled integers.
       status: ``proved``, ``in the limit`` (of a chain's stationary law) or ``none``.
       reason: one sentence for the status; only ``none`` may go without.
       trust: ``local`` where users perturb their own data, ``shuffled`` where a trusted shuffler mixes such reports
@@ -229,7 +228,6 @@ def sequential(*guarantees: Guarantee) -> Guarantee:
     """Several releases about the same record: epsilon and delta add, within one unit; ``+`` for many.
 
     The sum is rounded up once, has the weakest status with its reasons, and is ``exact`` only if all are.
-
     ``ValueError`` if none is given, their units differ, or some are local and some central.
     Reference: Dwork and Roth (2014), Theorem 3.16.
 
@@ -298,15 +296,11 @@ def field_names(name: str, value: Iterable[str]) -> tuple[str, ...]:
 class PipelineGuarantee(Mapping[Unit, Guarantee]):
     """The cost of a whole pipeline: one guarantee a unit, and which fields are and are not protected.
 
-    Raises:
-      ValueError: for two guarantees of one unit (:meth:`of` adds them), a field that is both protected and not, or
-        one string in place of several names.
+    ``ValueError`` for two guarantees of one unit (:meth:`of` adds them), a field that is both protected and not, or
+    one string in place of several names.
 
-    >>> spent = PipelineGuarantee.of(
-    ...     [Guarantee(1.0, status="proved", reason="Laplace noise")],
-    ...     protected=["features"],
-    ...     unprotected=["edges", "labels"],
-    ... )
+    >>> released = Guarantee(1.0, status="proved", reason="Laplace noise")
+    >>> spent = PipelineGuarantee.of([released], protected=["features"], unprotected=["edges", "labels"])
     >>> spent[RECORD].epsilon
     1.0
     >>> print(spent)

@@ -186,12 +186,11 @@ class Ledger(Public):
     ``Ledger.from_bytes(ledger.to_bytes()) == ledger``; a :class:`ldp_jax.deployment.store.ReportStore` keeps one.
 
     Within a unit, guarantees add. Gaussian curves compose first, through mu, and are converted once: at the largest
-    ``delta`` that one names, or at all the budget's delta that the guarantees leave.
-
-    Units of edges (a bit of a list, a relationship, an edge of a curator's graph) are not free of each other, nor
-    are records, labels and metric privacy, nor an unknown unit and any other. So a release states its cost for each
-    budget that speaks of the same data, in one :class:`~ldp_jax.accounting.guarantee.PipelineGuarantee`. One that
-    uses ``edges`` in the clear is refused where edges have a budget. Fields and units that it names are believed.
+    ``delta`` that one names, or at all the budget's delta that the guarantees leave. Units of edges (a bit of a
+    list, a relationship, an edge of a curator's graph) are not free of each other, nor are records, labels and
+    metric privacy, nor an unknown unit and any other. So a release states its cost for each budget that speaks of
+    the same data, in one :class:`~ldp_jax.accounting.guarantee.PipelineGuarantee`. One that uses ``edges`` in the
+    clear is refused where edges have a budget. Fields and units that it names are believed.
 
     Attributes:
       budget: a number, for a record's epsilon; a :class:`~ldp_jax.accounting.guarantee.Budget`, or several, one a
@@ -333,9 +332,7 @@ class Ledger(Public):
         return _spent(self.releases, unit, self._budget(unit))
 
     def remaining(self, unit: Unit) -> Budget:
-        """What the budget of ``unit`` has left, rounded down, never below 0.
-
-        Later curves share the delta of earlier ones.
+        """What the budget of ``unit`` has left, rounded down, at least 0; later curves share earlier ones' delta.
 
         >>> Ledger(1.0).remaining(RECORD).epsilon
         1.0

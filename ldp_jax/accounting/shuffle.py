@@ -1,12 +1,10 @@
 r"""The gain of shuffling: reports without names hide among each other. Float64, on the host, no JAX.
 
-A trusted shuffler drops names and mixes n reports, each of an epsilon_0-private mechanism.
-
-**Bound.** Let R_0 and R_1 be the laws of one user's report under two records, and every other report be at least q
-/ 2 times (R_0 + R_1), whatever the record: q >= e^-epsilon_0. The two laws are mixtures :math:`R_0 = \lambda Q_0 +
-(1 - \lambda) Q_1, R_1 = (1 - \lambda) Q_0 + \lambda Q_1` with :math:`\lambda = e^{\epsilon_0} / (e^{\epsilon_0} +
-1)`. Each other report is, with probability q, a clone: from Q_0 or Q_1 by a fair coin. So shuffled reports are no
-farther apart than
+A trusted shuffler drops names and mixes n reports, each of an epsilon_0-private mechanism. Let R_0 and R_1 be the
+laws of one user's report under two records, and every other report be at least q / 2 times (R_0 + R_1), whatever
+the record: q >= e^-epsilon_0. The two laws are mixtures :math:`R_0 = \lambda Q_0 + (1 - \lambda) Q_1, R_1 = (1 -
+\lambda) Q_0 + \lambda Q_1` with :math:`\lambda = e^{\epsilon_0} / (e^{\epsilon_0} + 1)`. Each other report is, with
+probability q, a clone: from Q_0 or Q_1 by a fair coin. So shuffled reports are no farther apart than
 
 .. math:: (A + \Delta, C + 1 - A - \Delta) \quad \text{and} \quad (A + 1 - \Delta, C - A + \Delta), \qquad
    C \sim \mathrm{Bin}(n - 1, q), \; A \sim \mathrm{Bin}(C, 1/2), \; \Delta \sim \mathrm{Bern}(\lambda)
@@ -46,9 +44,8 @@ def clone_share(masses: Any) -> float:
 
     .. math:: q = \min_y \frac{2 \min_x P(y | x)}{\max_{x \ne x'} P(y | x) + P(y | x')}
 
-    It lies in [e^-epsilon, 1]; for generalised randomised response it is 2 / (e^epsilon + 1).
-
-    ``masses`` are [inputs, outputs] >= 0, rows of one sum, such as ``table.masses``; q is rounded down.
+    It lies in [e^-epsilon, 1]; for generalised randomised response it is 2 / (e^epsilon + 1). ``masses`` are
+    [inputs, outputs] >= 0, rows of one sum, such as ``table.masses``; q is rounded down.
 
     >>> from ldp_jax.deployment import alphabet_table
     >>> round(clone_share(alphabet_table(1.0, 3, 3).masses), 6), round(2 / (math.e + 1), 6)
@@ -75,8 +72,7 @@ def amplified(
       users: n, public, who report honestly by this mechanism and one public epsilon.
       delta: of the whole, in (0, 1).
       reports: ``anonymous``; a report that enters a graph is ``by user``, and is refused.
-      clones: q, by default e^-epsilon; of a finite mechanism :func:`clone_share` is larger, at most 2 / (e^epsilon
-        + 1).
+      clones: q, by default e^-epsilon; a finite mechanism's :func:`clone_share` is more, up to 2 / (e^epsilon + 1).
 
     Returns:
       The least epsilon that the bound allows at ``delta``, rounded up, never above the report's own; ``shuffled``.
@@ -95,7 +91,6 @@ def amplified(
     epsilon 0.0..., delta 1e-06 per record (...; towards all but a trusted shuffler; exact arithmetic; proved: ...
     >>> amplified(mechanism.guarantee(), 10_000, 1e-6, reports="by user")
     Traceback (most recent call last):
-        ...
     ValueError: reports must be anonymous: a shuffler drops names, without which none enters a graph
     """
     validate.one_of(get_args(Reports), reports=reports)
