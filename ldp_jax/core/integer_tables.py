@@ -2,9 +2,8 @@
 
 A table has one row an input and one column an output; a row's whole numbers sum to 2^32, and one uniform 32-bit
 word picks the output whose cumulative mass it falls in. So a probability *is* an integer over 2^32, and the privacy
-loss a ratio of integers: exact, in the arithmetic that is run.
-
-:func:`split` serves NumPy and ``jax.numpy`` (the argument ``xp``): equal words, equal reports.
+loss a ratio of integers: exact, in the arithmetic that is run. :func:`split` serves NumPy and ``jax.numpy`` (the
+argument ``xp``): equal words, equal reports.
 """
 
 import dataclasses
@@ -249,8 +248,7 @@ def integer_masses(probabilities: np.ndarray, epsilon: float) -> np.ndarray:
     """Round a law to whole numbers over 2^32 without losing more than epsilon.
 
     For each output, the least mass is m = max(1, ceil(2^32 min P)) and the greatest floor(e^epsilon m), in exact
-    arithmetic. Entries start at floor(2^32 P), brought into that box; a row's rest goes to its largest entries as
-    far as their boxes have room.
+    arithmetic. Entries start at floor(2^32 P), brought into that box; a row's largest entries take its rest.
 
     Args:
       probabilities: float64 [inputs, outputs], rows summing to 1 within 1e-6, without columns of zeros.

@@ -312,8 +312,7 @@ class Numeric(Analytic, HasInverse):
     def from_word32(self, word: AnyArray, x: Record) -> Array:
         """The report under a uniform 32-bit word, whose 23 high bits are (j + 1/2) / 2^23; elementwise.
 
-        The 9 low bits cut the first and the last of these cells to 2^-32; the last one by symmetry, where float32
-        is precise.
+        The low 9 bits cut first and last of these cells to 2^-32; the last by symmetry, where float32 is precise.
         """
         word = jnp.asarray(word, jnp.uint32)
         cell, low = word >> 9, word & 511
@@ -504,11 +503,10 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
     """The reports of n users, compiled; user i's randomness comes from ``jax.random.fold_in(key, i)``.
 
     By JAX's default flags that is ``jax.random.split(key, n)[i]``, so that any part of the users, in any order, on
-    any device, draws the same reports, up to float32 rounding.
-
-    The mechanism's epsilon is one number for all. (Personal budgets: ``jax.vmap`` over a stack.) ``x`` are records
-    [n] or [n, d]; of users who are divided among devices, so are the reports. A ``block`` of users at a time bounds
-    the memory of wide records. Of NumPy's arrays a mechanism that samples coordinates takes those alone.
+    any device, draws the same reports, up to float32 rounding. The mechanism's epsilon is one number for all.
+    (Personal budgets: ``jax.vmap`` over a stack.) ``x`` are records [n] or [n, d]; of users who are divided among
+    devices, so are the reports. A ``block`` of users at a time bounds the memory of wide records. Of NumPy's arrays
+    a mechanism that samples coordinates takes those alone.
 
     >>> from ldp_jax.features import HDS
     >>> reports = privatize(jax.random.key(0), HDS(1.0, dim=8, k=2), jnp.zeros((5, 8)))

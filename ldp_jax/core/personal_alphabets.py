@@ -34,10 +34,8 @@ def alphabets(prior: object, epsilon: object) -> Alphabets:
 
     k >= 2 maximises :math:`\sum_{c \le k} q_c \cdot (e^\epsilon - 1) / (e^\epsilon + k - 1)`: the mass inside,
     times the advantage of the true class in randomised response on k. Of two that are as good it is the smaller.
-
     ``prior`` is q [n, C], from public facts alone; epsilon one concrete number in (0, 20].
-    Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithm 2, where k may
-      be 1.
+    Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithm 2, where k >= 1.
 
     >>> found = alphabets([[0.5, 0.4, 0.05, 0.05], [0.25, 0.25, 0.25, 0.25]], epsilon=2.0)
     >>> found.sizes.tolist(), found.order[0].tolist()

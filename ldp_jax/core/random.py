@@ -1,7 +1,6 @@
 """``jax.random`` bit for bit, several times as fast on a CPU (``benchmarks --parts discrete``); keys are JAX's own.
 
-On a CPU JAX makes the rounds of threefry (Salmon et al., SC 2011, section 3) a loop over whole arrays; here they
-are one pass in registers.
+On a CPU JAX loops over arrays for each round of threefry (Salmon et al., SC 2011, section 3); here it is one pass.
 """
 
 import math

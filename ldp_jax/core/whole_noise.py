@@ -78,10 +78,9 @@ class WholeNoise:
         return frozen(np.array(words, np.uint32))
 
     def report(self, words: np.ndarray, counts: object) -> np.ndarray:
-        """Noisy counts, int32 [K]: the same numbers as ``edges.NeighbourCounts.from_words`` gives.
+        """Noisy counts, int32 [K], under uniform words: those that ``edges.NeighbourCounts.from_words`` gives.
 
-        Words are uniform, uint32 [4, K]: a sign, and a number below 2^96, most significant word first. Counts are
-        clipped to [0, most].
+        Words, uint32 [4, K]: a sign, a number below 2^96, most significant first. Counts are clipped to [0, most].
 
         >>> whole_noise(1.0, 10).report(np.uint32([[0, 1, 0], [0, 2**32 - 1, 0], [0, 0, 0], [0, 0, 0]]), [3, 3, 12])
         array([  3, -19,  10], dtype=int32)

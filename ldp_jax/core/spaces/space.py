@@ -182,7 +182,6 @@ class Records(abc.ABC, Generic[R]):
         >>> from ldp_jax.features import GeneralizedRR
         >>> GeneralizedRR(1.0, 4).domain().validate([0, 3, 7])
         Traceback (most recent call last):
-            ...
         ValueError: x must lie in Finite(0, 1, 2, 3): 1 of 3 records do not
         """
         inside = np.asarray(self.contains(x))

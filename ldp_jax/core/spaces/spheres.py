@@ -36,8 +36,8 @@ def polar(x: Values, radius: float = 1.0) -> tuple[Array, Array]:
 class Around(Reports[Values]):
     """Vectors whose law depends on the component along the record's direction and the length across it; abstract.
 
-    The density may jump where the component along is plus or minus ``cut``. Records of another length are first
-    multiplied with ``projection`` [dim, d].
+    The density may jump where the component along is plus or minus ``cut``. Records [d] go through ``projection``
+    [dim, d] first.
     """
 
     dim: int
