@@ -38,8 +38,7 @@ class Discrete(Univariate):
     Reference: none; see Mironov, CCS 2012, for what floating-point noise gives away.
 
     Attributes:
-      search: uint32 [2, levels * inputs, 2^b]: cumulative masses, and how many of them each first b bits of a word
-        exceed.
+      search: uint32 [2, levels * inputs, 2^b]: cumulative masses, and how many each first b bits of a word exceed.
       steps: int32, how many steps of bisection find the others.
       values: float32 [levels * outputs, ...], the server's estimates.
       counts: int32 [levels], outputs of each level.
@@ -229,7 +228,6 @@ class Discrete(Univariate):
         return self.values[self.level * self._size + jnp.asarray(y).astype(jnp.int32)]
 
     def _row_moments(self) -> tuple[Array, Array]:
-        """Mean and variance of the estimate, row by row."""
         shape = (len(self.names), self._size, *self.values.shape[1:])
         values = self.values.reshape(shape).astype(jnp.result_type(float))
         share = self._masses().astype(values.dtype).reshape(len(self.names), self.inputs, -1) * 2.0**-32
@@ -259,10 +257,8 @@ class Discrete(Univariate):
 
 
 def _guide(thresholds: np.ndarray, outputs: int) -> tuple[np.ndarray, int]:
-    """The guide of one table [inputs, 2^b], and the steps that its fullest bucket of words leaves.
-
-    Chen and Asau, "On generating random variates from an empirical distribution" (AIIE Transactions 6, 1974).
-    """
+    """The guide of one table [inputs, 2^b], and the steps that its fullest bucket of words leaves."""
+    # Chen and Asau, "On generating random variates from an empirical distribution" (AIIE Transactions 6, 1974).
     inputs, size = thresholds.shape
     width = 2 ** (33 - size.bit_length())  # words of a bucket
     after = -(-thresholds[:, : outputs - 1].astype(np.int64) // width)  # the first that begins no earlier
@@ -276,7 +272,6 @@ def menu(mechanisms: Sequence[Discrete]) -> Discrete:
 
     Level i is the i-th mechanism's; until :meth:`Discrete.at` chooses, the level is that of the largest loss.
 
-    >>> import jax, jax.numpy as jnp
     >>> from ldp_jax.features import GeneralizedRR
     >>> levels = menu([GeneralizedRR(epsilon, 4) for epsilon in (0.5, 2.0)])
     >>> one = lambda level, key, x: levels.at(level).privatize(key, x)

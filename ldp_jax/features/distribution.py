@@ -140,7 +140,6 @@ def _interval_mass(mechanism: HasDensity, codomain, edges: np.ndarray, records: 
     breaks = lambda x: jnp.clip(jnp.ravel(given(x)), edges[0], edges[-1])
 
     def masses(x: Array) -> Array:
-        """The mass of each output bin about one record."""
         y, weights = _gauss(jnp.sort(jnp.concatenate([edges, breaks(x)])))
         density = jnp.exp(jax.vmap(mechanism.log_density, (0, None))(y.ravel(), x)).reshape(y.shape)
         bins = jnp.clip(jnp.searchsorted(edges, y[:, 1], side="right") - 1, 0, outputs - 1)
@@ -245,5 +244,4 @@ def _normalised(theta: np.ndarray) -> np.ndarray:
 
 
 def _summed(theta: np.ndarray) -> np.ndarray:
-    """Sums over neighbours [inputs, columns] with weights (1, 2, 1)."""
     return ndimage.convolve1d(theta, [1.0, 2.0, 1.0], axis=0, mode="constant")

@@ -60,9 +60,8 @@ class DuchiVector:
     Guarantee: epsilon per record, attained between opposite corners. The form first published puts ties into both
     half-spaces and loses :math:`\log(1 + e^\epsilon)` for even d.
 
-    Utility: the estimate :math:`B s`, :math:`B = Z / ((e^\epsilon - 1) \binom{d-1}{\lfloor d/2 \rfloor})`, is
-    unbiased; variance :math:`B^2 - x_j^2`; :math:`B \approx \sqrt{\pi d / 2} \coth(\epsilon/2)` for large d.
-    Coordinates correlate.
+    Utility: :math:`B s`, :math:`B = Z / ((e^\epsilon - 1) \binom{d-1}{\lfloor d/2 \rfloor})`, is unbiased; variance
+    :math:`B^2 - x_j^2`; :math:`B \approx \sqrt{\pi d / 2} \coth(\epsilon/2)` for large d. Coordinates correlate.
 
     Numerics: with probability :math:`2^d / Z`, by a 64-bit number, the report is uniform on the cube, else on the
     half-space. The loss is epsilon to 1e-6 of it up to epsilon 35, and less beyond; no report is impossible. The

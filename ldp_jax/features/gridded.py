@@ -15,11 +15,9 @@ INPUTS = 129
 
 
 def _two_level(name: str, epsilon: float, inputs: int, reach: int, spacing: float, unbiased: bool) -> Discrete:
-    r"""Outputs within ``reach`` places of the record's place have e^epsilon times the mass of the others.
-
-    Row i of n has its window at outputs i, ..., i + 2 reach of n + 2 reach: all rows have the same two masses, and
-    the mean position is :math:`\frac{(2r+1)(E-1)}{(2r+1)E + n - 1}` times the window's centre, exactly linear.
-    """
+    r"""Outputs within ``reach`` places of the record's place have e^epsilon times the mass of the others."""
+    # Row i of n has its window at outputs i, ..., i + 2 reach of n + 2 reach: all rows have the same two masses,
+    # and the mean position is (2r + 1)(E - 1) / ((2r + 1) E + n - 1) times the window's centre, exactly linear.
     outputs, window = inputs + 2 * reach, 2 * reach + 1
     offset = np.arange(outputs) - np.arange(inputs)[:, None]
     law = np.where((offset >= 0) & (offset < window), 1.0, math.exp(-epsilon))

@@ -105,7 +105,6 @@ class GeneralPiecewise(Numeric):
 
 
 def _times(epsilon: Scalar, factor: float) -> Scalar:
-    """epsilon times a number."""
     return (epsilon if isinstance(epsilon, (int, float)) else jnp.asarray(epsilon)) * factor
 
 

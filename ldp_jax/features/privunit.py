@@ -32,17 +32,13 @@ _Number: TypeAlias = float | np.ndarray
 
 
 class _Cap(NamedTuple):
-    """A cap of mass q under the base law, in float64; arrays for several caps.
+    """A cap of mass q under the base law, in float64; arrays for several caps."""
 
-    ``anywhere`` is 1 / (1 + (e^epsilon - 1) q), the chance of a draw from that law, ``log_whole`` minus its log.
-    The component along the record is at least ``cut``; its mean is ``gain``, its second moment ``second``.
-    """
-
-    cut: _Number
-    log_whole: _Number
-    anywhere: _Number
-    gain: _Number
-    second: _Number
+    cut: _Number  # the least component along the record
+    log_whole: _Number  # -log(anywhere)
+    anywhere: _Number  # 1 / (1 + (e^epsilon - 1) q), the chance of a draw from the base law
+    gain: _Number  # the mean of the component
+    second: _Number  # its second moment
 
 
 def _sphere_tail(dim: int, log_q: _Number) -> tuple[_Number, _Number]:
@@ -61,7 +57,6 @@ def _gaussian_tail(dim: int, log_q: _Number) -> tuple[_Number, _Number]:
 
 
 def _cap(sphere: bool, dim: int, epsilon: float, log_q: _Number) -> _Cap:
-    """The moments of a cap of the sphere, or of a Gaussian."""
     cut, log_part = (_sphere_tail if sphere else _gaussian_tail)(dim, log_q)
     spread = (dim - 1) / dim if sphere else 1.0
     log_more = np.log(-np.expm1(-epsilon)) + epsilon  # log(e^epsilon - 1)

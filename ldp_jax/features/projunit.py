@@ -59,7 +59,6 @@ class ProjUnit:
         return self.projection.shape[-1]
 
     def _projected(self, x: Record) -> Array:
-        """P x of the record shortened to the radius."""
         length, u = polar(x, self.radius)
         return self.radius * length * matmul(jnp.asarray(self.projection, u.dtype), u)
 
