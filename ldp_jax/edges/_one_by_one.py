@@ -66,9 +66,8 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
     """The reports of all private users, each drawn by ``m.privatize``; in blocks.
 
     The i-th of p private users draws from ``jax.random.split(key, p)[i]``. In ``full`` a list is of all users of a
-    graph; else of the private ones, since what is between them and public users is shown anyway.
-
-    ``ValueError`` for personal budgets, or more reported pairs than ``memory`` bytes allow, 16 each.
+    graph; else of the private ones, since what is between them and public users is shown anyway. ``ValueError`` for
+    personal budgets, or more reported pairs than ``memory`` bytes allow, 16 each.
     """
     check_single(m)
     made: Any = m  # a dataclass, which no protocol can say

@@ -24,10 +24,8 @@ _EXTRA = 8
 def largest(
     keys: tuple[PRNGKey, PRNGKey, PRNGKey], epsilon: float, true: np.ndarray, edges: np.ndarray, false: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The pairs of the largest noisy bits: which true pairs are among them, and how many false ones [graphs].
-
-    ``true`` is the graph of each true pair; of each graph ``edges`` are chosen, and ``false`` are false pairs.
-    """
+    """The pairs of the largest noisy bits: which true pairs are among them, and how many false ones [graphs]."""
+    # ``true`` is the graph of each true pair; of each graph ``edges`` are chosen, and ``false`` are false pairs.
     true_key, least_key, among_key = keys
     least = np.minimum(edges, false)
     among = np.repeat(np.arange(len(edges)), least)
@@ -61,12 +59,10 @@ def _next_smallest(key: PRNGKey, count: np.ndarray, k: np.ndarray) -> np.ndarray
 def false_pairs(
     key: PRNGKey, wanted: np.ndarray, size: np.ndarray, true: np.ndarray, true_count: np.ndarray
 ) -> np.ndarray:
-    """``wanted`` distinct false pairs of each graph, all sets alike, as codes in no order.
-
-    Nodes are numbered through, ``size`` in a graph; the code of a pair is low * nodes + high. The ``true`` codes,
-    sorted, are not false. Uniform pairs are drawn with replacement; the first that are neither true nor drawn
-    before make a uniform set. Graphs of which most pairs are true or wanted are done by a list of all pairs.
-    """
+    """``wanted`` distinct false pairs of each graph, all sets alike, as codes in no order."""
+    # Nodes are numbered through, ``size`` in a graph; the code of a pair is low * nodes + high. The ``true`` codes,
+    # sorted, are not false. Uniform pairs are drawn with replacement; the first that are neither true nor drawn
+    # before make a uniform set. Graphs of which most pairs are true or wanted are done by a list of all pairs.
     pairs = size * (size - 1) // 2
     dense = wanted + true_count > _DENSE * pairs
     first = np.cumsum(size) - size

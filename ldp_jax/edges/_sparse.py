@@ -84,11 +84,9 @@ def node_of(users: Users, rank: np.ndarray, half: bool) -> np.ndarray:
 
 
 def owns(users: Users, other: int | AnyArray, half: bool) -> Any:
-    """Whether the pair of a user and another node is the user's to report; NumPy or JAX, elementwise.
-
-    In a half matrix a pair of one level belongs to the lower place if the two places sum to an even number, else to
-    the higher one; a pair of two levels to the user of the lower (smaller epsilon).
-    """
+    """Whether the pair of a user and another node is the user's to report; NumPy or JAX, elementwise."""
+    # In a half matrix a pair of one level belongs to the lower place if the two places sum to an even number, else
+    # to the higher one; a pair of two levels to the user of the lower (smaller epsilon).
     if not half:
         return other != users.place
     same = (other >= users.start) & (other < users.end) & (other != users.place)
@@ -97,18 +95,14 @@ def owns(users: Users, other: int | AnyArray, half: bool) -> Any:
 
 
 class Plan(NamedTuple):
-    """Reporters, by place, and the true pairs that each owns.
+    """Reporters, by place, and the true pairs that each owns."""
 
-    ``who`` are their ids, ``degree`` counts the true pairs that each owns, of which ``node`` are the other ends'
-    places, user by user, sorted. ``member`` is the id of each place; a reporter's graph begins at ``begin``.
-    """
-
-    who: np.ndarray
+    who: np.ndarray  # the ids of the reporters
     users: Users
-    degree: np.ndarray
-    node: np.ndarray
-    begin: np.ndarray
-    member: np.ndarray
+    degree: np.ndarray  # how many true pairs each owns
+    node: np.ndarray  # the places of the other ends, user by user, sorted
+    begin: np.ndarray  # where each reporter's graph begins
+    member: np.ndarray  # the id of each place
 
 
 def plan(m: BitMechanism, people: Population, half: bool) -> Plan:
@@ -180,7 +174,6 @@ def _false_if_none(m: BitMechanism, owned: Array) -> Array:
 
 @jax.jit
 def _means(owned: Array, degree: Array, add: Array) -> Array:
-    """Poisson means of the false pairs."""
     return -jnp.maximum(owned - degree, 0).astype(jnp.float32) * jnp.log1p(-add)
 
 
@@ -191,10 +184,8 @@ def sample(key: PRNGKey, m: BitMechanism, people: Population, memory: float) -> 
     """The reports of all private users: exact in law, in time and memory O(input pairs + output pairs).
 
     Block b draws from ``fold_in(key, b)``. Budgets may be arrays [n]. ``memory`` bounds the bytes of false pairs
-    that a graph without edges lets expect.
-
-    ``ValueError`` for budgets of another number of users, or more pairs than that; ``RuntimeError``, before
-    anything is drawn, where a pair would belong to the larger of its two budgets.
+    that a graph without edges lets expect. ``ValueError`` for budgets of another number of users, or more pairs
+    than that; ``RuntimeError``, before anything is drawn, where a pair would belong to its larger budget.
     """
     n, half = len(people.group), m.reporting != "full"
     m.of_users(lambda leaf: _one_or_each(leaf, n))
@@ -217,7 +208,6 @@ def sample(key: PRNGKey, m: BitMechanism, people: Population, memory: float) -> 
 
 
 def _one_or_each(leaf: Scalar, n: int) -> Scalar:
-    """A budget for all, or one a user."""
     if np.shape(leaf) not in ((), (n,)):
         raise ValueError(f"budgets must be one number or one a user, [{n}], got shape {np.shape(leaf)}")
     return leaf
@@ -250,10 +240,8 @@ def _blocks(degree: np.ndarray) -> Iterator[tuple[int, int]]:
 def _block(
     key: PRNGKey, m: BitMechanism, made: Plan, counted: np.ndarray | None, start: int, stop: int
 ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-    """Consecutive users' noisy degrees (or None), and the reported pairs, sorted, each once: users and places.
-
-    ``counted`` is the degree that is sent, of size - 1 pairs, where it is not that of the owned pairs.
-    """
+    """Consecutive users' noisy degrees (or None), and the reported pairs, sorted, each once: users and places."""
+    # ``counted`` is the degree that is sent, of size - 1 pairs, where it is not that of the owned pairs.
     length, keys = stop - start, random_words.split(key, 4)
     half = m.reporting != "full"
 
@@ -288,11 +276,9 @@ def _block(
 def _among_others(
     drawn: np.ndarray, true: np.ndarray, degree: np.ndarray, width: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Users, and the ranks below ``width`` of their false pairs, in order and each once.
-
-    ``drawn`` is, times ``width`` the user, which of the pairs that are not true. The r-th of them has rank r + k, k
-    the number of true ranks t_j with t_j - j <= r; ``true`` are these differences, in order, plus the users.
-    """
+    """Users, and the ranks below ``width`` of their false pairs, in order and each once."""
+    # ``drawn`` is, times ``width`` the user, which of the pairs that are not true. The r-th of them has rank r + k,
+    # k the number of true ranks t_j with t_j - j <= r; ``true`` are these differences, in order, plus the users.
     drawn.sort(kind="stable")
     drawn = drawn[np.diff(drawn, prepend=-1) > 0]
     user, rank = np.divmod(drawn, width)

@@ -158,11 +158,9 @@ def _published_split(epsilon: float, n_max: int, alpha: float) -> tuple[float, f
 
 
 def _posterior_mean(noisy: Array, prior: Array, epsilon: Array) -> Array:
-    r"""E[d | d*] for weights [degrees] and noise :math:`e^{-\epsilon |d^* - d|}`, clipped or not.
-
-    Sums over d <= k and over d > k follow from their neighbours, and are shifted by the fraction of d*; atoms are
-    proportional to the same. One epsilon has one table of sums; of several, each d* has passes of its own.
-    """
+    r"""E[d | d*] for weights [degrees] and noise :math:`e^{-\epsilon |d^* - d|}`, clipped or not."""
+    # Sums over d <= k and over d > k follow from their neighbours, and are shifted by the fraction of d*; atoms are
+    # proportional to the same. One epsilon has one table of sums; of several, each d* has passes of its own.
     degrees = jnp.arange(len(prior), dtype=prior.dtype)
     shrink = jnp.exp(-epsilon)
     place = jnp.clip(jnp.floor(noisy), 0, len(prior) - 1).astype(jnp.int32)

@@ -15,8 +15,7 @@ from ldp_jax.core.types import AnyArray, Array, Scalar
 class NeighbourList(NamedTuple):
     """The neighbours of one user.
 
-    The capacity is public: it is the shape of compiled programs. Mechanisms take a list on the host, of any length
-    and kind, through :meth:`of`.
+    The capacity, a shape of compiled programs, is public. Mechanisms take any list on the host through :meth:`of`.
 
     Attributes:
       ids: int32 [capacity], sorted and distinct; n where there is none.

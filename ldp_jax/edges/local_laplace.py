@@ -166,6 +166,5 @@ class LocalLap(OnLists):
 
 
 def _log_laplace(epsilon: Scalar, off: AnyArray) -> Array:
-    """The log density of Laplace noise of scale 1 / epsilon."""
     epsilon = jnp.asarray(epsilon)
     return jnp.log(epsilon / 2) - epsilon * jnp.abs(off)

@@ -44,13 +44,11 @@ class NeighbourCounts(OnLists):
       epsilon: in [0.001, 40]; one concrete number, of which the host makes a table.
       num_groups: K, at least 1.
       n: nodes of the graph, for one user's view.
-      groups: int [n] in [-1, K), public, for one user's view; -1 for a node that counts nowhere. They may be given
-        with each call instead.
+      groups: int [n] in [-1, K), public, for one user's view, or given with each call; -1 counts a node nowhere.
       most: the largest count; a larger one is taken for it. Public, at most 2^20.
       noise: ``geometric`` or ``laplace``.
       reporting: ``full`` or ``half``.
 
-    >>> import jax
     >>> m = NeighbourCounts(1.0, num_groups=2, n=5)
     >>> m.guarantee().arithmetic, m.guarantee().epsilon <= 1.0, m.relationship("half").epsilon <= 1.0
     ('exact', True, True)

@@ -17,9 +17,8 @@ _BLOCK = 2**23
 class Population(NamedTuple):
     """The users of a graph or of a set of graphs, numbered through, with their true edges: checked, on the host.
 
-    ``senders`` and ``receivers`` int32 [m] have each edge in both directions, by receiver, then by sender;
-    ``group`` int [n] is each user's graph, non-decreasing from 0; lists are ``private``, bool [n], or released as
-    they are.
+    ``senders`` and ``receivers`` int32 [m] have each edge in both directions, by receiver and sender; ``group`` int
+    [n] is each user's graph, non-decreasing from 0; lists are ``private``, bool [n], or released as they are.
     """
 
     senders: Int[np.ndarray, " m"]

@@ -63,7 +63,6 @@ def count_neighbours(
 
     Groups are in [-1, num_groups), and -1 counts nowhere; ``counted`` says which pairs (user, neighbour) count.
 
-    >>> from ldp_jax.graph import graphs
     >>> star = Population.of(graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4))
     >>> count_neighbours(star, [0, 0, 1, -1], 2).tolist()
     [[1, 1], [1, 0], [1, 0], [1, 0]]
@@ -113,7 +112,6 @@ def privatize_counts(
     Raises:
       ValueError: for arguments that do not fit each other, or a menu that differs in more than epsilon.
 
-    >>> from ldp_jax.graph import graphs
     >>> star = graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
     >>> noisy = privatize_counts(jax.random.key(0), star, NeighbourCounts(2.0, num_groups=2), [0, 0, 1, 1])
     >>> noisy.counts.shape, print(noisy.guarantee)  # doctest: +ELLIPSIS

@@ -49,16 +49,14 @@ def privatize_graph(
 ) -> NoisyGraph:
     """Every user's noisy neighbour list, as a graph.
 
-    The library's mechanisms take time and memory O(input edges + output edges), a one-user view O(n^2).
-
-    This simulates all devices on the host; the guarantee is about the returned value and exceptions. Running time,
+    The library's mechanisms take time and memory O(input edges + output edges), a one-user view O(n^2). This
+    simulates all devices on the host; the guarantee is about the returned value and exceptions. Running time,
     memory and shapes of compiled programs follow private degrees and draws: protect them as you protect the graph.
 
     Args:
       key: a typed threefry key.
       graph: undirected, or a :class:`~ldp_jax.graph.graphs.GraphSet`, in which pairs are within one graph.
-      mechanism: of this package, or your own. Budgets of DPRR, RandomizedResponse and NoisyDegree may be arrays
-        [n], one a user, all public.
+      mechanism: of this package, or your own. DPRR, RandomizedResponse and NoisyDegree take public budgets [n].
       reporting: in place of the mechanism's own. ``full``: every user reports the whole list (2 epsilon per edge).
         ``half``: each pair has one reporter, the user of the smaller budget (the sum that ``guarantee()`` states);
         of equal ones, i < j goes to i where i + j is even, else to j. List, noisy degree and n - 1 of eq. 6 are of
@@ -66,8 +64,7 @@ def privatize_graph(
         ``full``, NoisyDegree no ``half list``.
       public: bool [n], users whose lists are released as they are (the customised setting). Degrees count public
         neighbours in ``full``, and in LocalLap's ``half list``; else private ones alone.
-      memory: bytes to allow beyond true edges, 16 for each false pair that n and the budgets let expect in a graph
-        without edges.
+      memory: bytes beyond true edges, 16 for each false pair that n and the budgets let expect in an empty graph.
 
     Returns:
       The reported graph or set, the reported degrees and the guarantee: per edge, about pairs of private users.
@@ -75,7 +72,6 @@ def privatize_graph(
     Raises:
       ValueError: for traced or invalid arguments, or an expected output above ``memory``.
 
-    >>> import jax
     >>> from ldp_jax.edges import DPRR
     >>> graph = graphs.from_edges([[0, 1], [1, 2], [2, 3]], num_nodes=4)
     >>> noisy = privatize_graph(jax.random.key(0), graph, DPRR(0.3, 0.7), reporting="half")

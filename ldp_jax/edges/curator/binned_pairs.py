@@ -110,7 +110,6 @@ class BinnedPairs(CentralMechanism):
 
 
 def _true_counts(pairs: Pairs, codes: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """The private edges of each bin."""
     named = np.flatnonzero(np.isin(codes, pairs.private))
     rank = np.append(named, np.full(len(pairs.private) - len(named), len(codes)))
     return np.bincount(np.searchsorted(np.cumsum(sizes), rank, "right"), minlength=len(sizes))

@@ -29,11 +29,11 @@ _DRAWS = 200  # of the log-likelihood, in the second half of a chain: chance mov
 class EdgeRR(OfDendrogram):
     r"""Draw a dendrogram that fits public and private edges, and a graph from its noisy connection probabilities.
 
-    Law: over the private nodes, n of them, one Metropolis chain whose stationary law has density
-    :math:`\propto \exp(\frac{\epsilon_1}{2 \Delta} L_{pri}(D) + w L_{pub}(D))` on dendrograms D
-    (:mod:`ldp_jax.edges.curator.hrg`); the state after a fixed number of sweeps is used, whatever it is like. Its
-    internal nodes are grouped (:func:`~ldp_jax.edges.curator.connections.regions`), the private edges of each group
-    are counted with :math:`\mathrm{Lap}(1/\epsilon_2)`, counts are made consistent, and each pair that is no public
+    Law: over the private nodes, n of them, one Metropolis chain whose stationary law has density :math:`\propto
+    \exp(\frac{\epsilon_1}{2 \Delta} L_{pri}(D) + w L_{pub}(D))` on dendrograms D
+    (:mod:`ldp_jax.edges.curator.hrg`); the state after a fixed number of sweeps is used as it is. Its internal
+    nodes are grouped (:func:`~ldp_jax.edges.curator.connections.regions`), the private edges of each group are
+    counted with :math:`\mathrm{Lap}(1/\epsilon_2)`, counts are made consistent, and each pair that is no public
     edge is released with the probability of its group.
 
     Guarantee: none of the chain's last state; :math:`\epsilon_1 + \epsilon_2` per private edge of its stationary

@@ -104,10 +104,8 @@ def release(
     """The public edges, and the pairs that a mechanism releases of the private ones, as one graph.
 
     The guarantee is about the returned value alone. Running time, memory and shapes of compiled programs follow the
-    private edges and the draws: protect them as you protect the graph.
-
-    ``memory`` bytes of released pairs are allowed. ``chains`` more measure whether the mechanism's own has mixed; 0
-    measures nothing, and no epsilon is claimed of a chain.
+    private edges and the draws: protect them as you protect the graph. ``memory`` bytes of released pairs are
+    allowed. ``chains`` more measure whether the mechanism's own has mixed; 0 measures, and claims of it, nothing.
 
     Returns:
       An undirected graph; degrees, all NaN; and the guarantee per private edge, infinite for a chain that has not

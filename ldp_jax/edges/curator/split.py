@@ -49,7 +49,6 @@ class EdgeSplit:
     The nodes, the public edges and the set of private nodes are public. A private edge is between two private
     nodes, and mechanisms of this package release pairs of private nodes that are no public edges. Two splits are
     adjacent if they differ in one private edge: the private nodes must be chosen without the private edges.
-
     ``private_nodes`` bool [n] are all by default. ``ValueError``, which names no edge, for what does not fit.
 
     >>> both = EdgeSplit(graphs.from_edges([[0, 1]], 4), graphs.from_edges([[1, 2]], 4))
