@@ -46,9 +46,7 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
     """A graph as it is, traced or not; ``name`` is that of the argument. All entry points ask here.
 
     Another library's simple undirected graph of the nodes 0, ..., n - 1 is read, too
-    (:func:`ldp_jax.graph.interop.read_numbered`).
-
-    ``ValueError`` for anything else, with how to make a graph of it, and no edge.
+    (:func:`ldp_jax.graph.interop.read_numbered`). A ``ValueError`` for others tells how to make one, and no edge.
 
     >>> as_graph(None)
     Traceback (most recent call last):

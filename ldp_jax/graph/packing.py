@@ -241,10 +241,8 @@ def _neighbours(
 
 
 def _widths(degree: np.ndarray) -> tuple[int, int]:
-    """How many first neighbours, and how many in a further row: the least work for these degrees.
-
-    A row's sum goes back to memory by a scatter, which costs about as much as four gathers.
-    """
+    """How many first neighbours, and how many in a further row: the least work for these degrees."""
+    # A row's sum goes back to memory by a scatter, which costs about as much as four gathers.
     choices = [(head, width) for head in (1, 2, 4, 8, 16) for width in (2, 4, 8, 16)]
     work = [
         len(degree) * head + (width + 4) * int((-(-np.maximum(degree - head, 0) // width)).sum())
@@ -283,8 +281,7 @@ def _classes(sizes: np.ndarray, most: int) -> list[tuple[int, int]]:
 def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batches slots"], ...]:
     """Draw which graphs share a batch, and in which order the batches come; without a key in the order of size.
 
-    The result has for each shape the graphs of its batches, int32 [batches, slots]; the number of graphs stands for
-    a free place. Each graph is dealt once.
+    For each shape the graphs of its batches, int32 [batches, slots], each once; free places hold their number.
     """
     strata = packed.strata
     kind = np.repeat(np.arange(len(packed.shapes)), [shape.batches for shape in packed.shapes])

@@ -2,7 +2,6 @@ r"""Personalized PageRank on the server: :math:`Z = \sum_l \alpha (1-\alpha)^l (
 
 Z solves :math:`(I - (1-\alpha) P) Z = \alpha X`, :math:`P = D^{r-1} A D^{-r}`, whose spectrum is within [-1, 1]:
 Chebyshev semi-iteration reaches an error of 1e-5 in 26 products at alpha = 0.1 where the power series needs 110.
-
 The iteration runs on :math:`W = D^{-r} Z`, for which the operator is :math:`D^{-1} A` whatever r is: no edge
 weights, one division a row. A node without edges keeps z = alpha x.
 """
@@ -247,10 +246,8 @@ def take_columns(x: Float[Array, "n c"], start: Scalar, *, width: int) -> Float[
 
 
 def _blocked(function: Callable[[Array], Array], x: Array) -> Array:
-    """Apply a map of columns to blocks of them, one after the other, within a program; its result is [..., n, c].
-
-    A block has some columns of each device: a program does not see how columns are divided.
-    """
+    """Apply a map of columns to blocks of them, one after the other, within a program; it gives [..., n, c]."""
+    # A block has some columns of each device: a program does not see how columns are divided.
     n, columns = x.shape
     width = block_width()
     if columns <= width:
@@ -314,10 +311,8 @@ def _pages(op: Operator, x: Array, alpha: Array, r: Array, tol: Array) -> Array:
 
 @partial(_pages.defjvp, symbolic_zeros=True)
 def _pages_jvp(primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    r"""Of :math:`Z = \alpha M^{-1} X`: :math:`M^{-1} (X - P Z)` in alpha, :math:`L Z - \alpha M^{-1} L X` in r.
-
-    L are the logarithms of the degrees; a graph and tol are constants.
-    """
+    r"""Of :math:`Z = \alpha M^{-1} X`: :math:`M^{-1} (X - P Z)` in alpha, :math:`L Z - \alpha M^{-1} L X` in r."""
+    # L are the logarithms of the degrees; a graph and tol are constants.
     op, x, alpha, r, tol = primals
     _, of_x, of_alpha, of_r, _ = tangents
     z = _pages(*primals)
@@ -508,8 +503,7 @@ def ppr_push(
 ) -> Array:
     """Personalized PageRank by backward push: all residues above the threshold at once, sweep by sweep.
 
-    Of the two printed forms PrivGE's is right: a push gives each neighbour u the residue over |N(u)|, not
-    over |N(v)| as in LDP-GE Algorithm 3 line 4.
+    As in PrivGE, a push gives each neighbour u the residue over |N(u)|, not |N(v)| as in LDP-GE Algorithm 3 line 4.
 
     Args:
       op_or_graph: an :class:`Operator`, or a concrete symmetric graph.
@@ -636,8 +630,7 @@ def kprop(
       P^K X, of the shape of x; 0 for a node without edges and K >= 1. It is linear in x and differentiable in x,
       forward and backward (of a directed operator forward alone).
 
-    Reference: Sajadmanesh & Gatica-Perez, Locally private graph neural networks (CCS 2021), the KProp layer with
-    the GCN and the mean aggregator.
+    Reference: Sajadmanesh & Gatica-Perez, Locally private graph neural networks (CCS 2021), KProp (GCN, mean).
 
     >>> path = graphs.from_edges([[0, 1], [1, 2]], num_nodes=4)
     >>> kprop(path, jnp.array([1.0, 0.0, 3.0, 5.0]), 2, normalisation="mean").tolist()
