@@ -111,12 +111,10 @@ def _squared(x: Array, y: Array) -> Array:
 def _gradient(
     parts: tuple[Array, Array, Array], gaps: tuple[Array, Array, Array], apart: Array, weight: Array
 ) -> tuple[Array, Array]:
-    """The loss of each pair, and the gradient of the weighted sum with respect to the rows u, v and s.
-
-    With r^2 = sinh(d / 2)^2 = |u - s|^2 / (gap(u) gap(s)), e^-d is (r + sqrt(1 + r^2))^-2, and d' 2 / (r sqrt(1 +
-    r^2)) times half the change of r^2. ``parts`` are u [b, dim], v [b, dim], and s [k, dim], which all pairs share,
-    ``gaps`` theirs; ``apart`` [b, k] is 1 where s is in no pair with u.
-    """
+    """The loss of each pair, and the gradient of the weighted sum with respect to the rows u, v and s."""
+    # With r^2 = sinh(d / 2)^2 = |u - s|^2 / (gap(u) gap(s)), e^-d is (r + sqrt(1 + r^2))^-2, and d' is
+    # 2 / (r sqrt(1 + r^2)) times half the change of r^2. ``parts`` are u [b, dim], v [b, dim], and s [k, dim],
+    # which all pairs share, ``gaps`` theirs; ``apart`` [b, k] is 1 where s is in no pair with u.
     (u, v, s), (inverse_u, inverse_v, inverse_s) = parts, (1.0 / gap for gap in gaps)
     ones = lambda rows: jnp.ones((len(rows), 1), u.dtype)  # sums as products, which are vectorised
 
@@ -213,11 +211,9 @@ def embed(
     """Train a Poincaré embedding of a relation by Riemannian descent, in one compiled program.
 
     A batch of pairs shares its random nodes, drawn uniformly. Nodes in a pair with u, and by a hash at most 1/16 of
-    the others, count for nothing in u's sum.
-
-    ``relation`` [m, 2] has ordered pairs (u, v), each once; both directions of a symmetric relation. The learning
-    rate is a tenth in the ``burn_in`` epochs. A step sums the gradients of ``batch_size`` pairs, of which each node
-    has as many random ``negatives``.
+    the others, count for nothing in u's sum. ``relation`` [m, 2] has ordered pairs (u, v), each once; both
+    directions of a symmetric relation. The learning rate is a tenth in the ``burn_in`` epochs. A step sums the
+    gradients of ``batch_size`` pairs, of which each node has as many random ``negatives``.
     """
     validate.threefry(key)
     num_nodes, dim = validate.whole(2, 2**31 - 1, num_nodes=num_nodes), validate.whole(1, dim=dim)

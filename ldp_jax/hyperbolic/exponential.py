@@ -57,11 +57,9 @@ def _near(disc: _Place, place: Array) -> tuple[Array, Array]:
 
 
 def _far(disc: _Place, place: Array) -> tuple[Array, Array, Array]:
-    """Distances s whose circles leave the disc, at panels and parts from R - r; the arc's half-angle; the density.
-
-    s = R - r + 2 r (3 w^2 - 2 w^3), w in [0, 1]: the square roots of both ends are smooth in it. Panels are equal
-    in arsinh, as the arc shrinks within sqrt((R - r) / r) of w.
-    """
+    """Distances s whose circles leave the disc, at panels and parts from R - r; the arc's half-angle; density."""
+    # s = R - r + 2 r (3 w^2 - 2 w^3), w in [0, 1]: the square roots of both ends are smooth in it. Panels are equal
+    # in arsinh, as the arc shrinks within sqrt((R - r) / r) of w.
     radius, rate, r = disc
     r = jnp.maximum(r, 1e-12)  # at the origin no circle is cut; slopes stay finite
     scale = jnp.sqrt(jnp.clip((radius - r) / r, 1e-6, 1e6))

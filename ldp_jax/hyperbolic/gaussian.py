@@ -141,8 +141,7 @@ class RadialAngularGaussian(_Gaussian):
 
     Law: with :math:`\rho = \min(|v|, C)` and :math:`u = v / |v|` (the first axis where v = 0), the report is
     :math:`\rho + N(0, \sigma_r^2)` and :math:`u + N(0, \sigma_a^2 I)`, :math:`\sigma_r = C / (\mu \sqrt s)`,
-    :math:`\sigma_a = 2 / (\mu \sqrt{1 - s})`, :math:`\mu` of (epsilon, delta). Share 0 has no radius, 1 no
-    direction.
+    :math:`\sigma_a = 2 / (\mu \sqrt{1 - s})`, :math:`\mu` of (epsilon, delta). Share 0: no radius; 1: no direction.
     Guarantee: (epsilon, delta) per record: the two Gaussians are one of :math:`\mu^2 = (C / \sigma_r)^2 + (2 /
     \sigma_a)^2`. The share must be public, and noise must not be stretched along a record.
     Utility: at a share near 1 the radius has noise of :math:`C / \mu`, half of :class:`HyperbolicGaussian`'s.
@@ -171,7 +170,6 @@ class RadialAngularGaussian(_Gaussian):
 
     @property
     def _parts(self) -> tuple[bool, bool]:
-        """Whether the radius is sent, and whether the direction is."""
         return self.radial_share > 0, self.radial_share < 1
 
     def _sent(self, radius: _T, angle: _T) -> list[_T]:

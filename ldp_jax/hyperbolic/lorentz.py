@@ -3,8 +3,7 @@ r"""The hyperboloid: the other chart of the same space, which float32 follows fa
 Points are X = (X_0, X_1, ..., X_n), arrays [..., n + 1], with :math:`\langle X, Y \rangle = -X_0 Y_0 + \sum_i X_i
 Y_i`, :math:`\langle X, X \rangle = -1/c` and X_0 > 0; a tangent vector V at X has :math:`\langle X, V \rangle = 0`.
 
-*Bad input*: concrete c <= 0, and points off the hyperboloid by more than 1e-3 of X_0 squared, are a ``ValueError``;
-under ``jit`` every function is total.
+*Bad input*: ``ValueError`` for concrete c <= 0 or points off by more than 1e-3 of X_0 squared; total under ``jit``.
 
 *Numerics*: in float32 the distance of two points holds to 1e-7 of itself times the cosh of the nearer's, that from
 the origin to 4e-7 up to 80 / sqrt(c); longer steps are cut. Gradients are finite everywhere.
