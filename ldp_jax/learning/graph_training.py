@@ -280,7 +280,6 @@ def _watched(
 
 
 def _import_orbax() -> ModuleType:
-    """The library; ``ImportError`` with what to install."""
     try:
         import orbax.checkpoint as orbax
     except ImportError as error:

@@ -1,7 +1,6 @@
 """Which features matter to a model, and which reveal sensitive inputs: scores for the budgets of FeatureRR.
 
-Scores of private records are a release that no guarantee of FeatureRR covers: only scores of :class:`Public` values
-can be turned into numbers.
+No guarantee of FeatureRR covers scores of private records: those of :class:`Public` values alone become numbers.
 
 >>> from ldp_jax.features import FeatureRR, importance_weights
 >>> panel = Public(np.array([[0.0, 1.0], [1.0, 3.0]]), "a panel that opted in")
@@ -144,7 +143,6 @@ def importance(
 
     :math:`\phi_i(x) = E [(x_i - x'_i) \, \partial_i f(x' + t (x - x'))]` over background records x' and t uniform
     in [0, 1]: expected gradients. They are the Shapley values where f is a sum of functions of one feature each.
-
     ``function`` is of rows [b, d], each by itself, to [b] or [b, c], differentiable; each is a compiled program.
     ``x`` [n, d] are explained by ``draws`` points each, and compared with ``background`` [m, d]. Scores sum to 1,
     and are public where all three arguments are. ``ValueError`` where widths differ, or no feature moves an output.

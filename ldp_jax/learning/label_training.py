@@ -160,10 +160,9 @@ def drop_inputs(
     """The context of training under :func:`drop`, and its examples with labels averaged over neighbours.
 
     A node with no report K steps away keeps its own. ``inputs`` are of the model itself, such as
-    :class:`ldp_jax.learning.models.NodeInputs`; the graph ``op`` is public. ``train`` are reports, as
-    :func:`noisy_examples` makes them; ``also`` those that are averaged and not trained on, of the validation nodes.
-    ``steps``, K >= 0, may be traced; 0 is forward correction alone. ``rounded`` labels are their largest class, as
-    published.
+    :class:`ldp_jax.learning.models.NodeInputs`; the graph ``op`` is public. ``train`` are :func:`noisy_examples`,
+    ``also`` those that are averaged and not trained on, of the validation nodes. ``steps``, K >= 0, may be traced;
+    0 is forward correction alone. ``rounded`` labels are their largest class, as published.
     """
     if not isinstance(op, Operator):
         raise ValueError(f"op must be what propagation.operator(graph) makes, got {type(op).__name__}")
@@ -199,10 +198,9 @@ def drop(model: Model) -> Model:
 
     The right side is the mean of the left one over the reports, so the loss is least at the true posterior. Rounded
     to its largest class, as published, the left side loses most of its noise, and that property. In the release the
-    right side runs over all nodes, and both sides go through one more softmax.
-
-    The result takes :class:`DropInputs`. In training its outputs are the logarithms of averaged posteriors;
-    otherwise they are the model's own, and so are its variables.
+    right side runs over all nodes, and both sides go through one more softmax. The result takes
+    :class:`DropInputs`. In training its outputs are the logarithms of averaged posteriors; else the model's own, as
+    its variables are.
     """
     return Model(Bound(_drop_init, (model,)), Bound(_drop_apply, (model,)))
 

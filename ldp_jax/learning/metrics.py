@@ -81,9 +81,7 @@ def _check(scores: Array, labels: Array | np.ndarray, mask: Array | np.ndarray |
 
 
 def auc(positive: Float[Array, " p"], negative: Float[Array, " q"]) -> Float[Array, ""]:
-    """The area under the ROC curve: P(positive > negative) + P(positive = negative) / 2, ties exactly.
-
-    NaN where a score is NaN.
+    """The area under the ROC curve: P(positive > negative) + P(positive = negative) / 2; NaN where a score is.
 
     >>> float(auc(jnp.array([3.0, 1.0]), jnp.array([1.0, 0.0])))
     0.875

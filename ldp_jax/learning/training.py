@@ -537,8 +537,7 @@ def fit_many(
 ) -> Fitted:
     """Train one model a key, over context and examples stacked along a leading axis, in one compiled program.
 
-    Each leaf of the result has a leading axis of runs; last bits may depend on how many there are. Where keys are
-    divided among devices, so are the runs.
+    Leaves of the result have a leading axis of runs, divided as keys are; last bits may depend on their number.
     """
     validate.threefry(keys, axes=1)
     parts = {"train": train, "validation": validation, "test": test}

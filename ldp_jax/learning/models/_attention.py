@@ -172,14 +172,10 @@ def _attend(dropped: int, edges: _Edges, words: Array | None, a: Array, b: Array
 
 @_attend.defjvp
 def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    r"""With e_ij a score, s_ij the slope of LeakyReLU there, p the weights, and k what dropout multiplies them by.
-
-    .. math:: \dot y_i = \sum_j p_{ij} (k_{ij} (\dot h_j + \dot e_{ij} h_j) - \dot e_{ij} y_i), \quad
-        \dot e_{ij} = s_{ij} (\dot a_i + \dot b_j)
-
-    and for the transpose, with g the cotangent of y, that of e_ij is
-    :math:`p_{ij} (k_{ij} \langle g_i, h_j \rangle - \langle g_i, y_i \rangle)`.
-    """
+    """The derivative in a, b and h; JAX transposes it."""
+    # With e_ij a score, s_ij the slope of LeakyReLU there, p the weights, and k what dropout multiplies them by,
+    #     y_i' = sum_j p_ij (k_ij (h_j' + e_ij' h_j) - e_ij' y_i),   e_ij' = s_ij (a_i' + b_j'),
+    # and for the transpose, with g the cotangent of y, that of e_ij is p_ij (k_ij <g_i, h_j> - <g_i, y_i>).
     edges, words, a, b, h = primals
     outputs, norm = _outputs(dropped, edges, words, a, b, h)
     heads, width = h.shape[1:]

@@ -16,10 +16,9 @@ Variables: TypeAlias = Mapping[str, PyTree]
 
 @dataclasses.dataclass(frozen=True)
 class Bound:
-    """A function with its first arguments given; equal to every other of the same function and arguments.
+    """A function with its first arguments given; equal to every other of the same function and arguments."""
 
-    ``functools.partial`` compares by identity, and each one is another compiled program.
-    """
+    # ``functools.partial`` compares by identity, and each one is another compiled program.
 
     function: Callable
     given: tuple

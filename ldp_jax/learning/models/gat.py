@@ -61,11 +61,9 @@ def gat(
     In a head, :math:`h_v \leftarrow \mathrm{ELU}(\sum_u \alpha_{vu} W h_u + b)` over v and the senders u of the
     edges into it, with :math:`\alpha_{vu} = \mathrm{softmax}_u \, \mathrm{LeakyReLU}(p \cdot W h_v + q \cdot W
     h_u)` and slope 0.2 below 0. Heads of ``hidden`` numbers each are concatenated. The last layer averages its
-    ``output_heads``, without ELU. Training drops shares of each layer's inputs and of the weights alpha (None for
-    ``dropout``).
-
-    Inputs and outputs as of :func:`ldp_jax.learning.models.gcn`. Layout ``segment`` of an operator is fastest
-    here. First derivatives, both modes.
+    ``output_heads``, without ELU. Training drops shares of each layer's inputs and of alpha (None for ``dropout``).
+    Inputs and outputs as of :func:`ldp_jax.learning.models.gcn`. Layout ``segment`` of an operator is fastest here.
+    First derivatives, both modes.
     Reference: Veličković et al., Graph attention networks (ICLR 2018), eq. 1-6 and section 3.3.
 
     >>> import jax, jax.numpy as jnp

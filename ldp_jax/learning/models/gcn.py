@@ -95,10 +95,8 @@ def gcn(
 
     The mean runs over a node and the senders of the edges into it (the graph has no self-loops); ``symmetric`` is
     :math:`D^{-1/2} (A + I) D^{-1/2}` with D the degree of A + I. Sigma is ReLU, with dropout after it, and the
-    identity in the last layer.
-
-    Inputs are ``(graph, x)`` or :class:`NodeInputs`; outputs are logits [n, outputs] of classes or labels, trained
-    through :func:`ldp_jax.learning.training.on_graph`.
+    identity in the last layer. Inputs are ``(graph, x)`` or :class:`NodeInputs`; outputs are logits [n, outputs] of
+    classes or labels, trained through :func:`ldp_jax.learning.training.on_graph`.
     Reference: HeteroRR eq. 1-2 (the mean); Kipf & Welling, Semi-supervised classification with graph convolutional
     networks (ICLR 2017), eq. 2 (symmetric).
 

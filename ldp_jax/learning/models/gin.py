@@ -15,10 +15,8 @@ _EPSILON = 1e-5
 
 @jax.custom_vjp
 def _normalised(rows: Array, weight: Array, scale: Array, bias: Array) -> tuple[Array, Array, Array]:
-    """ReLU(batch norm(rows)), and the mean and the variance, without gradient, of rows with weights that sum to 1.
-
-    The derivative by hand passes over the rows half as often as JAX's own.
-    """
+    """ReLU(batch norm(rows)), and mean and variance, without gradient, of rows with weights that sum to 1."""
+    # The derivative by hand passes over the rows half as often as JAX's own.
     return _normalised_forward(rows, weight, scale, bias)[0]
 
 
@@ -95,13 +93,11 @@ def gin(layers: int = 5, hidden: int = 64, outputs: int = 2, dropout: float = 0.
 
     Every node starts from the constant 1, and :math:`h_v \leftarrow \mathrm{MLP}(h_v + \sum_{u \to v} h_u)`, batch
     norm, ReLU. In the input and every layer, the mean of h over a graph's nodes goes through a linear map and
-    dropout; the sum of these is the output. ``layers`` counts the input, as the published code does.
-
-    Inputs are a ``jraph.GraphsTuple`` as ``jraph.batch`` makes it (padded ones go through
-    ``packing.from_graphs(graph, padded=True)``), or a :class:`ldp_jax.graph.packing.Batch`; outputs are float
-    [graphs, outputs], invalid in free places. ``variables["batch_stats"]`` are for evaluation.
-    Reference: Xu et al., How powerful are graph neural networks? (ICLR 2019), eq. 4.1 with epsilon 0; section 7
-    for the settings.
+    dropout; the sum of these is the output. ``layers`` counts the input, as the published code does. Inputs are a
+    ``jraph.GraphsTuple`` as ``jraph.batch`` makes it (padded ones go through ``packing.from_graphs(graph,
+    padded=True)``), or a :class:`ldp_jax.graph.packing.Batch`; outputs are float [graphs, outputs], invalid in free
+    places. ``variables["batch_stats"]`` are for evaluation.
+    Reference: Xu et al., How powerful are graph neural networks? (ICLR 2019), eq. 4.1 at epsilon 0; section 7.
 
     >>> pair_and_single = packing.GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1], [0, 1])
     >>> model = gin(layers=3, hidden=8)

@@ -76,10 +76,9 @@ def hyperbolic_gcn(
     .. math:: p_v = (W \otimes h_v) \oplus \exp_0(b), \qquad
         h_v \leftarrow \exp_0(\sigma(\mathrm{mean}(\log_0 p_v, \log_0 p_u : u \to v)))
 
-    The tangent vectors of the last layer, without activation, are the logits.
-
-    The curvature c is in [1e-3, 20]; each layer may learn its own, from ``c`` on. Inputs, outputs and the means
-    are those of :func:`ldp_jax.learning.models.gcn`, which this becomes as c goes to 0.
+    The tangent vectors of the last layer, without activation, are the logits. The curvature c is in [1e-3, 20];
+    each layer may learn its own, from ``c`` on. Inputs, outputs and the means are those of
+    :func:`ldp_jax.learning.models.gcn`, which this becomes as c goes to 0.
 
     *Numerics*: points are kept within ``poincare.REACH / sqrt(c)`` of the origin; scale records to a length near 1.
     Reference: Chami et al., Hyperbolic graph convolutional neural networks (NeurIPS 2019), eq. 5-11, with equal

@@ -84,9 +84,8 @@ def hyperimba(
     senders u of the edges into it, with :math:`w_{vu} = \mathrm{softmax}_u \, \mathrm{LeakyReLU}(f(p_v) + g(p_u))`;
     p are places, m, f and g learned perceptrons. The last layer has no ELU. With ``weights="degree"`` they are
     those of a GCN, :math:`D^{-1/2} (A + I) D^{-1/2}`. In the manner of HyperIMBA and not the same: there the
-    weights are functions of the edges' Ricci curvature.
-
-    Inputs are :class:`PlacedInputs`, one place a node; outputs are logits [n, outputs]. First derivatives.
+    weights are functions of the edges' Ricci curvature. Inputs are :class:`PlacedInputs`, one place a node; outputs
+    are logits [n, outputs]. First derivatives.
     Reference: Fu et al., Hyperbolic geometric graph representation learning for hierarchy-imbalance node
     classification (WWW 2023), section 4.
 

@@ -138,9 +138,7 @@ def poindp(
 
     with :math:`h^r, h^\alpha` of the branches (ELU and dropout between the layers) and :math:`\beta` by attention
     over perceptrons of all places, the inter branch of coordinates, the intra branch of coordinates and angles; or
-    1 / 2, without ``allocate``.
-
-    Noise, for each number of a branch's outputs, with z standard normal:
+    1 / 2, without ``allocate``. Noise, for each number of a branch's outputs, with z standard normal:
 
     * ``printed`` is eq. 12: a wrapped normal of one dimension with :math:`\sigma_v = c \log_0(\Delta_v) / (\beta
       \epsilon)`, :math:`c = \sqrt{2 \ln(1.25 / \delta)}` and :math:`\Delta_v` the node's sensitivity, whose log_0
