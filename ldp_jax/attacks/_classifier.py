@@ -24,11 +24,9 @@ class Perceptron(NamedTuple):
     learning_rate: float = 0.01
 
     def model(self, outputs: int = 1) -> Model:
-        """The network."""
         return mlp(self.layers, self.hidden, outputs)
 
     def settings(self, batch_size: int = 256) -> Settings:
-        """The settings of its training."""
         return Settings(adam(self.learning_rate), self.epochs, batch_size=batch_size)
 
 
@@ -60,10 +58,8 @@ def trained_answers(
     asked: Float[np.ndarray, "p k"],
     batch_size: int = 256,
 ) -> Float[np.ndarray, "p c"]:
-    """Outputs for the features ``asked``, of a network trained on the first of two ``parts`` of the rows.
-
-    The second chooses the epoch. Features are standardised over all rows.
-    """
+    """Outputs for the features ``asked``, of a network trained on the first of two ``parts`` of the rows."""
+    # The second chooses the epoch. Features are standardised over all rows.
     mean, spread = rows.features.mean(0), rows.features.std(0) + 1e-6
     scaled = lambda features: jnp.asarray((features - mean) / spread, jnp.float32)
     train, validation = (Rows(scaled(rows.features[part]), jnp.asarray(rows.truth[part])) for part in parts)

@@ -43,8 +43,7 @@ class Targets(NamedTuple):
 
     Attributes:
       units: int [p, k]: k = 2 for pairs of nodes, 1 for nodes, or runs.
-      truth: bool [p], whether the secret holds: an edge, an attribute. For memberships bool [N, p], whether each of
-        N models was trained on the node.
+      truth: bool [p], whether the secret holds, such as an edge; for memberships bool [N, p], model by model.
     """
 
     units: Int[np.ndarray, "p k"]
@@ -125,7 +124,6 @@ def balanced_pairs(
 
     At the true density the same attack is far less precise: see :func:`all_pairs`, whose arguments these are.
 
-    >>> import jax
     >>> balanced_pairs(jax.random.key(0), np.arange(9), [[0, 1], [3, 4]]).truth.tolist()
     [True, True, False, False]
     """
@@ -237,8 +235,7 @@ class Attack(Difference):
 class Reconstruction(Difference):
     """Records ``x`` as an attacker reconstructed them. Prints as one line; ``a.minus(b)`` compares two.
 
-    ``metrics`` are ``mse``, the squared error a feature, and of images ``ssim``, the structural similarity: means
-    over records with Student's interval.
+    ``metrics``: ``mse``, the squared error a feature, of images ``ssim``; means over records, Student's interval.
     """
 
     x: Float[np.ndarray, "n d"]
@@ -313,12 +310,10 @@ def evaluate(
     r"""Judge the scores of an attack, one's own or one of this package.
 
     Ties are broken at random, in expectation: the ROC curve is straight across ties. The average precision has one
-    threshold for them all, as scikit-learn's.
-
-    The intervals are Student's, from a jackknife that leaves out one of at most 100 groups of nodes at a time, with
-    every pair of a node of the group: pairs that share a node are not independent. They are up to 1.5 times too
-    wide; that of ``tpr`` is too narrow where fewer than about a thousand targets are false. Widths are NaN where
-    one group is in all true targets, or all others.
+    threshold for them all, as scikit-learn's. The intervals are Student's, from a jackknife that leaves out one of
+    at most 100 groups of nodes at a time, with every pair of a node of the group: pairs that share a node are not
+    independent. They are up to 1.5 times too wide; that of ``tpr`` is too narrow where fewer than about a thousand
+    targets are false. Widths are NaN where one group is in all true targets, or all others.
 
     Args:
       name: of the attack.
@@ -424,11 +419,9 @@ def check_member(member: ArrayLike | tuple) -> Bool[np.ndarray, "N n"]:
 def _metrics(
     kept: np.ndarray, truth: np.ndarray, ends: np.ndarray, density: float | None, false_rates: tuple = (_FALSE,)
 ) -> np.ndarray:
-    """All metrics of targets in falling order of their scores; float64 [rows of kept, metrics].
-
-    Those that are ``kept``, bool [rows, p], count; ``ends`` are the last places of runs of equal scores. Where rows
-    have orders of their own, ``truth`` and ``ends``, of each place's run, are [rows, p].
-    """
+    """All metrics of targets in falling order of their scores; float64 [rows of kept, metrics]."""
+    # Those that are ``kept``, bool [rows, p], count; ``ends`` are the last places of runs of equal scores. Where
+    # rows have orders of their own, ``truth`` and ``ends``, of each place's run, are [rows, p].
     first = np.zeros((len(kept), 1))
     counts = (np.cumsum(kept & side, 1, dtype=np.float64) for side in (truth, ~truth))
     true, false = (

@@ -34,8 +34,7 @@ def inversion(
 ) -> Reconstruction:
     """Reconstruct records from embeddings, perturbed or not, by a perceptron trained on public pairs of both.
 
-    The leak of the embeddings is the difference to :func:`public_mean`. Reconstructions are clipped to the range of
-    the public records.
+    The leak is the difference to :func:`public_mean`. Reconstructions are clipped to the range of public records.
 
     Args:
       key: a threefry key.

@@ -115,8 +115,7 @@ def trained_link_stealing(
 ) -> Attack:
     """Score pairs by an attacker that was trained on pairs whose truth is public.
 
-    It reads the distances between the answers for two nodes, the entropies of both and, where given, the distances
-    between their records.
+    It reads distances between the answers for two nodes, both entropies and, where given, distances of records.
 
     Args:
       key: a threefry key.

@@ -216,8 +216,8 @@ def trained_membership(
       shadows: how many models the attacker learns from, at most N - 1.
       perceptron: the attacker.
 
-    Reference: Olatunji, Nejdl & Khosla, Membership inference attack on graph neural networks (TPS 2021); PoinDP,
-    Table 3 and appendix B.3.
+    Reference: Olatunji et al., Membership inference attack on graph neural networks (TPS 2021); PoinDP, Table 3 and
+    appendix B.3.
     """
     validate.threefry(key)
     member = check_member(member)

@@ -58,8 +58,7 @@ def shadow_models(
     Each model is trained on the graph of its members alone, up to the epoch of the least training loss. It is asked
 
     * ``TSTF`` (train on the subgraph, test on the full graph): about all nodes on the whole graph;
-    * ``TSTS`` (train on the subgraph, test on the subgraph): on the graph without the edges between members and
-      others;
+    * ``TSTS`` (train and test on the subgraph): on the graph without the edges between members and others;
     * ``0-hop``: about each node alone, without edges.
 
     Args:
