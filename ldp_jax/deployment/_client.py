@@ -1,8 +1,7 @@
 """The package ``ldp_jax_client``: :mod:`ldp_jax.deployment`, without its server's store, on NumPy alone.
 
 Devices install ``ldp_jax_client`` and not ``ldp_jax``, which brings JAX: extras add dependencies and take none
-away. Where ``ldp_jax`` is not installed, the client's copies of its files take its name, so that imports are
-found.
+away. Where ``ldp_jax`` is not installed, the client's copies of its files take its name, so that imports are found.
 """
 
 import sys

@@ -140,7 +140,6 @@ class Alphabet(Public):
     Alphabet((4, 0), epsilon 1)
     >>> Alphabet((4, 0), 1.0, alphabet_table(2.0, 2, 5))
     Traceback (most recent call last):
-        ...
     ValueError: table must be one of epsilon 1, for which the alphabet was chosen; its masses lose 2
     """
 
@@ -207,10 +206,8 @@ def report_class(
     """Classify a record on the device, and report the place of the best class within the alphabet.
 
     The 36 bytes are read with ``decode(data, alphabet.table)``: outputs are places among the members.
-
-    Raises:
-      ValueError: where classifier and alphabet are about different numbers of classes, or the record has another
-        length; and as :meth:`Session.report`. Nothing is spent then, and no error says what a record holds.
+    ``ValueError`` where classifier and alphabet are about different numbers of classes, or the record has another
+    length; and as :meth:`Session.report`. Nothing is spent then, and no error says what a record holds.
 
     >>> from ldp_jax.deployment import Device, Session, alphabet_table, decode
     >>> classifier = Classifier(np.eye(3, dtype=np.float32), np.zeros(3, np.float32))

@@ -300,10 +300,8 @@ def read(data: bytes, codec: Codec, key: bytes | None) -> tuple[np.ndarray, int,
 
 
 def _whole_reports(data: bytes, codec: Codec, start: Any) -> list[int]:
-    """Where reports begin that begin with their mark and end with a right checksum, left to right.
-
-    Where marks are rare, a report that holds its mark a second time was cut and is not hashed: linear time.
-    """
+    """Where reports begin that begin with their mark and end with a right checksum, left to right."""
+    # Where marks are rare, a report that holds its mark a second time was cut and is not hashed: linear time.
     mark, size, found = codec.mark, codec.layout.itemsize, []
     at = data.find(mark)
     while 0 <= at <= len(data) - size:

@@ -19,11 +19,9 @@ class Rejected(NamedTuple):
     """How many reports were refused, each for the first reason that applies.
 
     Attributes:
-      damaged: no whole report of a known version with a right checksum. Each stretch of such bytes counts once for
-        every report that was begun.
+      damaged: no whole report of a known version with a right checksum; once for every report that was begun.
       foreign: about another table or question.
-      impossible: an output that the table does not have; counts by no node of the question's graph, of another
-        round, or that its noise cannot give.
+      impossible: an output beyond the table; counts by no node of the graph, of another round, or beyond the noise.
       replayed: of a (user, round, field) that was reported before.
 
     >>> print(Rejected(damaged=2, foreign=0, impossible=0, replayed=1))

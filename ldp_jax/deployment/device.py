@@ -2,10 +2,8 @@ r"""The user's device: 32 secret bytes, and all random words that come from them
 
 Words come from blocks of 64 bytes of BLAKE2b keyed with the secret. Every part of a message has a fixed length,
 integers and words are little-endian, and nothing of the record enters. Digests are SHA-256 of a table's or a
-question's bytes of version 1, without their checksum.
-
-Field f of a (table, user, round) has two words: one picks the output, one rounds the record to the grid. They are
-bytes 8 (f mod 8) to 8 (f mod 8) + 7 of ::
+question's bytes of version 1, without their checksum. Field f of a (table, user, round) has two words: one picks
+the output, one rounds the record to the grid. They are bytes 8 (f mod 8) to 8 (f mod 8) + 7 of ::
 
     "ldp_jax 1 words." | digest of the table (32 bytes) | user (8) | round (4) | floor(f / 8) (4)
 
@@ -14,10 +12,9 @@ Which k of d coordinates are reported comes from 16 words at a time of ::
     "ldp_jax 1 sample" | digest of the table (32) | user (8) | round (4) | k (4) | d (4) | counter (4)
 
 by Floyd's algorithm: for j = d - k, ..., d - 1 take t uniform in 0, ..., j (a word w below the largest multiple of
-j + 1 up to 2^32 gives w mod (j + 1); others are skipped) and add t to the set, or j where t is in it already.
-
-Count k of a (question, user) has four words: the last bit of the first is the sign, the others are a number below
-2^96, most significant first. They are bytes 16 (k mod 4) to 16 (k mod 4) + 15 of ::
+j + 1 up to 2^32 gives w mod (j + 1); others are skipped) and add t to the set, or j where t is in it already. Count
+k of a (question, user) has four words: the last bit of the first is the sign, the others are a number below 2^96,
+most significant first. They are bytes 16 (k mod 4) to 16 (k mod 4) + 15 of ::
 
     "ldp_jax 1 counts" | digest of the question (32 bytes) | user (8) | round (4) | floor(k / 4) (4)
 """
@@ -55,7 +52,6 @@ class Device:
     Device()
     >>> Device.from_secret(b"seed")
     Traceback (most recent call last):
-        ...
     ValueError: a secret is 32 bytes of entropy, got 4 bytes
     """
 

@@ -28,13 +28,11 @@ MAX_GROUPS = 2**15 - 1
 class Question(Public):
     """One round of counts by group; public, and the same for everybody.
 
-    Its digest names it in words and reports: another round, epsilon or group of a single node is another question.
-    It must depend on public facts alone.
+    Its digest names it: another round, epsilon or group of a node is another question. Its facts must be public.
 
     Attributes:
       round: which round, an integer in [0, 2^32).
-      groups: the group of every node, [n] in [-1, K); -1 counts nowhere. Kept as int8, or int16 from K = 129 on;
-        read-only.
+      groups: of every node, [n] in [-1, K); -1 counts nowhere. Kept as int8, or int16 from K = 129 on; read-only.
       num_groups: K, 1 to 32 767.
       epsilon: of each count, in [0.001, 40]. A report's loss is found from the noise's integers (:attr:`noise`).
       most: the largest count; a larger one is taken for it.

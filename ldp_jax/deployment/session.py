@@ -4,7 +4,6 @@ r"""The reports of one device, its memory, and the rest of its budget.
 (question, user) is one release per bit of a list, for all K counts together. Both are exact, towards anyone who
 cannot tell keyed BLAKE2b from uniform words. A list that differs in d neighbours loses d times as much; of a pair
 both ends report, unless every device reports its ``ownership(...).owned(user, neighbours)`` by one public rule.
-
 Releases add up over tables, questions, pseudonyms, rounds and fields. A report that would exceed the budget is
 refused before the record is looked at. So is a second report of a field, whatever the record: two records under the
 same words would lose more than two epsilons. A retry takes no record (:meth:`Session.resend`).
@@ -66,9 +65,8 @@ class Session:
 
     The memory holds outputs, never records. Every check depends on what is asked, user, round, field and budget
     alone; numbers are reported as the table clips them, and whatever is no other node's id is dropped from a list.
-    So no error says anything of a record. Safe to share between threads.
-
-    ``user``, ``round`` and ``field`` are integers in [0, 2^64), [0, 2^32) and [0, 2^32).
+    So no error says anything of a record. Safe to share between threads. ``user``, ``round`` and ``field`` are
+    integers in [0, 2^64), [0, 2^32) and [0, 2^32).
 
     Args:
       device: whose reports these are.
@@ -88,7 +86,6 @@ class Session:
     [1]
     >>> session.report(table, 0, user=7, round=0)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-        ...
     ldp_jax.deployment.session.ReplayError: 1 fields of user 7, round 0 were reported before: ...
     >>> session.resend(table, user=7, round=0) == sent
     True
@@ -168,8 +165,7 @@ class Session:
     ) -> bytes:
         """The report of a datum for good: the same output in every round, of which only the first costs anything.
 
-        It is drawn when it is first asked for, under the words of round 0. The table, or alphabet, must stay the
-        same.
+        It is drawn when it is first asked for, under the words of round 0. The table, or alphabet, must not change.
 
         >>> from ldp_jax.deployment import alphabet_table, decode
         >>> table, session = alphabet_table(1.0, 3, 3), Session(Device.new(), budget=1.0)
@@ -315,11 +311,8 @@ class Session:
         """Go on where :meth:`to_bytes` left off, within the same budget.
 
         ``at_least`` is the newest :attr:`counter` that is known from elsewhere. Without it a whole older copy is
-        taken for the newest, and what it forgot can be released again.
-
-        Raises:
-          ValueError: if the memory is damaged, edited, another device's, of another version, or rolled back behind
-            ``at_least``; or if key is invalid.
+        taken for the newest, and what it forgot can be released again. ``ValueError`` if the memory is damaged,
+        edited, another device's, of another version, or rolled back behind ``at_least``; or if key is invalid.
         """
         data = as_bytes(data)
         unit = next((unit for unit, kind in _KINDS.items() if data.startswith(kind.memory)), RECORD)
@@ -402,9 +395,7 @@ def _opened(device: Device, start: bytes, data: bytes) -> bytes:
 def as_numbers(x: object) -> np.ndarray:
     """Numbers as float32 within [-1e9, 1e9] or NaN; they are clipped in float64, before the cast.
 
-    Raises:
-      TypeError: for anything but real numbers.
-      ValueError: for sequences of different lengths, as NumPy has them.
+    ``TypeError`` for anything but real numbers; ``ValueError`` for sequences of different lengths, as in NumPy.
     """
     with np.errstate(all="ignore"):
         numbers = np.asarray(x)

@@ -3,8 +3,7 @@
 One folder takes uploads from several server processes, late, repeated and damaged ones too. An upload counts as a
 whole, once :meth:`ReportStore.add` has returned: the new reports are written and synced first, then one SQLite
 transaction names the file and its (user, round, field). A process that is killed before leaves a file without a
-name, which nobody reads. SQLite keeps a ledger too (:meth:`ReportStore.spend`). It needs pyarrow, the extra
-``store``.
+name, which nobody reads. SQLite keeps a ledger too (:meth:`ReportStore.spend`). It needs pyarrow (``store``).
 """
 
 import contextlib
@@ -198,8 +197,7 @@ class ReportStore:
         Args:
           name: of the release.
           release: a guarantee, or a result that has one.
-          budget: of the ledger, when it is first written, or None for one that only adds up; later the same, or
-            None.
+          budget: of the ledger, when first written, or None for one that only adds up; later the same, or None.
 
         Raises:
           BudgetExceededError: if it does not fit; nothing is written.

@@ -4,10 +4,9 @@ Every message ends with 8 bytes of BLAKE2b of a tag and all bytes before. *Plain
 from accident alone: damage passes with probability 2^-64. *Keyed* (32 bytes that device and collector share),
 whoever lacks the key forges or alters a report with probability 2^-64 a try, and a collector with a key refuses
 plain reports. Neither hides who reported, nor stops a replay: the collector's memory does
-(:func:`ldp_jax.deployment.decode`).
-
-A message begins wherever its first bytes and a right checksum stand. Elsewhere reading moves on byte by byte: after
-damage, or where bytes were cut out or put in, it finds the next whole report, and counts what lies between.
+(:func:`ldp_jax.deployment.decode`). A message begins wherever its first bytes and a right checksum stand. Elsewhere
+reading moves on byte by byte: after damage, or where bytes were cut out or put in, it finds the next whole report,
+and counts what lies between.
 """
 
 from hashlib import blake2b
