@@ -60,10 +60,8 @@ def require_cache() -> None:
 
 
 def raw_bytes(entry: Entry, raw: RawFile) -> bytes:
-    """The checked bytes of one public file: from ``$LDP_JAX_DATA/<name>/``, earlier downloads, or its address.
-
-    A file without a published digest is not kept: the parsed arrays are cached.
-    """
+    """The checked bytes of one public file: from ``$LDP_JAX_DATA/<name>/``, earlier downloads, or its address."""
+    # A file without a published digest is not kept: the parsed arrays are cached.
     folder = data_folder()
     if folder is not None and (folder / entry.name / raw.name).is_file():
         mine = folder / entry.name / raw.name

@@ -32,15 +32,13 @@ def synthetic(
     probability ``homophily``; within classes ends are drawn in proportion to node weights from a power law. Each of
     about ``words_per_node`` words of a node comes, with probability ``topicality``, from those of its class (word j
     belongs to class j mod ``num_classes``), else from all, in both cases by Zipf's law; a feature is 1 where its
-    word was drawn. Time and memory are O(nodes + edges + words).
-
-    ``ValueError`` for less than 2 classes, fewer nodes or features than classes, a probability outside [0, 1], a
-    mean <= 0, ``degree_exponent`` (of the power law) <= 2, or a graph too dense for its number of nodes.
+    word was drawn. Time and memory are O(nodes + edges + words). ``ValueError`` for less than 2 classes, fewer
+    nodes or features than classes, a probability outside [0, 1], a mean <= 0, ``degree_exponent`` (of the power
+    law) <= 2, or a graph too dense for its number of nodes.
 
     >>> import jax
-    >>> data = synthetic(
-    ...     jax.random.key(0), num_nodes=100, num_classes=4, num_features=50, mean_degree=6, homophily=0.8
-    ... )
+    >>> data = synthetic(jax.random.key(0), num_nodes=100, num_classes=4, num_features=50,
+    ...     mean_degree=6, homophily=0.8)
     >>> data.num_edges, data.num_classes, data.scaled_rows(0, 3).shape
     (300, 4, (3, 50))
     """
@@ -171,10 +169,9 @@ def synthetic_graphs(
 
     Pairs within a group are joined with probability ``within``, others with ``across``. Half of the graphs, at
     random, are then rewired by double-edge swaps (a-b and c-d become a-d and c-b): every degree is kept, and all
-    else is forgotten. Time and memory are O(pairs of nodes).
-
-    ``num_nodes`` are the least and the most nodes of a graph, at least 4, ``group_size`` those of a group; both are
-    uniform. ``ValueError`` for a parameter outside its range, or 2^31 pairs of nodes.
+    else is forgotten. Time and memory are O(pairs of nodes). ``num_nodes`` >= 4 are the least and most nodes of a
+    graph, ``group_size`` of a group; both are uniform. ``ValueError`` for a parameter outside its range, or 2^31
+    pairs of nodes.
 
     >>> import jax
     >>> data = synthetic_graphs(jax.random.key(0), num_graphs=10)

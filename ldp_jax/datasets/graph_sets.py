@@ -174,11 +174,9 @@ def _leading_numbers(text: bytes) -> tuple[np.ndarray, str]:
 def _arrays(
     where: str, pairs: np.ndarray, graph: np.ndarray, labels: np.ndarray, ids: np.ndarray, first: int
 ) -> dict[str, np.ndarray]:
-    """The arrays of the uniform format, after the checks that both formats share.
-
-    ``pairs`` are directed, ``graph`` [n] each node's graph, both from 0. Messages call nodes by ``ids`` [n], and
-    the first graph ``first``.
-    """
+    """The arrays of the uniform format, after the checks that both formats share."""
+    # ``pairs`` are directed, ``graph`` [n] each node's graph, both from 0. Messages call nodes by ``ids`` [n], and
+    # the first graph ``first``.
     if not len(labels):
         raise ValueError(f"{where} must hold a graph, got none")
     empty = np.flatnonzero(np.bincount(graph, minlength=len(labels)) == 0)

@@ -45,10 +45,8 @@ def parse(files: Mapping[str, bytes], *, graphs: Sequence[int]) -> dict[str, np.
 
 
 def _attributes(train: np.ndarray, valid: np.ndarray, test: np.ndarray) -> np.ndarray:
-    """0 or 1, float32 [n, d], from columns that were 0 or 1 before they were standardised over the first rows.
-
-    A value that was 1 is above 0, by at least 1 / sqrt(n), far more than rounding. A column of 0 everywhere was 0.
-    """
+    """0 or 1, float32 [n, d], from columns that were 0 or 1 before they were standardised over the first rows."""
+    # A value that was 1 is above 0, by at least 1 / sqrt(n), far more than rounding. A column of zeros was zeros.
     x = np.concatenate([train, valid, test]).astype(np.float64)
     with np.errstate(over="ignore", invalid="ignore"):
         one = x > _TOLERANCE
