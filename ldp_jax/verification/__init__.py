@@ -1,12 +1,10 @@
 """Whether a guarantee holds, asked of the mechanism itself rather than of its author.
 
 Rungs take a mechanism with one budget, a typed threefry key, how many draws (``trials``) and how often an honest
-sampler may be rejected (``significance``); the record is by default one off the centre.
-
-The table says what each rung sees: a defect of the given size is missed with probability 1e-6 at
-the default number of draws, and an honest sampler is rejected as rarely. Each leak has a twin in the tests; those
-of ``reported_losses``, ``record_windows``, ``matches_reference`` and ``distinct_reports`` leak no more than the
-table says.
+sampler may be rejected (``significance``); the record is by default one off the centre. The table says what each
+rung sees: a defect of the given size is missed with probability 1e-6 at the default number of draws, and an honest
+sampler is rejected as rarely. Each leak has a twin in the tests; those of ``reported_losses``, ``record_windows``,
+``matches_reference``, ``distinct_reports`` leak no more than the table says.
 
 ================================  =============================================  ==================================
 rung                              smallest defect that is found                  what it cannot see
@@ -17,7 +15,7 @@ rung                              smallest defect that is found                 
                                   sampler share                                  not tell
 :func:`matches_density`           total variation 0.01 to 0.06 at one record;    one report in a thousand; other
                                   every owner of a list                          records
-:func:`matches_everywhere`    a region of 0.1 of the records, or one of at   smaller regions; at each record
+:func:`matches_everywhere`        a region of 0.1 of the records, or one of at   smaller regions; at each record
                                   most 128, that is far from its law             what 1/128 of the draws hide
 :func:`record_windows`            no noise in a window of 6e-5 of the records;   narrower; one raw in a thousand
                                   one raw report in a hundred anywhere; a value  that its law can give anyway
@@ -29,7 +27,7 @@ rung                              smallest defect that is found                 
 :func:`uses_the_whole_key`        one bit of the key that is not read            64 bits mixed into few
 :func:`record_in_bits`            one of the last 8 bits that is a statistic of  a bit that follows the record no
                                   the record, up to epsilon 7                    more than float32 rounding might
-:func:`is_total`                  NaN, infinities or numbers beyond the ends       other values
+:func:`is_total`                  NaN, infinities or numbers beyond the ends     other values
                                   that are reported as another record; float16
 :func:`sums_to_one`               1e-8 of the mass, at four records; four        other records
                                   float64 spacings where it is densest
@@ -38,7 +36,7 @@ rung                              smallest defect that is found                 
 :func:`is_pure`                   state that changes within 48 reports; a plain  state that waits longer
                                   call that raises for half of the records;
                                   -0, or NaN of two kinds, in one report of 300
-:func:`independent_coordinates`   a mean product of two or three signs of       four and more that are not exact;
+:func:`independent_coordinates`   a mean product of two or three signs of        four and more that are not exact;
                                   0.06; an exact product of any number           triples beyond 64 coordinates
 :func:`relationship_supremum`     1e-9 of epsilon, on all graphs of four nodes   what larger graphs alone do
 :func:`arithmetic`                one word of 2^64 beside a step; a set of       a smaller set apart from every step
@@ -54,12 +52,10 @@ rung                              smallest defect that is found                 
 ================================  =============================================  ==================================
 
 :func:`check` asks all of them that apply, compares with the claim by itself, and is true or false:
-``bool(check(features.Duchi(1.0), jax.random.key(0)))``. Module ``plot``
-draws variances and densities.
-
-None of them proves anything about a sampler that means to deceive: one that leaks with probability 1e-12, for one
-record of 2^24, or after a million reports, passes all of them. Only reading the sampler proves it: a table of
-whole numbers (:class:`~ldp_jax.features.Discrete`), whose sampler is a search of thresholds, leaves least to read.
+``bool(check(features.Duchi(1.0), jax.random.key(0)))``. Module ``plot`` draws variances and densities. None of them
+proves anything about a sampler that means to deceive: one that leaks with probability 1e-12, for one record of
+2^24, or after a million reports, passes all of them. Only reading the sampler proves it: a table of whole numbers
+(:class:`~ldp_jax.features.Discrete`), whose sampler is a search of thresholds, leaves least to read.
 """
 
 from ldp_jax.core.spaces import NotApplicable

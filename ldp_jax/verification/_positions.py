@@ -68,10 +68,8 @@ def by_law(mechanism: HasCoordinates, x: np.ndarray, y: Report) -> list[tuple[Nu
 
 
 def positions(given: Numbers, key: PRNGKey) -> tuple[np.ndarray, float]:
-    """Where each report lies in the law of its record, uniform in [0, 1), and the mass that float32 may misplace.
-
-    Atoms are spread over their mass, and other numbers over one float32 spacing to either side, by ``key``.
-    """
+    """Where each report lies in its record's law, uniform in [0, 1), and the mass that float32 may misplace."""
+    # Atoms are spread over their mass, and other numbers over one float32 spacing to either side, by ``key``.
     mechanism, x, y, _ = given
     spread = generator(key).random(len(x))
     if isinstance(mechanism, HasTable):

@@ -52,7 +52,6 @@ def raw(leaf: np.ndarray) -> np.ndarray:
 
 
 def repeated(x: T, n: int) -> T:
-    """One value as n rows."""
     return jax.tree.map(lambda leaf: np.broadcast_to(leaf, (n, *np.shape(leaf))), x)
 
 

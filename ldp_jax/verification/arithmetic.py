@@ -286,12 +286,10 @@ class _Steps:
         return self.outcome(_words.report_words(self.mechanism, self.records[rows], words))
 
     def ask(self, points: list[tuple[int, tuple[int, ...]]]) -> np.ndarray:
-        """Outcomes of (record, whole numbers)."""
         rows, numbers = zip(*points, strict=True)
         return self.report(np.array(rows), np.array(numbers, np.uint64))
 
     def anywhere(self) -> tuple[int, ...]:
-        """Random words."""
         return tuple(int.from_bytes(self.rng.bytes(bits // 8), "big") for bits in self.bits)
 
     def cuts(self) -> list[list[set[int]]]:

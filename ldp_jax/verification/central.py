@@ -60,8 +60,7 @@ class HasReleaseLaw(Protocol):
 class PrivateEdgeLoss(NamedTuple):
     """The largest log ratio of two graphs that differ in one private edge; ``graph`` has the others.
 
-    ``public`` are both graphs' public edges; ``released`` says whose law was compared: that of ``pairs``, or of
-    ``dendrogram and noisy counts``.
+    ``public`` are the public edges; ``released``, whose law it is: ``pairs`` or ``dendrogram and noisy counts``.
     """
 
     epsilon: float
@@ -301,7 +300,6 @@ def _dendrograms_fit(m: HasDendrogram, key: PRNGKey, split: EdgeSplit, trials: i
     )
 
     def last(key: PRNGKey) -> Array:
-        """The number of the dendrogram that a chain ends with."""
         found = m.dendrogram(key, split)
         return dendrograms.name_of(found.tree if isinstance(found, State) else found)
 
@@ -330,8 +328,7 @@ def private_edge_lower_bound(
     """A lower bound on the loss about one private edge, from draws of two adjacent graphs; no law is asked.
 
     Both have four nodes and two public edges; one has the private edge that has a common neighbour. Half of the
-    draws choose an event of released sets, the others bound its probabilities by Clopper and Pearson. ``trials`` is
-    of each graph.
+    ``trials`` each choose an event of released sets, the others bound its probabilities by Clopper and Pearson.
 
     >>> bound = private_edge_lower_bound(LapGraph(4.0, 4.0), jax.random.key(0), 100)
     >>> 0.4 < bound.epsilon <= 8.0

@@ -82,9 +82,8 @@ def relationship_supremum(mechanism: object, reporting: Reporting | None = None)
 
     Over all 64 graphs on four nodes and all six edges, a sum over users, each taken over critical reports. A pair
     is reported by both ends (``full``), or by the end of the smaller budget, with equal budgets either; the degree
-    is of the whole list (``half list``) or of the owned pairs.
-
-    ``ValueError`` for what is no :class:`~ldp_jax.edges.HasBitLaw`, or budgets that are not one or four.
+    is of the whole list (``half list``) or of the owned pairs. ``ValueError`` for what is no
+    :class:`~ldp_jax.edges.HasBitLaw`, or budgets that are not one or four.
 
     >>> from ldp_jax.edges import DPRR
     >>> round(relationship_supremum(DPRR(0.3, 0.7), "half list").epsilon, 9)

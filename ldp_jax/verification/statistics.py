@@ -71,9 +71,8 @@ def smallest_defect_of_g(n: int, cells: int, significance: float = SIGNIFICANCE)
 def g_test(counts: Values, probabilities: Values, *, significance: float = SIGNIFICANCE) -> Fit:
     """Counts of outcomes [cells] against their probabilities: the likelihood-ratio (G) test.
 
-    An outcome of probability 0 must not happen. Rare outcomes (fewer than 10 expected) are taken together, so that
-    their mass adds to the smallest defect; where these are too few, a Poisson tail with half of the significance
-    bounds them.
+    An outcome of probability 0 must not happen. Rare outcomes (fewer than 10 expected) are taken together: their
+    mass adds to the smallest defect; where these are too few, a Poisson tail with half the significance bounds it.
     """
     counts, probabilities = np.asarray(counts, np.float64), np.asarray(probabilities, np.float64)
     n = counts.sum()

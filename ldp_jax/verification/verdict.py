@@ -123,14 +123,12 @@ def check(
 
     A rung that does not apply says why; one that raises anything else is refused (:mod:`ldp_jax.verification` says
     what each can see). A curator's mechanism is asked about one private edge, a chain in its stationary law.
-
     Windows take 65 536 records at least, a curator's releases are 4 000 at most; ``significance`` is how often an
     honest mechanism may be refused, by all rungs together. ``progress`` is told of each rung
     (:data:`ldp_jax.core.progress.Progress`); by default they are shown after five seconds.
 
-    Raises:
-      ValueError: for trials, a significance or parameters out of range, or a key that is not threefry.
-      TypeError: for what lacks a member of the protocol, with the smallest class that has it.
+    ``ValueError`` for trials, a significance or parameters out of range, or a key that is not threefry;
+    ``TypeError`` for what lacks a member of the protocol, with the smallest class that has it.
 
     >>> from ldp_jax.features import Duchi
     >>> verdict = check(Duchi(1.0), jax.random.key(0), trials=2_000)
