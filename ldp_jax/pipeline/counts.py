@@ -258,11 +258,8 @@ def evidence(
     r"""Step 7 of piloted counts: :math:`l(c) = \log \sum_\lambda w_\lambda \prod_k P(r_k \mid \lambda H_{ck}, s)`.
 
     The weights w are fitted by EM to the reports, s is chosen by their marginal likelihood; for both, classes are
-    averaged over the public prior.
-
-    Rows of users who are not ``counted`` are computed and mean nothing; ``means`` are those of
-    :func:`report_tables`, ``prior`` is the public distribution of each user's class, and ``size`` that of the
-    tables (:func:`table_size`).
+    averaged over the public prior. Rows of users who are not ``counted`` mean nothing; ``means`` are those of
+    :func:`report_tables`, ``prior`` are public distributions of classes, ``size`` is :func:`table_size`.
 
     >>> means = jnp.array([[[6.0, 4.0]], [[4.0, 6.0]]])  # of each class, at one rate, in two groups
     >>> reports, prior = jnp.array([[9, 2], [5, 5], [2, 9]]), np.full((3, 2), 0.5)

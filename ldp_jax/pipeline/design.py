@@ -87,13 +87,11 @@ def group_shares(
 ) -> GroupShares:
     r"""Step 4 of piloted counts: H by moments, shrunk; never NaN, whatever was reported. In float64 on the host.
 
-    Counts are regressed on the class probabilities of their reporters. What is regressed towards is
-    :math:`H^0_{cg} = h P(g \mid c) + (1 - h) P(g)`: a share h of the neighbours is of the user's own class, the
-    others are anybody's. :math:`P(g \mid c)` is public, P(g) the mean of the reports, h a weighted fit, and the
-    standard deviation of an entry about it is :math:`0.4 H^0_{cg} + 0.003`.
-
-    ``reports`` are by fine group, of those who ``reported``; ``groups`` are public, in [0, G), -1 for none, and so
-    is the ``prior`` of each user's class; a label is a row of 0 and 1.
+    Counts are regressed on the class probabilities of their reporters, towards :math:`H^0_{cg} = h P(g \mid c) + (1
+    - h) P(g)`: a share h of the neighbours is of the user's own class, the others are anybody's. :math:`P(g \mid
+    c)` is public, P(g) the mean of the reports, h a weighted fit, and the standard deviation of an entry about it
+    is :math:`0.4 H^0_{cg} + 0.003`. ``reports`` are by fine group, of those who ``reported``; ``groups`` are
+    public, in [0, G), -1 for none, and so is the ``prior`` of each user's class; a label is a row of 0 and 1.
 
     >>> y = np.arange(60) % 2  # six neighbours in the group of the own class, two in the other
     >>> reports = np.array([[6, 2], [2, 6]])[y]

@@ -32,11 +32,7 @@ class DeviceClassifier(NamedTuple):
     ridge: float
 
     def scores(self, rows: Rows | DenseRows) -> Float[Array, "n classes"]:
-        """What devices make of their records: log-scores of classes.
-
-        Raises:
-          ValueError: for records of another dimension.
-        """
+        """Log-scores of classes, as devices make them of their records; ``ValueError`` for another dimension."""
         if rows.shape[1] != self.weights.shape[0]:
             raise ValueError(f"rows must have {self.weights.shape[0]} features, as the panel, got {rows.shape[1]}")
         return _scores(rows, self.weights, self.bias)
@@ -51,13 +47,9 @@ def device_classifier(rows: Rows | DenseRows, panel: FoldedLabels, *, room: int 
     """Step 2 of local prediction: f, from the panel's records and labels alone.
 
     The ridge is chosen out of fold, as :func:`~ldp_jax.pipeline.self_training.features_posterior` does. What is
-    broadcast is the mean of the folds' weights; each of them has seen all the panel but its fold.
-
-    ``rows`` are the panel's records, ``panel`` labels of these, all of them known; panels of no more than ``room``
-    rows share a program.
-
-    Raises:
-      ValueError: for no labels, or of another number than rows.
+    broadcast is the mean of the folds' weights; each of them has seen all the panel but its fold. ``rows`` are the
+    panel's records, ``panel`` labels of these, all of them known; panels of no more than ``room`` rows share a
+    program. ``ValueError`` for no labels, or of another number than rows.
 
     >>> y = np.arange(20) % 2
     >>> rows = DenseRows(np.eye(2, dtype=np.float32)[y])
@@ -102,10 +94,9 @@ def count_regression(
 
     Where friends share what features say as well (a house, a subject), the evidence of
     :mod:`ldp_jax.pipeline.counts` repeats the features. A regression on both weighs them by labels, but has many
-    more unknowns: :func:`~ldp_jax.pipeline.stack.likeliest` decides.
-
-    ``log_q`` of a labelled user is by a model that has not seen the label; groups that were not asked for are
-    columns of 0. Labels of users who did not report are not read, and their posterior is q.
+    more unknowns: :func:`~ldp_jax.pipeline.stack.likeliest` decides. ``log_q`` of a labelled user is by a model
+    that has not seen the label; groups that were not asked for are columns of 0. Labels of the silent are not read,
+    and their posterior is q.
 
     >>> y = np.arange(200) % 2
     >>> reports = np.stack([8 * y, 8 - 8 * y], 1) + np.random.default_rng(0).integers(-3, 4, (200, 2))

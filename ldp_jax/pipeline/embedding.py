@@ -165,7 +165,6 @@ def _check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
 
 
 def _box(mechanism: Mechanism) -> Box:
-    """The domain of a mechanism on vectors."""
     domain = mechanism.domain()
     if not isinstance(domain, Box):
         raise ValueError(f"mechanism must be on vectors, got one on {domain}")
@@ -173,11 +172,8 @@ def _box(mechanism: Mechanism) -> Box:
 
 
 def _axes(mechanism: Mechanism, n: int) -> list[int | None]:
-    """0 for each leaf of a mechanism that is stacked by user, None where it is one for all. Shapes are no data.
-
-    Raises:
-      ValueError: for a stack of another length than n.
-    """
+    """0 for each leaf that is stacked by user, None where it is one for all; ``ValueError`` for another stack."""
+    # Shapes are no data.
 
     def stacks(node: object) -> bool:
         return hasattr(node, "stack_shape")
@@ -195,10 +191,7 @@ def _axes(mechanism: Mechanism, n: int) -> list[int | None]:
 def _each(
     function: Callable[..., _T], mechanism: Mechanism, *stacked: object, over: NamedSharding | None = None
 ) -> _T:
-    """``function(mechanism, ...)`` for every user, each with their own budget where the mechanism is a stack.
-
-    ``over`` is how the users are divided among devices, if they are.
-    """
+    """``function(mechanism, ...)`` for every user, each with their own budget of a stack; divided as ``over``."""
     leaves, structure = jax.tree.flatten(mechanism)
     axes = _axes(mechanism, jax.tree.leaves(stacked)[0].shape[0])
 
@@ -235,10 +228,8 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
     Args:
       key: a typed threefry key; user i draws from ``jax.random.split(key, n)[i]`` (of the key folded with
         :data:`STRUCTURE_ONLY`, where x is a :class:`PublicRecord`).
-      x: dense [n, d] in the mechanism's domain, or :class:`RowSource` such as a ``Dataset``, whose rows in [-1, 1]
-        are mapped to that domain.
-      mechanism: on vectors [d]; its budgets may be a stack [n], one a user, which is public and must not depend on
-        the records.
+      x: dense [n, d] in the mechanism's domain, or :class:`RowSource` such as a ``Dataset``, mapped from [-1, 1].
+      mechanism: on vectors [d]; its budgets may be a public stack [n], one a user, which depends on no record.
 
     Raises:
       ValueError: for a key that is not threefry, an epsilon that is not finite and > 0, or a mechanism for
@@ -291,10 +282,8 @@ def _key_for(key: PRNGKey, x: UserRecords) -> PRNGKey:
 
 
 def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) -> UserRecords:
-    """Records on the mechanism's own scale; refused where they leave their bounds and nobody said ``clip``.
-
-    The data owner's own check of a simulation: one bit about all records together. A device never raises.
-    """
+    """Records on the mechanism's own scale; refused where they leave their bounds and nobody said ``clip``."""
+    # The data owner's own check of a simulation: one bit about all records together. A device never raises.
     if isinstance(x, RowSource):
         if bounds is not None:
             raise ValueError("bounds are for dense x: the rows of a data set have public bounds of their own")
@@ -365,7 +354,6 @@ def _read(lower: Any, upper: Any) -> str:
 
 
 def _to_domain(rows: _Rows, domain: Box) -> _Rows:
-    """Rows in [-1, 1] on the mechanism's own scale."""
     if (domain.lower, domain.upper) == (-1.0, 1.0):
         return rows
     return domain.lower + (rows + 1) / 2 * (domain.upper - domain.lower)  # pyrefly: ignore[bad-return]
@@ -435,7 +423,6 @@ def _check_file(out: str | Path | None, n: int, dim: int, *given: object) -> Non
 
 @jax.jit
 def _propagate(op: Operator, mechanism: Mechanism, reports: Report, alpha: Array, r: Array, tol: Array) -> Array:
-    """:func:`propagate` as a part of a program."""
     if not isinstance(mechanism, HasColumns):
         return ppr(op, _estimates(mechanism, reports), alpha, r, tol)
     dim = _box(mechanism).dim
@@ -596,8 +583,7 @@ def private_embeddings(
 
     Args as those of :func:`private_embedding`, but for these:
 
-      keys: [runs] typed threefry keys; run i is ``private_embedding(keys[i], ...)``. Where keys are divided among
-        devices, so are the runs.
+      keys: [runs] typed threefry keys; run i is ``private_embedding(keys[i], ...)``. Runs are divided as keys are.
       graph: one graph or operator for all runs, or operators of layout ``segment`` stacked along a leading axis of
         runs (link prediction: every split has its own training graph).
       x: dense [n, d], or a :class:`PublicRecord`: the structure-only twins of the runs with these keys.
@@ -653,9 +639,8 @@ def non_private_embedding(
 ) -> Float[Array, "n d"]:
     """Personalized PageRank of the true features: the row that every private one is held against.
 
-    A dense x is taken as it is. Of a ``Dataset`` a thousand columns are made dense at a time, relative to its
-    public default record: for r > 0 the PageRank of a constant would drown 0/1 features. Other arguments are those
-    of :func:`private_embedding`.
+    A dense x is taken as it is. Of a ``Dataset`` a thousand columns become dense at a time, relative to its public
+    default record: for r > 0 the PageRank of a constant would drown 0/1 features. See :func:`private_embedding`.
     """
     op = _as_operator(graph)
     if not isinstance(x, ColumnSource):

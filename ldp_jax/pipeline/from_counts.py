@@ -72,8 +72,7 @@ def silent_users(key: PRNGKey, labels: Int[np.ndarray, " n"]) -> Bool[np.ndarray
     """Labelled users who report nothing, half of each class; at least two of a class report, where it has two.
 
     Where each pair has one owner, whoever reports owns all pairs with the silent, whose class is known: their own
-    reports would say the least. But those who report teach the model. ``labels`` are -1 for none, and the key is of
-    public randomness.
+    reports would say least, but teach the model. ``labels`` are -1 for none, and the key is of public randomness.
 
     >>> int(silent_users(jax.random.key(0), np.array([0] * 10 + [1] * 2 + [-1] * 5)).sum())
     5
@@ -108,8 +107,7 @@ def predict_from_counts(
 
     Guarantee: epsilon per bit of a list, whatever the number of groups is: a bit is in one count of one report. A
     relationship is two bits: with ``unit="list"`` both ends report it, 2 epsilon; with ``unit="relationship"`` each
-    pair has one owner, found from public facts alone, and costs epsilon. The second question is post-processing of
-    reports of other users.
+    pair has one owner, by public facts, and costs epsilon. The second question post-processes reports of others.
 
     Args:
       key: a typed threefry key: of the users' noise and of public randomness.
@@ -123,8 +121,7 @@ def predict_from_counts(
       num_classes: C; by default the largest label plus 1.
       log_q: a public posterior in place of the features' logistic regression, such as
         :func:`~ldp_jax.pipeline.posterior.model_posterior`; see :class:`~ldp_jax.pipeline.piloted.PublicFacts`.
-      silent: bool [n], labelled users who report nothing; by default nobody, and with ``unit="relationship"``
-        :func:`silent_users`.
+      silent: bool [n], labelled users who report nothing; by default nobody, by relationship :func:`silent_users`.
       most: the largest count that is reported (:class:`~ldp_jax.edges.NeighbourCounts`).
       num_folds: of the logistic regressions.
       guarded: whether the guard may weaken evidence.
@@ -134,9 +131,8 @@ def predict_from_counts(
       ValueError: for arguments that do not fit each other or are out of range, before anybody reports.
 
     >>> from ldp_jax import datasets
-    >>> data = datasets.synthetic(
-    ...     jax.random.key(0), num_nodes=300, num_classes=3, num_features=30, mean_degree=8, homophily=0.8
-    ... )
+    >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
+    ...     mean_degree=8, homophily=0.8)
     >>> labels = np.where(np.arange(300) < 100, data.y, -1)
     >>> found = predict_from_counts(jax.random.key(1), data.graph, None, labels, 1.0, unit="relationship")
     >>> found.log_posterior.shape, found.classes.shape
@@ -185,7 +181,6 @@ def predict_from_counts(
 
 
 def _counted(found: PilotedCounts, rounds: list[NoisyCounts], spent: Iterable[Guarantee]) -> CountedClasses:
-    """The result of rounds that have ``spent`` so much together."""
     when = np.where(rounds[0].reported, np.int8(1), np.int8(2) * rounds[1].reported)
     guarantee = PipelineGuarantee.of(spent, protected=("edges",), unprotected=_IN_THE_CLEAR)
     return CountedClasses(found.log_posterior, found, when, guarantee)
@@ -249,9 +244,8 @@ def classify_counts(
     >>> from ldp_jax import datasets
     >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
     >>> from ldp_jax.deployment import Device, Question, Session, decode
-    >>> data = datasets.synthetic(
-    ...     jax.random.key(0), num_nodes=300, num_classes=3, num_features=30, mean_degree=8, homophily=0.8
-    ... )
+    >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
+    ...     mean_degree=8, homophily=0.8)
     >>> lists = Population.of(data.graph)
     >>> def ask(number, asked):  # devices that are here; a server broadcasts the question, and reads its store
     ...     question, sent = Question(number, asked.groups, asked.num_groups, epsilon=1.0), []

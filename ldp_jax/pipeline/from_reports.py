@@ -103,8 +103,7 @@ def predict_from_reports(
       key: a typed threefry key: of the devices' noise and of public randomness.
       graph: public, undirected.
       features: of all users, this simulates all devices: dense [n, d] or a scipy sparse matrix, whose rows are
-        scaled to length 1; or :func:`~ldp_jax.pipeline.rows.feature_rows`. The panel's must be finite; of a private
-        record NaN is 0, as on the device.
+        scaled to length 1; or :func:`~ldp_jax.pipeline.rows.feature_rows`. Finite in the panel; private NaN is 0.
       panel: the nodes of the panel. Score results on the other nodes.
       labels: in [0, C), of these nodes.
       epsilon: in (0, 20].
@@ -194,8 +193,7 @@ def classify_reports(
       key: of public randomness: of what the panel's devices would report.
       facts: of a panel with public labels; their classifier is what devices ran
         (:class:`ldp_jax.deployment.Classifier`).
-      alphabets: which devices have: user i an :class:`ldp_jax.deployment.Alphabet` of the first ``sizes[i]`` of
-        ``order[i]``.
+      alphabets: of devices: user i has the :class:`ldp_jax.deployment.Alphabet` of ``order[i][:sizes[i]]``.
       nodes: the user of each node, distinct.
       reports: of one round, the rows of each table (:func:`ldp_jax.deployment.alphabet_table`).
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.

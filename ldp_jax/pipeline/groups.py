@@ -26,8 +26,7 @@ counts two together by class; "predicted" is "confident + rest".
 def merge(name: str, num_classes: int) -> Int[np.ndarray, " fine"]:
     """One of :data:`MERGES` for C classes: the group of each fine group, int32 [3 C], -1 where it is not counted.
 
-    Raises:
-      ValueError: for another name, or fewer than two classes.
+    ``ValueError`` for another name, or fewer than two classes.
 
     >>> merge("labelled | predicted", 2).tolist()
     [0, 1, 2, 3, 2, 3]

@@ -114,9 +114,8 @@ def checked(
     r"""Evidence as far as users bear it out who report as private users do, and whose class is known.
 
     s is its posterior mean, all of [0, 1] equally likely before: :math:`\prod_i (1 + s t_i)` of these users, t
-    their likelihood ratio at their class less 1. Where nobody is asked, nothing is known of s: its mean is 1/2.
-
-    The reports are read by a model that has not seen these ``labels``, which are -1 for everybody else.
+    their likelihood ratio at their class less 1. Where nobody is asked, nothing is known of s: its mean is 1/2. The
+    reports are read by a model that has not seen these ``labels``, which are -1 for everybody else.
 
     >>> right = np.log(np.tile([[0.9, 0.1], [0.1, 0.9]], (50, 1)))
     >>> labels = np.where(np.arange(100) < 40, np.arange(100) % 2, -1)

@@ -1,7 +1,6 @@
 r"""Records, friendships and labels private at once, in one call, within one total.
 
-Nothing of the graph is public, so that structure says nothing before somebody reports. A panel shows its records,
-and its labels or reports of them.
+No edge is public: structure says nothing before somebody reports. A panel shows records, and labels or their reports.
 
 1. The panel teaches a classifier, which is broadcast, and class shares.
 2. Every private user reports the class that the device predicts, within the likeliest classes of the panel. The
@@ -13,10 +12,9 @@ and its labels or reports of them.
 
 Where reports of somebody else's record all agree, as of a table that was joined wrongly, nothing of this tells. So
 a ``check`` of the panel may report as private users do: both reports are then believed as far as its labels bear
-them out. :func:`ldp_jax.rehearse` says which split of a total is best.
-
-What a list costs is stated per bit of it, and what one bit and the record cost together as a unit of its own. One
-report of both (:mod:`ldp_jax.pipeline.one_message`) protects the record and the whole list together.
+them out. :func:`ldp_jax.rehearse` says which split of a total is best. What a list costs is stated per bit of it,
+and what one bit and the record cost together as a unit of its own. One report of both
+(:mod:`ldp_jax.pipeline.one_message`) protects the record and the whole list together.
 """
 
 import dataclasses
@@ -70,8 +68,7 @@ class JointPrivacy:
       list: epsilon of a bit of a list, 0 or in [0.001, 20].
       labels: epsilon of a label of the panel, in (0, 20]; None where labels are public.
       check: share of the panel that reports as private users do, in [0, 0.5] (:func:`checked_members`). It teaches
-        nothing else; where labels are private it is 0. Fewer than some 25 users tell too little, and cost more
-        than they mend.
+        nothing else; where labels are private it is 0. Fewer than some 25 users cost more than they mend.
       both: epsilon of one report of the record and the whole list together, in [0, 20]; labels are then public.
 
     Raises:
@@ -329,9 +326,8 @@ def predict_jointly(
       ValueError: for arguments that do not fit each other or are out of range, before anybody reports.
 
     >>> from ldp_jax import datasets
-    >>> data = datasets.synthetic(
-    ...     jax.random.key(0), num_nodes=400, num_classes=3, num_features=30, mean_degree=6, homophily=0.5
-    ... )
+    >>> data = datasets.synthetic(jax.random.key(0), num_nodes=400, num_classes=3, num_features=30,
+    ...     mean_degree=6, homophily=0.5)
     >>> panel, privacy = np.arange(90), JointPrivacy(record=4.0, list=0.0)
     >>> found = predict_jointly(jax.random.key(1), data.graph, data.x, panel, data.y[panel], privacy, num_folds=3)
     >>> found, found.round.any()
@@ -389,10 +385,8 @@ def predict_jointly(
 def _stacked(
     facts: JointFacts, own: np.ndarray, counts: PilotedCounts, check: np.ndarray | None
 ) -> tuple[Float[np.ndarray, "n classes"], float]:
-    """Step 4: the posterior of both, and how far reports of records are believed.
-
-    The model of lists has seen labels of its pilot, with which it agrees by its very fit.
-    """
+    """Step 4: the posterior of both, and how far reports of records are believed."""
+    # The model of lists has seen labels of its pilot, with which it agrees by its very fit.
     labels, prior, of_lists = facts.labels, facts.log_prior, np.asarray(counts.log_likelihood)
     if check is not None:
         of_lists = checked(of_lists, facts.prior, check).log_likelihood

@@ -186,10 +186,7 @@ def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guard
 
     ``collect`` is called once; the key is of the devices' noise where it simulates them. Structure alone is
     returned where the guard believes nothing, or where (simulated) reports do not lower the panel's log-loss; never
-    unless ``guarded``, where s is 1. :func:`panel_facts` has an example.
-
-    Raises:
-      ValueError: for reports of another shape than the posterior's.
+    unless ``guarded``, where s is 1. ``ValueError`` for reports of another shape. Example: :func:`panel_facts`.
     """
     validate.threefry(key)
     known, op, log_q = facts.known, facts.op, facts.structure.log_q

@@ -140,7 +140,6 @@ def likeliest_evidence(
 
     A small panel's confusion is too sure of itself. Everybody's reports tell, without any label: their marginal
     likelihood is :math:`\prod_i \sum_y q_i(y) e^{l_i(y)}`, and the smoothing that makes it largest is taken.
-
     ``posterior`` q is public and must not depend on the reports; ``counted`` are users who reported and are not of
     the panel. Of equal smoothings the first is taken.
 

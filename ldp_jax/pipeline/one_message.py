@@ -75,7 +75,6 @@ def one_message(
         return np.asarray(alphabets.privatize(key, best))
 
     def law_of(sent: np.ndarray) -> np.ndarray:
-        """P(report i | class sent)."""
         return np.where(alphabets.mask, np.exp(np.asarray(alphabets.log_likelihoods(sent), np.float64)), 0.0)
 
     friend = np.zeros((n, len(prior)))

@@ -32,8 +32,7 @@ MOST_EPSILON = 20.0
 def label_noise(label_epsilon: float, num_classes: int | None) -> Discrete:
     """Generalised randomised response of a class, of an epsilon in (0, 20].
 
-    Raises:
-      ValueError: for another epsilon, or a number of classes that would have to be read off the labels.
+    ``ValueError`` for another epsilon, or a number of classes that would have to be read off the labels.
     """
     check_epsilon(label_epsilon, most=MOST_EPSILON)
     if num_classes is None:

@@ -6,10 +6,9 @@ server learns who befriends whom, and chooses the groups by which everybody else
 
 What reports say of classes is found twice: by a law of counts that the pilot has fitted, and by a logistic
 regression on the counts as they are. Held-out labels say how much each is worth: the law where labels are few, the
-regression where friends share what features say already, which the law would count twice.
-
-Who is asked and does not answer has no count: nothing is learned of them, their evidence is 0, and their class is
-what features say once reports have taught them.
+regression where friends share what features say already, which the law would count twice. Who is asked and does not
+answer has no count: nothing is learned of them, their evidence is 0, and their class is what features say once
+reports have taught them.
 Guarantee: that of the reports, epsilon for one bit of one list; everything here is post-processing, of public facts
 and public randomness. :func:`ldp_jax.pipeline.predict_from_counts` does all of it in one call, the users' side too.
 """
@@ -114,8 +113,7 @@ class PilotedCounts(NamedTuple):
       log_q: float32 [n, C], from features alone.
       log_f: float32 [n, C], from features, once reports have taught them.
       log_likelihood: float32 [n, C], of the own report, as far as the guard believes it; 0 of the silent.
-      log_regression: float32 [n, C], of a logistic regression on log q and the own report; 0 where the guard
-        believes no report.
+      log_regression: float32 [n, C], of a logistic regression on log q and the own report; 0 if none is believed.
       design: the forecast by which the groups of the second round were chosen.
       strength: s of the guard: 0 where reports are not believed at all.
       by_labels: whether the guard had to ask labels.
@@ -162,14 +160,12 @@ def piloted_counts(
       noisy_counts: what the users do (:data:`Ask`); called twice, for disjoint reporters.
       public: features, labels, and what was found of them.
       epsilon: of each count, in both rounds.
-      num_folds: F of the logistic regressions, to which time is proportional; by default 10, and 5 where features
-        have more than 10^5 entries.
+      num_folds: F of the regressions, whose time it multiplies; by default 10, above 10^5 entries of features 5.
       guarded: whether the guard may weaken evidence. Without it s is 1.
 
     Raises:
-      ValueError: before anybody is asked, for facts that do not fit each other or an epsilon that is not finite
-        and > 0; and for answers of another shape than the round's, of another epsilon, or of users who were not
-        asked.
+      ValueError: before anybody is asked, for facts that do not fit each other or an epsilon that is not finite and
+        > 0; and for answers of another shape than the round's, of another epsilon, or of users who were not asked.
     """
     validate.threefry(key)
     public = _checked(public, epsilon)
@@ -214,8 +210,7 @@ def piloted_counts(
 def with_posterior(key: PRNGKey, public: PublicFacts) -> PublicFacts:
     """The same facts with features in one scaling and a :class:`FeaturesPosterior` for ``log_q``: found once.
 
-    Raises:
-      ValueError: as :func:`piloted_counts`.
+    ``ValueError`` as :func:`piloted_counts`.
     """
     validate.threefry(key)
     public = _checked(public, 1.0)
@@ -251,11 +246,9 @@ def _features(
 def _learned(
     known: FeaturesPosterior, rows: Rows | None, own: np.ndarray, counts: np.ndarray, nth: np.ndarray, guarded: bool
 ) -> dict:
-    """How far reports are believed, what they teach, and the posterior of all: fields of :class:`PilotedCounts`.
-
-    ``own`` [n, C] is the evidence of own reports, ``counts`` [n, 3 C] these by the groups of the second round,
-    ``nth`` [n] the round of each user, 0 for none. With reports of the first the model agrees by its very fit.
-    """
+    """How far reports are believed, what they teach, and the posterior of all: fields of :class:`PilotedCounts`."""
+    # ``own`` [n, C] is the evidence of own reports, ``counts`` [n, 3 C] these by the groups of the second round,
+    # ``nth`` [n] the round of each user, 0 for none. With reports of the first the model agrees by its very fit.
     reported, unseen = nth > 0, nth == 2
     log_q, labels, classes = known.log_q, known.labels, own.shape[1]
     log_q_here = np.asarray(log_q)

@@ -222,9 +222,8 @@ def rehearse(
       ValueError: for private labels, an epsilon out of range, or friends where there are none to be stated.
 
     >>> from ldp_jax import datasets
-    >>> data = datasets.synthetic(
-    ...     jax.random.key(0), num_nodes=300, num_classes=3, num_features=30, mean_degree=8, homophily=0.8
-    ... )
+    >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
+    ...     mean_degree=8, homophily=0.8)
     >>> public = PublicFacts(None, np.where(np.arange(300) < 100, data.y, -1), 3)
     >>> found = rehearse(jax.random.key(1), public, (2.0,), friends=StatedFriends(8, 0.8), worlds=2)
     >>> found.collect(2.0), str(found).splitlines()[0]
@@ -526,14 +525,11 @@ def _count(users: _Users, epsilon: float, key: PRNGKey, asked: CountRound) -> Ar
 
 @pytree
 class _LikeFeatures:
-    """Noise that users of like features share: averages over users by the products of their centred rows.
-
-    ``mean`` [d] is that of rows, ``spread`` [n, 1] the standard deviation of a user's noise.
-    """
+    """Noise that users of like features share: averages over users by the products of their centred rows."""
 
     rows: RowTables | DenseRows
-    mean: Array
-    spread: Array
+    mean: Array  # of the rows, [d]
+    spread: Array  # the standard deviation of a user's noise, [n, 1]
 
     @classmethod
     def of(cls, key: PRNGKey, rows: Rows | DenseRows) -> "_LikeFeatures":
@@ -610,13 +606,10 @@ def homophily(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> float:
     r"""How far friends are alike, beyond chance: :math:`(s - s_0) / (1 - s_0)`, at least 0.
 
     s is the share of pairs whose ends have one label, :math:`s_0` what random pairs of these ends would have.
-
     ``pairs`` [pairs, 2] are public friendships, such as those of labelled users who consent; those with an end that
-    has no label (-1) are left out. A handful of pairs says little.
-
-    Raises:
-      ValueError: for pairs of another shape (an ``edge_index`` is [2, pairs]: give its transpose), a node outside
-        [0, n), or where no pair has labels at both ends.
+    has no label (-1) are left out. A handful of pairs says little. ``ValueError`` for pairs of another shape (an
+    ``edge_index`` is [2, pairs]: give its transpose), a node outside [0, n), or where no pair has labels at both
+    ends.
 
     >>> homophily([[0, 1], [2, 3], [1, 2]], np.array([0, 0, 1, 1]))
     0.333...
@@ -634,11 +627,8 @@ def overlap(
     r"""How much of homophily features say already: :math:`b / (a + b)` in [0, 1].
 
     The class of a friend is regressed on the own class (a) and on the posterior q of it by features (b): friends of
-    users whose features mislead may be of the class that features say. ``pairs`` and ``labels`` are those of
-    :func:`homophily`, ``log_q`` must not have seen the own label.
-
-    Raises:
-      ValueError: as :func:`homophily`, and for a ``log_q`` of another shape.
+    users whose features mislead may be of the class that features say. ``pairs``, ``labels`` and errors are as of
+    :func:`homophily`; ``log_q`` [n, C] must not have seen the own label. ``ValueError`` for another shape of it.
 
     >>> y, seen = np.array([0, 0, 1, 1]), np.log([[0.9, 0.1], [0.1, 0.9], [0.1, 0.9], [0.9, 0.1]])
     >>> overlap([[0, 1], [2, 3]], y, seen), overlap([[0, 3], [1, 2]], y, seen)

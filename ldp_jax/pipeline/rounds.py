@@ -60,13 +60,10 @@ def collect_rounds(
 ) -> RepeatedReports:
     """Every user's report of every round, as their devices would send them, and what it costs.
 
-    User i's key is ``jax.random.split(key, n)[i]``, the report of round t :func:`answer` of it.
-
-    ``records`` are [rounds, n, ...], ``answers`` ``fresh`` or ``permanent``, and ``delta`` that of
-    :func:`~ldp_jax.accounting.composition.over_rounds`.
-
-    Raises:
-      ValueError: for other words, no round or no user, or a delta that does not fit, before anybody reports.
+    User i's key is ``jax.random.split(key, n)[i]``, the report of round t :func:`answer` of it. ``records`` are
+    [rounds, n, ...], ``answers`` ``fresh`` or ``permanent``, and ``delta`` that of
+    :func:`~ldp_jax.accounting.composition.over_rounds`. ``ValueError``, before anybody reports, for other words, no
+    round or user, or an unfit delta.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> records = jnp.array([[0, 1, 2], [0, 1, 1], [0, 2, 2]])  # three rounds of three users

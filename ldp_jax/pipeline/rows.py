@@ -99,8 +99,7 @@ class RowTables:
     transpose, which would otherwise be a scatter. Lines beyond those in use are padding.
 
     Attributes:
-      by_row: columns uint32 [8, lines], values float32 [8, lines], and the row uint32 [lines] of each line,
-        non-decreasing.
+      by_row: columns uint32 [8, lines], values float32 [8, lines], each line's row uint32 [lines], non-decreasing.
       by_column: rows, values, and the column of each line.
       lines: uint32 [2], how many lines of each are in use.
       shape: (n, d), static.
@@ -204,9 +203,8 @@ def feature_rows(x: Features, *, log: bool = False, public: Int[np.ndarray, " so
     Args:
       x: [n, d], dense or any scipy sparse matrix.
       log: log(1 + x) first, for counts; the public schema of the data says which these are.
-      public: the rows that are public; all by default. Any other is read as its device reads it
-        (:class:`ldp_jax.deployment.Classifier`), and nothing of it is refused: NaN is 0, what is beyond 1e9 is
-        1e9, and a count below 0 is 0.
+      public: the rows that are public; all by default. Others are read as devices read them
+        (:class:`ldp_jax.deployment.Classifier`), and not refused: NaN is 0, above 1e9 is 1e9, counts below 0 are 0.
 
     Raises:
       ValueError: for another shape, or of public rows numbers that are not finite, or negative with ``log``.
@@ -221,11 +219,9 @@ def scaled_rows(x: Features) -> dict[Scaling, Rows]:
     """Public features scaled in each way that a classifier may be better with, of equal layout and mean size.
 
     ``rows`` is :func:`feature_rows`. ``columns`` has columns of one root mean square, less their means where more
-    than a quarter of all entries are not 0. ``none`` is the features themselves. The latter two are divided by one
-    number, so that the mean squared length of a row is 1, as in ``rows``: a ridge means the same of all three.
-
-    Raises:
-      ValueError: as :func:`feature_rows`.
+    than a quarter of all entries are not 0. ``none`` is the features themselves. Both are divided by one number, so
+    that the mean squared length of a row is 1, as in ``rows``: a ridge means the same of all three. ``ValueError``
+    as :func:`feature_rows`.
 
     >>> made = scaled_rows(np.array([[1.0, 500.0], [3.0, 900.0]]))
     >>> [round(float(value), 3) for value in made["columns"].value]

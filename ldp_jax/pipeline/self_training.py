@@ -3,8 +3,7 @@ r"""Logistic regression on public features whose labels are evidence: of public 
 A node's evidence is a row :math:`l_u(c)`, the log-likelihood of what is known of its class. The classifier
 :math:`f_c(x)` maximises :math:`\sum_u \log \sum_c f_c(x_u) e^{l_u(c)}` less a ridge: for a label the usual
 log-likelihood, for a report the exact likelihood of a class that nobody sees. A node is asked of the model of a
-fold that it is not in: no node's own label or report takes part, but in the ridge and in the length of the search,
-which all folds share.
+fold that it is not in: no node's own label or report takes part, but in the ridge and the search's length.
 """
 
 import math
@@ -189,10 +188,8 @@ def _summed(weights: Array, rows: _Laid, known: _Known, models: int) -> tuple[Ar
 
 
 def _loss(weights: Array, rows: _Laid, known: _Known, ridge: Array, models: int) -> tuple[Array, Array, Array]:
-    """The mean loss of F classifiers at once, whose minimum is each one's own, its derivative, and their score.
-
-    The score is the log-likelihood of evidence under the models that have not seen it.
-    """
+    """The mean loss of F classifiers at once, whose minimum is each one's own, its derivative, and their score."""
+    # The score is the log-likelihood of evidence under the models that have not seen it.
     (score, total), slope = _summed(weights, rows, known, models)
     penalised = weights.at[-1].set(0.0)
     size = jnp.maximum((models - 1) * known.count, 1).astype(jnp.float32)
@@ -200,29 +197,20 @@ def _loss(weights: Array, rows: _Laid, known: _Known, ridge: Array, models: int)
 
 
 class _Search(NamedTuple):
-    """Where L-BFGS stands.
+    """Where L-BFGS stands."""
 
-    Attributes:
-      weights: the best point so far; ``value``, ``slope`` and ``score`` are those of :func:`_loss` there.
-      direction: of the next point, ``length`` of it away.
-      moves: differences [10, ...] of points, ``turns`` those of slopes; a ring, of which ``count`` were written.
-      inverse: 1 / (move . turn) [10]; 0 leaves a pair out.
-      tried: how many points.
-      going: whether to go on.
-    """
-
-    weights: Array
+    weights: Array  # the best point so far, where ``value``, ``slope`` and ``score`` are those of _loss
     value: Array
     slope: Array
     score: Array
-    direction: Array
-    length: Array
-    moves: Array
-    turns: Array
-    inverse: Array
-    count: Array
-    tried: Array
-    going: Array
+    direction: Array  # of the next point
+    length: Array  # from the best point to the next
+    moves: Array  # differences [10, ...] of points, a ring
+    turns: Array  # the same of slopes
+    inverse: Array  # 1 / (move . turn) [10]; 0 leaves a pair out
+    count: Array  # how many pairs were written
+    tried: Array  # how many points
+    going: Array  # whether to go on
 
 
 def _downhill(slope: Array, moves: Array, turns: Array, inverse: Array, count: Array) -> Array:
@@ -248,10 +236,7 @@ def _downhill(slope: Array, moves: Array, turns: Array, inverse: Array, count: A
 def _fit(
     start: Array, loss: Callable[[Array], tuple[Array, Array, Array]], tolerance: Array | np.float32
 ) -> tuple[Array, Array]:
-    """L-BFGS, whose steps are shortened until the loss falls; until one gains less than ``tolerance`` of it.
-
-    Returns the weights and their score.
-    """
+    """Weights and score by L-BFGS: steps shrink until the loss falls; ends when it gains < ``tolerance`` of it."""
 
     def advance(now: _Search) -> _Search:
         tried = now.weights + now.length * now.direction
@@ -315,17 +300,11 @@ class _Ridges(NamedTuple):
 
 
 class _Asked(NamedTuple):
-    """How everybody is asked.
+    """How everybody is asked."""
 
-    Attributes:
-      fold: of each node.
-      held_out: bool [n], who is asked of the model of their fold; others of all.
-      by_weights: whether all means the mean of their weights; else the mean of their posteriors.
-    """
-
-    fold: Array | np.ndarray
-    held_out: Array | np.ndarray
-    by_weights: Array | np.bool_
+    fold: Array | np.ndarray  # of each node
+    held_out: Array | np.ndarray  # bool [n], who is asked of the model of their fold; others of all
+    by_weights: Array | np.bool_  # whether all means the mean of their weights; else the mean of their posteriors
 
 
 @partial(jax.jit, static_argnames=("models", "size"))
@@ -502,12 +481,11 @@ def self_train(
 ) -> Float[np.ndarray, "n classes"]:
     r"""Step 8 of piloted counts: log f, of a logistic regression on evidence, mixed with q.
 
-    Maximises :math:`\sum_u \log \sum_c f_c(x_u) e^{l_u(c)}`, then
-    :math:`\log f \leftarrow 0.35 \log q + 0.65 \log f`, normalised. The ridge is chosen by the evidence of nodes
-    under the model that has not seen theirs: no label is needed, and own reports may be added to the result.
-
-    ``evidence`` l is of labels (:func:`label_evidence`) and of reports, rows of 0 for who has neither; ``known``
-    has q, folds, and where the regression starts; ``ridges`` fall; ``keep`` is the weight of log q.
+    Maximises :math:`\sum_u \log \sum_c f_c(x_u) e^{l_u(c)}`, then :math:`\log f \leftarrow 0.35 \log q + 0.65 \log
+    f`, normalised. The ridge is chosen by the evidence of nodes under the model that has not seen theirs: no label
+    is needed, and own reports may be added to the result. ``evidence`` l is of labels (:func:`label_evidence`) and
+    of reports, rows of 0 for who has neither; ``known`` has q, folds, and where the regression starts; ``ridges``
+    fall; ``keep`` is the weight of log q.
 
     >>> y = np.arange(20) % 2
     >>> reports = np.where(np.arange(20) % 5 > 0, y, 1 - y)  # each fifth is wrong, and nobody has a label

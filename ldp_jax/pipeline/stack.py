@@ -48,10 +48,8 @@ def stack(
     r"""Step 10 of piloted counts: weights of a conditional logit, one for each score, the same for all classes.
 
     Minimises :math:`-\sum_i \log p(y_i) + \frac{\rho}{2} \lVert w - w_0 \rVert^2` by Newton's method. With few
-    labels the weights stay at ``towards``.
-
-    ``log_scores`` are of each class by each source: log q, log f, l; ``labels`` -1 for rows that are not asked, and
-    the ridge rho > 0 pulls ``towards`` what would be right if all the models were.
+    labels the weights stay at ``towards``. ``log_scores`` are of each class by each source: log q, log f, l;
+    ``labels`` -1 for rows that are not asked; the ridge rho > 0 pulls ``towards`` what is right if all models are.
 
     >>> stack(np.zeros((4, 2, 3)), np.array([0, 1, -1, -1])).tolist()
     [0.0, 1.0, 1.0]

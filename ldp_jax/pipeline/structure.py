@@ -165,10 +165,8 @@ def sums_by_folds(
 
 
 def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
-    """The mean of values over the panel that a node is reached by, and of as much of the prior as is usual.
-
-    The last column of ``sums`` is the sum of ones.
-    """
+    """The mean of values over the panel that a node is reached by, and of as much of the prior as is usual."""
+    # The last column of ``sums`` is the sum of ones.
     mass = sums[:, -1:]
     usual = np.maximum(mass.mean(), np.float32(1e-12))
     return (sums[:, :-1] + usual * prior) / (mass + usual)
@@ -203,8 +201,7 @@ def spectral_coordinates(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n
 def leading_vectors(op: Operator, count: int) -> Float[np.ndarray, "n count"]:
     """About the :func:`spectral_coordinates`, by a fixed number of products: subspace iteration with Chebyshev's.
 
-    Those among close eigenvalues, as at the edge of the spectrum of a random graph, are of the right span rather
-    than exact.
+    Those of close eigenvalues, as at the edge of a random graph's spectrum, are not exact, but of the right span.
     """
     start = np.random.default_rng(0).standard_normal((op.num_nodes, count), np.float32)
     return np.asarray(_leading(op, start))
@@ -329,11 +326,8 @@ def structure_posterior(
     """Step 1 of local prediction: q, from the graph, the panel's labels and the panel's records.
 
     No model of a node has seen its own label or record, but for the panel's class shares and the directions in
-    which its records vary. ``rows`` are these in ascending order of their nodes, ``op`` is the graph's operator,
-    where it is at hand.
-
-    Raises:
-      ValueError: for labels or rows of another number, fewer than two classes or folds.
+    which its records vary. ``rows`` are these in ascending order of their nodes, ``op`` is the graph's operator, if
+    at hand. ``ValueError`` for labels or rows of another number, fewer than two classes or folds.
 
     >>> from ldp_jax.graph import graphs
     >>> nodes = np.arange(60)
