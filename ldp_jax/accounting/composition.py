@@ -9,10 +9,11 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
+from numpy.typing import ArrayLike
 from scipy import special
 
 from ldp_jax.accounting.guarantee import (
@@ -189,7 +190,7 @@ class PersonalTotals(NamedTuple):
 
 
 def per_user(
-    epsilons: Any, *, releases: int = 1, unit: Unit = RECORD, status: Status = "none", reason: str = ""
+    epsilons: ArrayLike, *, releases: int = 1, unit: Unit = RECORD, status: Status = "none", reason: str = ""
 ) -> PersonalTotals:
     """Personal budgets, independent of records: each user's total, and the guarantee that holds for all.
 
@@ -266,7 +267,6 @@ def over_rounds(guarantee: Guarantee, rounds: int, *, answers: str, delta: float
     *Fresh* answers follow the record: k releases, or :func:`advanced` of them where a ``delta`` of all rounds is
     granted. A *permanent* answer is drawn in the first round and sent again in all others: one release. (One
     drawn again only where the record changed has no guarantee.) Histories may differ in all rounds, a fixed number.
-
     Reference: Erlingsson, Pihur and Korolova, RAPPOR (CCS 2014), section 3.
 
     >>> once = Guarantee(0.5, status="proved", reason="randomised response")

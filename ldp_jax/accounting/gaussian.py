@@ -8,7 +8,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any, overload
+from typing import overload
 
 import numpy as np
 from scipy import special
@@ -23,7 +23,7 @@ __all__ = ["GaussianCurve", "gaussian_mu", "gaussian_sigma"]
 __dir__ = lambda: __all__
 
 
-def _delta(value: Any) -> float:
+def _delta(value: object) -> float:
     """A delta that a curve can be asked for: above float64's underflow, below 1, where nothing is promised."""
     return number(1e-300, 1.0, open_upper=True, delta=value)
 

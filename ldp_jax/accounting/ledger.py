@@ -66,7 +66,7 @@ class HasGuarantee(Protocol):
 
     @property
     def guarantee(self) -> Guarantee | PipelineGuarantee:
-        """What was spent."""
+        """The amount that was spent."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,13 +126,13 @@ class Release:
 
     @property
     def units(self) -> tuple[Unit, ...]:
-        """What it states a loss for."""
+        """The units that it states a loss for."""
         if isinstance(self.cost, PipelineGuarantee):
             return tuple(self.cost)
         return (self.cost.unit if isinstance(self.cost, Guarantee) else self.unit or RECORD,)
 
     def per(self, unit: Unit) -> Guarantee | GaussianCurve | None:
-        """What it costs per ``unit``; None where it does not say."""
+        """The cost per ``unit``; None where it does not say."""
         if isinstance(self.cost, PipelineGuarantee):
             return self.cost.get(unit)
         return self.cost if unit in self.units else None
@@ -324,7 +324,7 @@ class Ledger(Public):
         return Ledger(self.budget, (*self.releases, line))
 
     def spent(self, unit: Unit) -> Guarantee:
-        """What the releases of ``unit`` cost together; epsilon 0 where there are none.
+        """The cost of the releases of ``unit`` together; epsilon 0 where there are none.
 
         >>> Ledger().spend("ages", Guarantee(0.5)).spent(RECORD).epsilon
         0.5
@@ -332,7 +332,7 @@ class Ledger(Public):
         return _spent(self.releases, unit, self._budget(unit))
 
     def remaining(self, unit: Unit) -> Budget:
-        """What the budget of ``unit`` has left, rounded down, at least 0; later curves share earlier ones' delta.
+        """The rest of the budget of ``unit``, rounded down, at least 0; later curves share earlier ones' delta.
 
         >>> Ledger(1.0).remaining(RECORD).epsilon
         1.0
@@ -409,7 +409,7 @@ def _kind(cost: Guarantee | GaussianCurve | PipelineGuarantee) -> str:
 
 
 def _objects(written: Any, kind: Callable[..., Any] = dict) -> Any:
-    """What JSON says, with tuples for lists, and units; the outermost objects are of a kind."""
+    """A JSON value with tuples for lists, and units; the outermost objects are of a kind."""
     if isinstance(written, list):
         return tuple(_objects(one, kind) for one in written)
     if isinstance(written, dict):
@@ -419,7 +419,7 @@ def _objects(written: Any, kind: Callable[..., Any] = dict) -> Any:
 
 
 def _budgets(given: Any) -> tuple[Budget, ...]:
-    """What a ledger was given, as budgets that hold whatever was done to them."""
+    """A ledger's budgets as objects that hold whatever was done to the given ones."""
     if given is None:
         return ()
     if isinstance(given, (Budget, Guarantee, PipelineGuarantee, str)) or not hasattr(given, "__iter__"):

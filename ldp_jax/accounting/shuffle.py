@@ -17,9 +17,10 @@ Reference: Feldman, McMillan & Talwar, Hiding among the clones (FOCS 2021), Theo
 
 import dataclasses
 import math
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import stats
 
 from ldp_jax.accounting.guarantee import RECORD, Guarantee
@@ -39,7 +40,7 @@ _SAME = 1e-6  # how far sums of rows, and clones from the most that an epsilon a
 _EACH, _ALL = 1e-9, 1e-6  # the largest relative rounding of one probability, and of their sum
 
 
-def clone_share(masses: Any) -> float:
+def clone_share(masses: ArrayLike) -> float:
     r"""The q of a finite mechanism: the share of every report that is independent of which of two records it is of.
 
     .. math:: q = \min_y \frac{2 \min_x P(y | x)}{\max_{x \ne x'} P(y | x) + P(y | x')}
