@@ -23,7 +23,7 @@ _TAG_BYTES = 8
 
 
 def as_bytes(data: bytes) -> bytes:
-    """What is like bytes, as bytes; anything else is a ``TypeError``."""
+    """Bytes-like data as bytes; anything else is a ``TypeError``."""
     if not isinstance(data, (bytes, bytearray, memoryview)):
         raise TypeError(f"data must be bytes, got {type(data).__name__}")
     return bytes(data)

@@ -79,7 +79,7 @@ class HasGuarantee(Protocol):
 
 @runtime_checkable
 class Randomizer(HasGuarantee, Protocol[R, Y]):
-    """What a user runs: a mechanism, without what the server makes of its reports."""
+    """The user's side: a mechanism, without what the server makes of its reports."""
 
     def privatize(self, key: PRNGKey, x: R) -> Y:
         """The report of one user: all that leaves the device. Total on data: never raises on ``x``."""
@@ -505,8 +505,8 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
     By JAX's default flags that is ``jax.random.split(key, n)[i]``, so that any part of the users, in any order, on
     any device, draws the same reports, up to float32 rounding. The mechanism's epsilon is one number for all.
     (Personal budgets: ``jax.vmap`` over a stack.) ``x`` are records [n] or [n, d]; of users who are divided among
-    devices, so are the reports. A ``block`` of users at a time bounds the memory of wide records. Of NumPy's arrays
-    a mechanism that samples coordinates takes those alone.
+    devices, so are the reports. A ``block`` of users at a time bounds the memory of wide records. From NumPy's
+    arrays a mechanism that samples coordinates takes those alone.
 
     >>> from ldp_jax.features import HDS
     >>> reports = privatize(jax.random.key(0), HDS(1.0, dim=8, k=2), jnp.zeros((5, 8)))

@@ -33,7 +33,7 @@ def alphabets(prior: object, epsilon: object) -> Alphabets:
     r"""The alphabet of each user: the k likeliest classes, by a public posterior.
 
     k >= 2 maximises :math:`\sum_{c \le k} q_c \cdot (e^\epsilon - 1) / (e^\epsilon + k - 1)`: the mass inside,
-    times the advantage of the true class in randomised response on k. Of two that are as good it is the smaller.
+    times the advantage of the true class in randomised response on k. It is the smaller of two that are as good.
     ``prior`` is q [n, C], from public facts alone; epsilon one concrete number in (0, 20].
     Reference: Ghazi et al., Deep learning with label differential privacy, NeurIPS 2021, Algorithm 2, where k >= 1.
 

@@ -5,11 +5,12 @@ sharding says, under ``jit`` as the explicit axes of the caller's mesh do (those
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
+from jaxtyping import PyTree
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array
@@ -40,15 +41,15 @@ def divided_by(x: Array, over: NamedSharding) -> Array:
 
 
 def each_part(
-    function: Callable[..., _T], over: NamedSharding, in_specs: tuple[Any, ...], out_specs: P
+    function: Callable[..., _T], over: NamedSharding, in_specs: tuple[PyTree, ...], out_specs: P
 ) -> Callable[..., _T]:
     """``jax.shard_map`` over the mesh of ``over``, whatever the type of its axes; for compiled code."""
 
-    def placed(spec: P, argument: Any) -> Any:
+    def placed(spec: P, argument: PyTree) -> PyTree:
         to = NamedSharding(over.mesh, spec)
         return jax.tree.map(lambda leaf: jax.reshard(leaf, to), argument)
 
-    def call(*arguments: Any) -> _T:
+    def call(*arguments: PyTree) -> _T:
         if AxisType.Explicit in over.mesh.axis_types:  # where specs are types, and must agree
             arguments = jax.tree.map(placed, in_specs, arguments, is_leaf=lambda spec: isinstance(spec, P))
         # Unchecked: loops of mechanisms and models may start from constants, which no device has for itself.
@@ -58,7 +59,7 @@ def each_part(
     return call
 
 
-def varying(*trees: Any) -> tuple[Any, ...]:
+def varying(*trees: PyTree) -> tuple[PyTree, ...]:
     """Trees as each device has them for itself within ``jax.shard_map``: JAX refuses loops over two kinds."""
 
     def own(leaf: object) -> frozenset:
@@ -66,7 +67,7 @@ def varying(*trees: Any) -> tuple[Any, ...]:
 
     axes = frozenset().union(*map(own, jax.tree.leaves(trees)))
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: Array) -> Array:
         missing = tuple(axes - own(leaf))
         return jax.lax.pcast(leaf, missing, to="varying") if missing else leaf
 
