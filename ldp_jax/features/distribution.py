@@ -199,7 +199,6 @@ def em(
     Law: from the uniform distribution, :math:`\theta_i \leftarrow \theta_i \sum_o M_{oi} n_o / (M\theta)_o`,
     normalised, until the log-likelihood changes by less than ``tolerance`` nats (Li et al.: 1e-3, of EM times
     e^epsilon). With ``smooth`` a mean over neighbours follows, with weights (1, 2, 1)/4, at the ends (2, 1)/3.
-
     Utility: the maximum fits the noise of the counts too; for smooth distributions take ``smooth`` and 256 bins or
     more. For two bumps of widths 0.2 and 0.25, 10^5 reports and epsilon 1, the L1 distance to the truth is then
     0.11 to 0.16 (EM: 0.35 to 0.67), and 0.3 at 64 bins.

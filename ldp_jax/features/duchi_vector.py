@@ -24,7 +24,7 @@ _TIED = 1e-12  # the probability that all candidates of a draw are ties
 
 
 class _Constants(NamedTuple):
-    """Of d, from exact integers: C_d / 2^d, 2^d / binom(d - 1, floor(d / 2)), and the draws of a half-space."""
+    """From exact integers: C_d / 2^d, 2^d / binom(d - 1, floor(d / 2)), and the draws of a half-space."""
 
     share: float
     gain: float
@@ -59,10 +59,8 @@ class DuchiVector:
     x) = (1 + (e^\epsilon - 1) P(A > d/2)) / Z`, A the Poisson-binomial number of agreements of s and v.
     Guarantee: epsilon per record, attained between opposite corners. The form first published puts ties into both
     half-spaces and loses :math:`\log(1 + e^\epsilon)` for even d.
-
     Utility: :math:`B s`, :math:`B = Z / ((e^\epsilon - 1) \binom{d-1}{\lfloor d/2 \rfloor})`, is unbiased; variance
     :math:`B^2 - x_j^2`; :math:`B \approx \sqrt{\pi d / 2} \coth(\epsilon/2)` for large d. Coordinates correlate.
-
     Numerics: with probability :math:`2^d / Z`, by a 64-bit number, the report is uniform on the cube, else on the
     half-space. The loss is epsilon to 1e-6 of it up to epsilon 35, and less beyond; no report is impossible. The
     density takes O(d^2) operations; in float32 it is good to 3e-5 at d = 500.

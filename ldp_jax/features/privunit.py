@@ -42,7 +42,7 @@ class _Cap(NamedTuple):
 
 
 def _sphere_tail(dim: int, log_q: _Number) -> tuple[_Number, _Number]:
-    """Of caps of mass q under the base law: gamma, and log E[component; component >= gamma]."""
+    """Caps of mass q under the base law: gamma, and log E[component; component >= gamma]."""
     a, double = (dim - 1) / 2, 2 * np.exp(log_q)
     rest = special.betaincinv(a, 0.5, np.minimum(double, 0.5))  # 1 - gamma^2, from the end where it is precise
     square = np.where(double < 0.5, 1 - rest, special.betaincinv(0.5, a, np.clip(1 - double, 0.0, 0.5)))
@@ -249,7 +249,6 @@ class PrivUnit(_OnCaps):
     :math:`\langle V, u \rangle \ge \gamma` and to 1 elsewhere; the published p is
     :math:`e^\epsilon q / (1 - q + e^\epsilon q)`, q the uniform mass of the cap.
     Guarantee: epsilon per record, attained between opposite records of full length.
-
     Utility: the estimate :math:`R V / m` is unbiased, :math:`E |\hat x - x|^2 = R^2 / m^2 - |x|^2`, with :math:`m =
     \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot \frac{(1-\gamma^2)^{(d-1)/2}}{(d-1) B(\frac{d-1}{2},
     \frac12)}` the largest of all caps: no unbiased mechanism has a smaller worst error on records of full length.
@@ -324,7 +323,6 @@ class PrivUnitG(_OnCaps):
 
     Law: :class:`PrivUnit` with :math:`N(0, I/d)` for the uniform law of the sphere; arguments as there.
     Guarantee: epsilon per record, attained between opposite records of full length.
-
     Utility: the estimate :math:`R V / m` is unbiased, :math:`E |\hat x - x|^2 = R^2 (1 + \gamma m) / m^2 - |x|^2`,
     with :math:`m = \frac{e^\epsilon - 1}{1 + (e^\epsilon - 1) q} \cdot \frac{\phi(\gamma \sqrt d)}{\sqrt d}` and
     :math:`q = \Phi(-\gamma \sqrt d)`. The cut has the least error, that of :class:`PrivUnit` in high dimensions.

@@ -24,7 +24,6 @@ class ProjUnit:
 
     Law: that of ``PrivUnitG(epsilon, k, radius)`` on :math:`P x`, P the ``projection``, shortened to ``radius``.
     Guarantee: epsilon per record: the projection is public and the same for all users.
-
     Utility: the estimate is :math:`P^\top \hat z`, with :math:`\hat z` the estimate of :math:`P x`; its mean is
     :math:`P^\top P x` where P x is not shortened, and x on average over :func:`random_projection`; its
     error is that of k dimensions and of the part that P leaves out.

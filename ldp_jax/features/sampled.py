@@ -30,7 +30,6 @@ class Sampled:
     Law: a uniform subset S of k coordinates, k in [1, dim]; values of ``inner``, a mechanism on [-1, 1], are
     independent given S.
     Guarantee: k times that of ``inner``, which is at epsilon / k; tight over the cube.
-
     Utility: the estimate of coordinate j is s * inner.estimate(y_j) if j is in S, else 0, s the ``scale``. With m,
     v the mean and variance of the inner estimate its mean is :math:`\frac{k}{d} s m(x_j)`, its variance
     :math:`\frac{k}{d} s^2 (v(x_j) + m(x_j)^2)` less the squared mean. Scale d / k, the default, keeps an unbiased
