@@ -1,8 +1,8 @@
 """Neighbour lists of a whole graph at once: sparse, exact, compiled, streamed over users.
 
-True pairs are a Bernoulli each. Of N others, each reported with probability a, a Poisson number (mean -N log1p(-a))
-of uniform ranks is drawn *with* replacement and repeats are dropped: every one is then hit with probability exactly
-a, independently of the rest. Nothing is ever as large as the square of the number of users.
+True pairs are a Bernoulli each. For N others, each reported with probability a, a Poisson number (mean -N
+log1p(-a)) of uniform ranks is drawn *with* replacement and repeats are dropped: every one is then hit with
+probability exactly a, independently of the rest. Nothing is ever as large as the square of the number of users.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ _BLOCK = 2**22
 
 @runtime_checkable
 class BitMechanism(Protocol):
-    """What is asked here of a :class:`~ldp_jax.edges.neighbour_lists.ListMechanism`, which documents it."""
+    """The part of :class:`~ldp_jax.edges.neighbour_lists.ListMechanism` used here, which documents it."""
 
     @property
     def reporting(self) -> str: ...

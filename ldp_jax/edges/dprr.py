@@ -11,7 +11,7 @@ from ldp_jax.core import validate
 from ldp_jax.core.integer_tables import sum_up
 from ldp_jax.core.mechanism import MAX_EPSILON
 from ldp_jax.core.pytree import mechanism, static
-from ldp_jax.core.types import Array, Scalar
+from ldp_jax.core.types import Array, Scalar, Values
 from ldp_jax.edges._degree_noise import Noise, SendsDegree
 from ldp_jax.edges.lists import ListReport
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, Reporting, flip_rate, rest_of
@@ -26,7 +26,6 @@ class DPRR(SendsDegree):
     neighbour is reported with probability :math:`pq`, any other node with :math:`(1 - p) q` (eq. 7), independently.
     The report is :math:`d^*` and the list. ``noise="geometric"`` draws whole noise, :math:`P(z) \propto
     e^{-\epsilon_1 |z|}`. A public ``prior`` over degrees computes q from the degree's posterior mean.
-
     Guarantee: :math:`\epsilon_1 + \epsilon_2` per bit of a list, attained where q = 1. Per edge
     (:meth:`relationship`) twice that in ``full``, the same in ``half``, and :math:`2 \epsilon_1 + \epsilon_2` in
     ``half list``: the pair is in one list and in both degrees. Ideal arithmetic: Laplace noise in float32 leaks.
@@ -46,7 +45,7 @@ class DPRR(SendsDegree):
 
     epsilon_degree: Scalar
     epsilon_edges: Scalar
-    prior: Any = None
+    prior: Values | None = None
     n: int | None = static(default=None)
     noise: Noise = static(default="laplace")
     reporting: Reporting = static(default="full")
@@ -102,18 +101,19 @@ class DPRR(SendsDegree):
         """1 - p."""
         return flip_rate(self.epsilon_edges)
 
-    def bit_rates(self, noisy: Any, owned: Scalar) -> tuple[Array, Array]:
+    def bit_rates(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array]:
         """p q and (1 - p) q given d*."""
         flip, (kept, _) = self.flip, self._thinning(noisy, owned)
         return (1 - flip) * kept, flip * kept
 
-    def drop_rate(self, noisy: Any, owned: Scalar) -> Array:
+    def drop_rate(self, noisy: Scalar | None, owned: Scalar) -> Array:
         """1 - p q given d*, without cancellation: 1 - p where q = 1."""
         flip, (_, dropped) = self.flip, self._thinning(noisy, owned)
         return flip + (1 - flip) * dropped
 
-    def _thinning(self, noisy: Scalar, owned: Scalar) -> tuple[Array, Array]:
+    def _thinning(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array]:
         """q and 1 - q given d*."""
+        assert noisy is not None  # every report has one
         flip, owned, degree = self.flip, jnp.asarray(owned), self.estimate_degree(noisy)
         unclipped = jnp.tanh(jnp.asarray(self.epsilon_edges, flip.dtype) / 2)  # 2p - 1
         below = degree * unclipped + owned * flip

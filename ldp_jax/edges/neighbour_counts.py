@@ -33,7 +33,6 @@ class NeighbourCounts(OnLists):
     epsilon in ``half`` (:meth:`relationship`). Groups are public.
     Utility: unbiased, variance :math:`2a/(1-a)^2` with :math:`a = e^{-\epsilon}` (:math:`2/\epsilon^2` of Laplace
     noise) for each count, whatever the size of its group.
-
     Numerics: whole noise is a sign and a number below 2^96, compared with cumulative whole numbers: its loss is a
     ratio of integers and ``arithmetic`` is ``exact``. A report is clipped to ``span()``, beyond which noise has a
     mass of about 2^-90. Laplace noise holds in ideal arithmetic.
@@ -200,7 +199,7 @@ class NeighbourCounts(OnLists):
         return jnp.asarray(y, jnp.float32)
 
     def noise_variance(self) -> float:
-        r"""Of one count: :math:`2a/(1-a)^2`, a = e^-epsilon, or :math:`2/\epsilon^2`.
+        r"""The variance of one count: :math:`2a/(1-a)^2`, a = e^-epsilon, or :math:`2/\epsilon^2`.
 
         >>> round(NeighbourCounts(1.0, 1).noise_variance(), 4)
         1.8413

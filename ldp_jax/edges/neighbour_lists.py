@@ -162,7 +162,7 @@ class OnLists(abc.ABC):
         return Lists(self._size())
 
     def _record(self, neighbours: NeighbourList, own: Scalar) -> tuple[Array, Array, Array, Array]:
-        """What one user holds: true bits [n], reported pairs [n], the degree, and how many pairs it counts."""
+        """One user's data: true bits [n], reported pairs [n], the degree, and how many pairs it counts."""
         n = self._size()
         _check_own(own, n)
         owned, pairs = pairs_of(own, n, self.reporting)
@@ -188,11 +188,11 @@ class ListMechanism(OnLists):
     """
 
     @abc.abstractmethod
-    def bit_rates(self, noisy: Any, owned: Scalar) -> tuple[Array, Array]:
+    def bit_rates(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array]:
         """The probabilities that a true pair and another one are reported, given the noisy degree."""
 
     @abc.abstractmethod
-    def drop_rate(self, noisy: Any, owned: Scalar) -> Array:
+    def drop_rate(self, noisy: Scalar | None, owned: Scalar) -> Array:
         """The probability that a true pair is not reported, without cancellation: not 0 where the first is 1."""
 
     def noisy_degree(self, key: PRNGKey, degree: Array, owned: Scalar) -> Array | None:
@@ -253,7 +253,7 @@ class ListMechanism(OnLists):
         total = jnp.where(mine, bits, 0.0).sum() + self.degree_log_density(y.degree, degree, pairs)
         return jnp.where((reported & ~mine).any(), -jnp.inf, total)
 
-    def _log_bits(self, noisy: Any, sent: Scalar, true: Scalar, owned: Scalar) -> Array:
+    def _log_bits(self, noisy: Scalar | None, sent: Scalar, true: Scalar, owned: Scalar) -> Array:
         """log P that bits are sent or not, given the noisy degree."""
         keep, add = self.bit_rates(noisy, owned)
         drop = self.drop_rate(noisy, owned)

@@ -74,7 +74,7 @@ class HasGraphSampler(Protocol):
 
 
 def one_graph(graph: Graph, name: str = "graph") -> Graph:
-    """What is given, if it is one graph."""
+    """The argument, if it is one graph."""
     graph = graphs.as_graph(graph, name)
     if np.size(graph.n_node) != 1:
         hint = ": give a set of graphs as a graphs.GraphSet" if name == "graph" else ""

@@ -1,6 +1,6 @@
 """Warner's randomised response on every bit of a neighbour list."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 
@@ -33,12 +33,12 @@ class RandomizedResponse(ListMechanism):
 
     budgets: ClassVar[dict[str, float]] = {"epsilon": MAX_BIT_EPSILON}
 
-    def bit_rates(self, noisy: Any, owned: Scalar) -> tuple[Array, Array]:
+    def bit_rates(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array]:
         """p and 1 - p."""
         flip = flip_rate(self.epsilon)
         return 1 - flip, flip
 
-    def drop_rate(self, noisy: Any, owned: Scalar) -> Array:
+    def drop_rate(self, noisy: Scalar | None, owned: Scalar) -> Array:
         """1 - p."""
         return flip_rate(self.epsilon)
 

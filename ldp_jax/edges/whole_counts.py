@@ -32,7 +32,7 @@ _DRAWN = 2**19
 
 
 class NoisyCounts(NamedTuple):
-    """What users report of their lists.
+    """The reports of users about their lists.
 
     Attributes:
       counts: [n, K], int32 or, of Laplace noise, float32; 0 for those who report nothing. Traced where the key is.
@@ -198,7 +198,7 @@ def _spent(menu: list[NeighbourCounts], level: np.ndarray, once: bool) -> list[G
 def _with_before(
     spent: list[Guarantee], reported: np.ndarray, rule: Ownership | Reporting, after: NoisyCounts
 ) -> list[Guarantee]:
-    """What this round and those before it lose together, per bit of a list and per edge."""
+    """The loss of this round and those before it together, per bit of a list and per edge."""
     (bit, edge), known, earlier = spent, np.zeros_like(reported), after
     once = rule != "full"
     while earlier is not None:
@@ -231,7 +231,7 @@ def _noisy(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> Array | np.n
 
 
 def _drawn(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> np.ndarray:
-    """What ``add_noise`` draws; by one program for all budgets, users and groups."""
+    """The draws of ``add_noise``, by one program for all budgets, users and groups."""
     if m.noise == "laplace":
         return np.asarray(_add_noise(m, key, counts))
     true = np.clip(counts, 0, m.most).astype(np.int32).ravel()

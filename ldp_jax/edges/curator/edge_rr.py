@@ -43,12 +43,10 @@ class EdgeRR(OfDendrogram):
     sweeps that a chain needs is known. :func:`~ldp_jax.edges.curator.release` runs several chains on its own edges,
     and claims the epsilon of the stationary law, *in the limit*, where they agree (:meth:`measured`); in `python -m
     experiments heterorr` none of six settings agrees after 8 000 sweeps.
-
     Utility: :math:`\epsilon_1 / (2 \Delta)` is small (0.035 at :math:`\epsilon_1 = 1` and 1 558 nodes), so that the
     dendrogram is that of the public edges, for which :class:`~ldp_jax.edges.curator.PublicHRG` spends nothing. A
     larger w fits them better and comes less near to the law that the guarantee is about.
     Numerics: terms of the likelihood are float32; the guarantee is that of ideal arithmetic.
-
     Reference: HeteroRR (Tran et al., 2022), Algorithms 2 and 3, eq. 10-19. It differs where the paper does not
     hold: 2 in the scale; one chain in place of two that alternate; the set of private nodes is public; a group has
     one noisy count; public edges stay. The paper has no split of the budget.
@@ -151,7 +149,7 @@ class EdgeRR(OfDendrogram):
         )
 
     def scales(self, num_nodes: int) -> Float[np.ndarray, " 2"]:
-        """What the chain multiplies L_pub and L_pri with over so many private nodes; float32 [2].
+        """The chain's factors of L_pub and L_pri over so many private nodes; float32 [2].
 
         >>> EdgeRR(4.0, 1.0).scales(5).tolist()  # 4 / (2 * 2.70337)
         [0.05..., 0.7398...]
@@ -173,7 +171,7 @@ class EdgeRR(OfDendrogram):
 def PrivHRG(epsilon: float, share: float = 0.5, **options: Any) -> EdgeRR:  # noqa: N802 - a mechanism's name
     """The private hierarchical random graph: :class:`EdgeRR` that looks at no public edge.
 
-    Of private edges alone, ``EdgeSplit.of(graph)``, it is the mechanism of Xiao, Chen and Tan, KDD 2014.
+    Where all edges are private, ``EdgeSplit.of(graph)``, it is the mechanism of Xiao, Chen and Tan, KDD 2014.
 
     >>> PrivHRG(1.0).public_weight, PrivHRG(1.0).stationary().epsilon
     (0.0, 1.0)

@@ -131,7 +131,7 @@ def positions(tree: Dendrogram) -> Int[Array, " nodes"]:
 
 
 def lowest_common_ancestors(tree: Dendrogram, ends: Int[Array | np.ndarray, "2 m"]) -> Int[Array, " m"]:
-    """The internal node that joins each pair of nodes, in O(log n) each; int32 [m]. Of one node its parent."""
+    """The internal node that joins each pair of nodes, in O(log n) each; int32 [m]. The parent for one node."""
     n = _leaves(tree)
     start = positions(tree)
     place = start[n - 1 + jnp.asarray(ends[1])]
@@ -184,7 +184,7 @@ def _term(count: Array, pairs: Array) -> Array:
 
 
 def log_likelihood(state: State) -> Float[Array, " 2"]:
-    """L_pub and L_pri of a state's dendrogram, eq. 11; float32 [2]. Of private edges it is private."""
+    """L_pub and L_pri of a state's dendrogram, eq. 11; float32 [2]. It is private where edges are."""
     size = jnp.asarray(state.tree.size).astype(jnp.float32)
     sides = size[jnp.asarray(state.tree.children)].reshape(-1, 2)
     return _term(jnp.asarray(state.count), sides[:, 0] * sides[:, 1]).sum(1)
