@@ -447,13 +447,13 @@ def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: S
 
     Args:
       op_or_graph: an :class:`Operator`, or a graph to build one from: checked where it is concrete; a traced one
-        must be symmetric and sorted by receiver. Of a directed operator the power series is added up.
+        must be symmetric and sorted by receiver. A directed operator's power series is added up.
       x: [n] or [n, c] float. Columns that are divided among devices stay where they are; rows are exchanged for
         columns, and back. An operator of a mesh takes any x to its own rows.
       alpha: decay factor in (0, 1]; small alpha looks far.
       r: convolution coefficient in [0, 1].
       tol: bound on the relative error in the :math:`D^{1/2-r}`-weighted Euclidean norm, column by column, in
-        ideal arithmetic; float32 adds about 1e-7 / alpha. Below 1e-8 it is taken as 1e-8. Of a directed operator
+        ideal arithmetic; float32 adds about 1e-7 / alpha. Below 1e-8 it is taken as 1e-8. For a directed operator
         it is the relative error of W = D^-r Z in the largest entry.
 
     Returns:
