@@ -25,7 +25,7 @@ class ErrorBound(NamedTuple):
     """With probability at least 1 - delta, max_j |z~_vj - z_vj| <= total_v, for each node v by itself.
 
     ``total`` is ``deviation``, the bound on max_j |z~_vj - E z~_vj|, plus ``bias``, on max_j |E z~_vj - z_vj|.
-    Of a coordinate's estimate ``variance`` is the largest, ``range`` the length of its interval (inf for Laplace).
+    ``variance`` is the largest of a coordinate's estimate, ``range`` the length of its interval (inf for Laplace).
     """
 
     total: Float[np.ndarray, " nodes"]

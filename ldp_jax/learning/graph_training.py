@@ -37,7 +37,7 @@ _ROOM = 256
 class Scores(NamedTuple):
     """The share of graphs whose largest score is their label's, and the area under the ROC curve.
 
-    Of more than two classes it is the mean of each against the others; NaN where all graphs are of one class.
+    With more than two classes it is the mean of each against the others; NaN where all graphs are of one class.
     """
 
     accuracy: float

@@ -460,7 +460,7 @@ def _shapes(values: PyTree, stacked: bool) -> PyTree:
 
 
 def _stopless(settings: Settings, at_once: int | None) -> Settings:
-    """What identifies a program."""
+    """The settings that identify a program."""
     return dataclasses.replace(settings, patience=None, at_once=at_once, progress=None)
 
 
