@@ -260,7 +260,7 @@ class Reconstruction(Difference):
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Poisoning(Difference):
-    """What a number of ``liars`` does to the honest. Prints as one line; ``a.minus(b)`` compares two.
+    """The harm that a number of ``liars`` does to the honest. Prints as one line; ``a.minus(b)`` compares two.
 
     ``metrics`` are ``honest`` and ``poisoned``, the mean over honest users without liars and with them, and
     ``harm``, the former less the latter, paired by user: with Student's interval.

@@ -3,7 +3,6 @@ r"""Poisoning: users who report to harm, what they do to the honest, and defence
 *Input* poisoning sends a false record through the honest mechanism; *output* poisoning sends any value of the
 codomain. A mechanism that hides a record must stretch its estimates, and a liar's report is stretched as much
 (:func:`leverage`). Functions replace the reports of the liars alone: the honest noise is the same without them.
-
 Reference: Cheu, Smith & Ullman, Manipulation attacks in local differential privacy (IEEE S&P 2021).
 """
 
@@ -31,7 +30,7 @@ CountLie = Literal["random", "worst", "friends", "classes", "response"]
 def choose_liars(
     key: PRNGKey, n: int, share: float, among: Bool[np.ndarray, " n"] | None = None
 ) -> Bool[np.ndarray, " n"]:
-    """Who lies: ``share`` of the users ``among`` n, rounded. Of one key the liars of less are among those of more.
+    """The liars: ``share`` of the users ``among`` n, rounded. Under one key a smaller share's are among a larger's.
 
     >>> few, more = (choose_liars(jax.random.key(0), 40, share) for share in (0.05, 0.5))
     >>> int(few.sum()), int(more.sum()), bool(more[few].all())
@@ -156,7 +155,7 @@ def lying_places(
 
 @runtime_checkable
 class CountNoise(Protocol):
-    """What makes a report of counts, as :class:`ldp_jax.edges.NeighbourCounts` do."""
+    """A mechanism that makes a report of counts, as :class:`ldp_jax.edges.NeighbourCounts` do."""
 
     def span(self) -> tuple[int, int]:
         """The smallest and the largest report."""
@@ -283,7 +282,7 @@ def degrees_by_both_ends(
 
 
 def harm(name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Bool[np.ndarray, " n"]) -> Poisoning:
-    """What liars do to the others, from a value a user (larger is better, NaN for none) without them and with them.
+    """The harm of liars to others, from a value a user (larger is better, NaN for none) without them and with them.
 
     >>> right = np.array([1.0, 1.0, 0.0, 1.0])
     >>> print(harm("worst", right, [1.0, 0.0, 0.0, 0.0], np.array([False, False, False, True])))
