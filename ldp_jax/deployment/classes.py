@@ -14,9 +14,10 @@ Seven classes of 1 433 features are 40 KB.
 import dataclasses
 import operator
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.integer_tables import Table, checked_epsilon, frozen
@@ -82,7 +83,7 @@ class Classifier(Public):
         """C."""
         return len(self.layers[-1][1] if self.layers else self.bias)
 
-    def scores(self, record: Any) -> np.ndarray:
+    def scores(self, record: object) -> np.ndarray:
         """The score of each class, float32 [C]. Total: numbers of any size are clipped, NaN is 0."""
         x = as_numbers(record)
         if x.shape != (self.features,):
@@ -186,7 +187,7 @@ class Alphabet(Public):
         return cls(tuple(header["members"]), header["epsilon"], Table.from_bytes(body))
 
 
-def _frozen(name: str, values: Any) -> np.ndarray:
+def _frozen(name: str, values: ArrayLike) -> np.ndarray:
     """A copy in float32 that nobody can change."""
     array = np.array(values, np.float32)
     if not np.isfinite(array).all():
@@ -198,7 +199,7 @@ def report_class(
     session: Session,
     classifier: Classifier,
     alphabet: Alphabet,
-    record: Any,
+    record: object,
     *,
     user: SupportsIndex,
     round: SupportsIndex,

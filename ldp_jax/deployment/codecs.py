@@ -30,6 +30,7 @@ import hmac
 import struct
 from collections.abc import Iterable, Sequence, Sized
 from fractions import Fraction
+from hashlib import blake2b
 from typing import Any, SupportsIndex, TypeAlias, TypeVar
 
 import numpy as np
@@ -104,7 +105,7 @@ class FieldReports:
         """The table's."""
         return self.table.loss
 
-    def draw(self, device: Device, fields: Sequence[int], record: Any, user: int, round: int) -> np.ndarray:
+    def draw(self, device: Device, fields: Sequence[int], record: object, user: int, round: int) -> np.ndarray:
         """``record`` holds the number of each field."""
         words = device.words(self.table, np.array(fields, np.int64), user=user, round=round)
         return self.table.report(record, words[:, 0], words[:, 1])
@@ -140,7 +141,7 @@ class FieldReports:
             raise ValueError("a release of nothing, or a field twice")
         return held
 
-    def others(self, stretch: bytes, start: object) -> tuple[int, int]:
+    def others(self, stretch: bytes, start: blake2b) -> tuple[int, int]:
         """Reports about something else, and damaged bytes: all, since :meth:`known` leaves other tables' out."""
         return 0, len(stretch)
 
@@ -218,7 +219,7 @@ class CountReports:
         """Once for all counts: a neighbour is in one group."""
         return 1
 
-    def draw(self, device: Device, fields: Sequence[int], record: Any, user: int, round: int) -> np.ndarray:
+    def draw(self, device: Device, fields: Sequence[int], record: object, user: int, round: int) -> np.ndarray:
         """``record`` is a list of neighbours, of any kind."""
         words = device.count_words(self.digest, self.question.num_groups, user=user, round=round)
         return self.question.noise.report(words, _counts(self.question, record, user))
@@ -244,7 +245,7 @@ class CountReports:
             raise ValueError("a report of no counts")
         return {k: whole(-(2**31), 2**31 - 1, count=count) for k, count in enumerate(counts)}
 
-    def others(self, stretch: bytes, start: object) -> tuple[int, int]:
+    def others(self, stretch: bytes, start: blake2b) -> tuple[int, int]:
         """Whole reports of other questions at its beginning; one hash of no more than what is left for each."""
         at = many = 0
         while stretch.startswith(_COUNTS_VERSION, at) and len(stretch) - at > _COUNTS_HEAD:
@@ -299,7 +300,7 @@ def read(data: bytes, codec: Codec, key: bytes | None) -> tuple[np.ndarray, int,
     return np.frombuffer(b"".join([data[at : at + size] for at in found]), codec.layout), damaged, foreign
 
 
-def _whole_reports(data: bytes, codec: Codec, start: Any) -> list[int]:
+def _whole_reports(data: bytes, codec: Codec, start: blake2b) -> list[int]:
     """Where reports begin that begin with their mark and end with a right checksum, left to right."""
     # Where marks are rare, a report that holds its mark a second time was cut and is not hashed: linear time.
     mark, size, found = codec.mark, codec.layout.itemsize, []
@@ -318,7 +319,7 @@ def _whole_reports(data: bytes, codec: Codec, start: Any) -> list[int]:
     return found
 
 
-def _counts(question: Question, neighbours: Any, user: int) -> np.ndarray:
+def _counts(question: Question, neighbours: object, user: int) -> np.ndarray:
     """How many neighbours are in each group, int64 [K]. Anything but an id of another node is dropped."""
     n = question.num_nodes
     known = np.unique(host_ids(neighbours, n))

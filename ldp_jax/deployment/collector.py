@@ -86,7 +86,7 @@ def decode(
 ) -> Decoded:
     """Read reports on the server. Pure, and total: whatever the bytes, what is refused is counted, never raised.
 
-    Of each (user, round, field) the first report counts, within the data and after earlier calls. After damage
+    The first report of each (user, round, field) counts, within the data and after earlier calls. After damage
     reading goes on at the next whole report (:mod:`ldp_jax.deployment.wire`): uploads may be joined.
 
     Args:

@@ -178,7 +178,7 @@ class Session:
             self.report(table, x, user=user, round=_FIRST, field=field)
         return self._resend(FieldReports(table), user, _FIRST, field, label)
 
-    def report_neighbours(self, question: Question, neighbours: Iterable[Any], *, user: SupportsIndex) -> bytes:
+    def report_neighbours(self, question: Question, neighbours: Iterable[object], *, user: SupportsIndex) -> bytes:
         """How many neighbours are in each of K public groups, with noise; 32 + 4 K bytes.
 
         Neighbours are ids, in whatever can be iterated; other things, ``user`` and repeats are dropped. Errors are
@@ -232,7 +232,7 @@ class Session:
         self,
         codec: Codec,
         fields: Sequence[int],
-        record: Callable[[], Any],
+        record: Callable[[], object],
         user: SupportsIndex,
         round: SupportsIndex | None,
         *,

@@ -45,14 +45,14 @@ _WAIT = 600.0  # seconds for another process's transaction
 
 
 class Received(NamedTuple):
-    """What became of an upload: how many reports count from now on, and why others do not."""
+    """The fate of an upload: how many reports count from now on, and why others do not."""
 
     accepted: int
     rejected: Rejected
 
 
 class Spent(NamedTuple):
-    """What users have lost by all reports that are stored.
+    """The losses of users by all reports that are stored.
 
     Attributes:
       user: uint64 [users], ascending.
@@ -161,7 +161,7 @@ class ReportStore:
         return Decoded(**joined, rejected=empty.rejected, seen=empty.seen, digest=empty.digest)
 
     def spent(self, kind: type[Table] | type[Question] = Table) -> Spent:
-        """What each user lost by the reports that are stored: by tables of a record, by questions of one bit.
+        """Each user's loss by the reports that are stored: by tables of a record, by questions of one bit.
 
         A report that never arrived cost its user as much: :meth:`Session.spent` on the device has all. One answer
         for good counts in each round that it was sent.
@@ -182,7 +182,7 @@ class ReportStore:
         return Spent(who, total)
 
     def ledger(self) -> Ledger:
-        """What :meth:`spend` has written; empty and without a budget before."""
+        """The ledger that :meth:`spend` has written; empty and without a budget before."""
         with self._database() as database:
             return _ledger(database) or Ledger()
 

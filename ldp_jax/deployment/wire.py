@@ -10,7 +10,7 @@ and counts what lies between.
 """
 
 from hashlib import blake2b
-from typing import Any, SupportsIndex
+from typing import SupportsIndex
 
 from ldp_jax.core.validate import whole
 
@@ -21,12 +21,12 @@ TAG_BYTES = 8
 """The length of a checksum."""
 
 
-def tag_start(message: bytes, key: bytes | None) -> Any:
+def tag_start(message: bytes, key: bytes | None) -> blake2b:
     """The hash of what comes before every report: copied for each, which spares setting it up."""
     return blake2b(message, key=key or b"", digest_size=TAG_BYTES)
 
 
-def tag(start: Any, signed: bytes) -> bytes:
+def tag(start: blake2b, signed: bytes) -> bytes:
     """The checksum of some bytes, of a hash that :func:`tag_start` began."""
     one = start.copy()
     one.update(signed)
