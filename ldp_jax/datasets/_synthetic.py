@@ -1,6 +1,7 @@
 """A graph with records, and sets of graphs, drawn from models: for tests and demonstrations of any size."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy.sparse
@@ -9,13 +10,18 @@ from ldp_jax.core import validate
 from ldp_jax.datasets._dataset import Dataset
 from ldp_jax.datasets.splits import _generator
 
+if TYPE_CHECKING:
+    import jax
+
+_Classes = Callable[[int], tuple[np.ndarray, np.ndarray]]  # of both ends of so many pairs
+
 _ROUNDS = 200
 _SWAPS = 100  # proposed for each edge; the number of triangles stops falling after about ten
 _LARGEST_WEIGHT = 30.0  # hubs are cut at this many times the least weight, or they would exhaust their pairs
 
 
 def synthetic(
-    key: Any,
+    key: "jax.Array",
     *,
     num_nodes: int,
     num_classes: int,
@@ -117,7 +123,9 @@ def _edges(
     return np.stack([code // n, code % n], 1)
 
 
-def _distinct(rng: Any, nodes: _Weighted, classes: Any, count: int, n: int, mean_degree: float | int) -> np.ndarray:
+def _distinct(
+    rng: np.random.Generator, nodes: _Weighted, classes: _Classes, count: int, n: int, mean_degree: float | int
+) -> np.ndarray:
     """``count`` distinct pairs, the first that are drawn."""
     found = np.zeros(0, np.int64)
     for _ in range(_ROUNDS):
@@ -157,7 +165,7 @@ def _words(
 
 
 def synthetic_graphs(
-    key: Any,
+    key: "jax.Array",
     *,
     num_graphs: int,
     num_nodes: tuple[int, int] = (20, 60),

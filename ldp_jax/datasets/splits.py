@@ -1,12 +1,15 @@
 """Random splits of nodes and of edges, from a key. No privacy depends on them."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
 from ldp_jax.core import validate
+
+if TYPE_CHECKING:
+    import jax
 
 
 class NodeSplit(NamedTuple):
@@ -31,7 +34,7 @@ class LinkSplit(NamedTuple):
     test_non_edges: Int[np.ndarray, "c 2"]
 
 
-def _generator(key: Any) -> np.random.Generator:
+def _generator(key: "jax.Array") -> np.random.Generator:
     """NumPy's, from a key of JAX: for draws on the host, whose sizes depend on data."""
     import jax
 
@@ -49,7 +52,7 @@ def _sizes(total: int, shares: Sequence[float]) -> list[int]:
     return sizes
 
 
-def node_split(key: Any, num_nodes: int, shares: Sequence[float] = (0.5, 0.25, 0.25)) -> NodeSplit:
+def node_split(key: "jax.Array", num_nodes: int, shares: Sequence[float] = (0.5, 0.25, 0.25)) -> NodeSplit:
     """Split the nodes at random into train, validation and test.
 
     >>> import jax
@@ -63,7 +66,7 @@ def node_split(key: Any, num_nodes: int, shares: Sequence[float] = (0.5, 0.25, 0
 
 
 def link_split(
-    key: Any, edges: Int[np.ndarray, "m 2"], num_nodes: int, shares: Sequence[float] = (0.85, 0.05, 0.10)
+    key: "jax.Array", edges: Int[np.ndarray, "m 2"], num_nodes: int, shares: Sequence[float] = (0.85, 0.05, 0.10)
 ) -> LinkSplit:
     """Split the edges, each given once in either direction, and draw as many distinct pairs without an edge.
 
