@@ -1,12 +1,13 @@
 """A sampler as a function of the random words that it draws: its program, with other words in their place."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
+from jax.tree_util import PyTreeDef
 
 from ldp_jax.core.mechanism import Randomizer
 from ldp_jax.core.spaces import NotApplicable
@@ -43,7 +44,7 @@ def _reports(mechanism: Randomizer, x: Values, words: list[Array]) -> Report:
     return jax.vmap(one)(x, words)
 
 
-def _program(mechanism: Randomizer, x: Values) -> tuple[core.ClosedJaxpr, list[Array], Any]:
+def _program(mechanism: Randomizer, x: Values) -> tuple[core.ClosedJaxpr, list[Array], PyTreeDef]:
     """The program of ``privatize``, its arguments after the key, and the structure of its report."""
     leaves, structure = jax.tree.flatten((mechanism, x))
 

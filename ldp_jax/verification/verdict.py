@@ -74,7 +74,7 @@ class Verdict:
     """The rungs of one mechanism. True where all that apply hold, and all that are needed apply.
 
     Needed are law and sampler, at one record and at many; the independence of coordinates with laws of their own;
-    the last bits of reports of a continuum. Of a curator's release, law and sampler.
+    the last bits of reports of a continuum. For a curator's release: law and sampler.
     """
 
     mechanism: str
