@@ -85,7 +85,7 @@ def _deviance(count: Array, mean: Array) -> Array:
 
 
 class Law(NamedTuple):
-    """What the pmf of counts 0, 1, ... takes of s, computed in float64 on the host."""
+    """The part of the pmf of counts 0, 1, ... that s decides, in float64 on the host."""
 
     dispersion: Array | np.float32
     error_of_dispersion: Array | np.float32
@@ -213,7 +213,7 @@ def table_size(reports: Array | np.ndarray, means: Array | np.ndarray, epsilon: 
 
 
 class Evidence(NamedTuple):
-    """What reports say of classes.
+    """The evidence of reports about classes.
 
     Attributes:
       log_likelihood: float32 [n, C], up to a constant of each user that no class sees.

@@ -57,7 +57,7 @@ def pilot(
 
 
 class GroupShares(NamedTuple):
-    """What the pilot says of everybody: H, whose rows sum to 1, mean degrees of classes, and the homophily h."""
+    """The pilot's model of everybody: H, whose rows sum to 1, mean degrees of classes, and the homophily h."""
 
     shares: Float[np.ndarray, "classes groups"]
     degree: Float[np.ndarray, " classes"]
@@ -157,7 +157,7 @@ class Design(NamedTuple):
 
 
 class CountModel(NamedTuple):
-    """What a round of counts is expected to be: :func:`expected_counts`, the share of users at each rate, and s."""
+    """The expected law of a round of counts: :func:`expected_counts`, the share of users at each rate, and s."""
 
     means: Float[Array | np.ndarray, "classes rates groups"]
     weights: Float[Array | np.ndarray, " rates"]

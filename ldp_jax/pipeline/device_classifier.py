@@ -46,8 +46,8 @@ def _scores(rows: Rows | DenseRows, weights: Array, bias: Array) -> Array:
 def device_classifier(rows: Rows | DenseRows, panel: FoldedLabels, *, room: int | None = None) -> DeviceClassifier:
     """Step 2 of local prediction: f, from the panel's records and labels alone.
 
-    The ridge is chosen out of fold, as :func:`~ldp_jax.pipeline.self_training.features_posterior` does. What is
-    broadcast is the mean of the folds' weights; each of them has seen all the panel but its fold. ``rows`` are the
+    The ridge is chosen out of fold, as :func:`~ldp_jax.pipeline.self_training.features_posterior` does. The
+    mean of the folds' weights is broadcast; each of them has seen all the panel but its fold. ``rows`` are the
     panel's records, ``panel`` labels of these, all of them known; panels of no more than ``room`` rows share a
     program. ``ValueError`` for no labels, or of another number than rows.
 

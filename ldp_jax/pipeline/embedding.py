@@ -507,7 +507,7 @@ def private_embedding(
       key: a typed threefry key.
       graph: the public graph, or its :class:`~ldp_jax.graph.propagation.Operator` when it is used often; or the
         :class:`~ldp_jax.edges.NoisyGraph` that :func:`ldp_jax.edges.privatize_graph` released, whose guarantee then
-        stands beside that of the features. Of a directed one a node averages over the list that it reported.
+        stands beside that of the features. In a directed one a node averages over the list that it reported.
       x: private records: dense [n, d] in the mechanism's domain (most often [-1, 1]), whose users may be divided
         among devices, and then z is; or a ``np.memmap`` of such, or a ``Dataset``, both read a few rows at a time;
         or a :class:`PublicRecord`, the structure-only twin.
@@ -553,7 +553,7 @@ def private_embedding(
 
 
 def _spent(graph: Graph | Operator | NoisyGraph, x: UserRecords, mechanism: Mechanism) -> PipelineGuarantee:
-    """What an embedding spends: the features' guarantee, and a noisy graph's."""
+    """The cost of an embedding: the features' guarantee, and a noisy graph's."""
     choices = getattr(x, "public_choices", ())
     of_graph = graph.guarantee if isinstance(graph, NoisyGraph) else None
     protected, others = ("features",), ("edges", "labels")
@@ -639,7 +639,7 @@ def non_private_embedding(
 ) -> Float[Array, "n d"]:
     """Personalized PageRank of the true features: the row that every private one is held against.
 
-    A dense x is taken as it is. Of a ``Dataset`` a thousand columns become dense at a time, relative to its public
+    A dense x is taken as it is. A thousand columns of a ``Dataset`` become dense at a time, relative to its public
     default record: for r > 0 the PageRank of a constant would drown 0/1 features. See :func:`private_embedding`.
     """
     op = _as_operator(graph)

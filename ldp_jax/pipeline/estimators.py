@@ -38,7 +38,7 @@ from ldp_jax.graph import graphs
 from ldp_jax.pipeline.embedding import UserRecords, private_embedding
 from ldp_jax.pipeline.from_counts import CountedClasses, Protects, predict_from_counts
 from ldp_jax.pipeline.from_reports import PredictedClasses, predict_from_reports
-from ldp_jax.pipeline.rows import Rows
+from ldp_jax.pipeline.rows import Features, Rows
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
@@ -68,7 +68,7 @@ def _users(X: Users, n: int) -> np.ndarray:  # noqa: N803 - scikit-learn's name
     return users
 
 
-def _public(features: Any, users: np.ndarray) -> PyTree:
+def _public(features: Features | Rows, users: np.ndarray) -> PyTree:
     """The arrays of these users' public rows; nothing where there are too few, which is refused elsewhere."""
     if np.shape(features)[:1] <= (users.max(initial=-1),):
         return None

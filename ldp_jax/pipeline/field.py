@@ -86,7 +86,7 @@ def precision_weighted_ppr(
 
 
 class Observations(NamedTuple):
-    """What is seen of each node's class, as values with a precision; made by :func:`observations`.
+    """Observations of each node's class, as values with a precision; made by :func:`observations`.
 
     Attributes:
       values: float32 [n, 2, C]: of the label, and of the report; centred, unbiased, 0 where there is none.

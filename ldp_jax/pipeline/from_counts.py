@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax  # noqa: F401 - the example below
 import numpy as np
@@ -19,7 +19,7 @@ from ldp_jax.edges.neighbour_lists import per_edge
 from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
 from ldp_jax.pipeline.reported import ReportRows
-from ldp_jax.pipeline.rows import Rows, Scaling, feature_rows, scaled_rows, warn_of_columns
+from ldp_jax.pipeline.rows import Features, Rows, Scaling, feature_rows, scaled_rows, warn_of_columns
 from ldp_jax.pipeline.self_training import FeaturesPosterior
 
 Protects = Literal["list", "relationship"]
@@ -30,7 +30,7 @@ _IN_THE_CLEAR = ("number of nodes", "features", "labels", "groups of nodes", "wh
 
 
 class CountedClasses(NamedTuple):
-    """What is known of everybody's class, and what it cost.
+    """The posterior of everybody's class, and what it cost.
 
     Attributes:
       log_posterior: float32 [n, C], all in all; of a labelled user without their label.
@@ -88,7 +88,7 @@ def silent_users(key: PRNGKey, labels: Int[np.ndarray, " n"]) -> Bool[np.ndarray
 def predict_from_counts(
     key: PRNGKey,
     lists: Graph | GraphSet,
-    features: Any,
+    features: Features | Rows | None,
     labels: ArrayLike,
     epsilon: float,
     *,
@@ -104,7 +104,6 @@ def predict_from_counts(
     """Ask users how many of their neighbours are of each public class, and say what class each user is of.
 
     A pilot reports first, then everybody else, and nobody twice (:mod:`ldp_jax.pipeline.piloted`).
-
     Guarantee: epsilon per bit of a list, whatever the number of groups is: a bit is in one count of one report. A
     relationship is two bits: with ``unit="list"`` both ends report it, 2 epsilon; with ``unit="relationship"`` each
     pair has one owner, by public facts, and costs epsilon. The second question post-processes reports of others.
@@ -188,7 +187,7 @@ def _counted(found: PilotedCounts, rounds: list[NoisyCounts], spent: Iterable[Gu
 
 @runtime_checkable
 class Asked(Protocol):
-    """What devices were asked, as a :class:`ldp_jax.deployment.Question`."""
+    """The question that devices were asked, as a :class:`ldp_jax.deployment.Question`."""
 
     groups: np.ndarray | Sequence[int]
     num_groups: int
@@ -199,7 +198,7 @@ class Asked(Protocol):
         ...
 
     def guarantee(self) -> Guarantee:
-        """Of one report, per bit of a list."""
+        """The guarantee of one report, per bit of a list."""
         ...
 
 
@@ -217,13 +216,12 @@ def classify_counts(
     guarded: bool = True,
     progress: Progress | None = None,
 ) -> CountedClasses:
-    """What :func:`~ldp_jax.pipeline.predict_from_counts` does, of counts that devices sent.
+    """The same as :func:`~ldp_jax.pipeline.predict_from_counts`, from counts that devices sent.
 
     The second question is made of the first round's rows: after a restart give the same rows, or devices pay twice.
-
     Guarantee: epsilon per bit of a list of a user who was asked, and 2 epsilon per relationship. No report shows
-    whether devices count only the pairs they own (:func:`~ldp_jax.edges.ownership`), so it is not claimed. What
-    users lost who answered more is :meth:`ldp_jax.deployment.store.ReportStore.spent`.
+    whether devices count only the pairs they own (:func:`~ldp_jax.edges.ownership`), so it is not claimed. The
+    loss of users who answered more is :meth:`ldp_jax.deployment.store.ReportStore.spent`.
 
     Nobody can check a count: one device that sends the largest count for a class moves the result. Ask for
     ``Question(most=...)`` near the largest public degree.

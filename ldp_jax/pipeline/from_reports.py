@@ -1,7 +1,7 @@
 """Classes of users whose records are private, in one call: each reports the class that its device predicts."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax  # noqa: F401 - the examples below
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from ldp_jax.pipeline.local_prediction import Broadcast, LocalPrediction, PanelF
 from ldp_jax.pipeline.message import ClassReports
 from ldp_jax.pipeline.panel import MOST_EPSILON, PanelArguments, label_guarantee, panel_arguments
 from ldp_jax.pipeline.reported import ReportRows, places
-from ldp_jax.pipeline.rows import Rows
+from ldp_jax.pipeline.rows import Features, Rows
 
 _HIDDEN, _IN_THE_CLEAR = ("features of private users",), ("edges", "the panel's records", "the panel's labels")
 
@@ -79,7 +79,7 @@ def class_reports(alphabets: PersonalAlphabets, rows: Rows) -> Callable[[PRNGKey
 def predict_from_reports(
     key: PRNGKey,
     graph: Graph,
-    features: Any,
+    features: Features | Rows,
     panel: Int[np.ndarray, " panel"],
     labels: Int[np.ndarray, " panel"],
     epsilon: float,
@@ -182,7 +182,7 @@ def classify_reports(
     *,
     progress: Progress | None = None,
 ) -> PredictedClasses:
-    """What :func:`~ldp_jax.pipeline.predict_from_reports` does, of classes that devices sent.
+    """The same as :func:`~ldp_jax.pipeline.predict_from_reports`, from classes that devices sent.
 
     Rows are left out that nobody's device was asked for: of users who are no node or in the panel, and by a table
     of another size than the user's alphabet.

@@ -1,6 +1,6 @@
 r"""Records, friendships and labels private at once, in one call, within one total.
 
-No edge is public: structure says nothing before somebody reports. A panel shows records, and labels or their reports.
+No edge is public: structure tells nothing before reports. A panel shows records, and labels or reports of them.
 
 1. The panel teaches a classifier, which is broadcast, and class shares.
 2. Every private user reports the class that the device predicts, within the likeliest classes of the panel. The
@@ -12,7 +12,7 @@ No edge is public: structure says nothing before somebody reports. A panel shows
 
 Where reports of somebody else's record all agree, as of a table that was joined wrongly, nothing of this tells. So
 a ``check`` of the panel may report as private users do: both reports are then believed as far as its labels bear
-them out. :func:`ldp_jax.rehearse` says which split of a total is best. What a list costs is stated per bit of it,
+them out. :func:`ldp_jax.rehearse` says which split of a total is best. The cost of a list is stated per bit of it,
 and what one bit and the record cost together as a unit of its own. One report of both
 (:mod:`ldp_jax.pipeline.one_message`) protects the record and the whole list together.
 """
@@ -20,7 +20,7 @@ and what one bit and the record cost together as a unit of its own. One report o
 import dataclasses
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax  # noqa: F401 - the examples below
 import jax.numpy as jnp
@@ -47,7 +47,7 @@ from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_eviden
 from ldp_jax.pipeline.one_message import HOMOPHILY, Devices, one_message
 from ldp_jax.pipeline.panel import MOST_EPSILON, folded_panel, label_guarantee, panel_arguments, reported_shares
 from ldp_jax.pipeline.piloted import Ask, CountRound, PilotedCounts, PublicFacts, piloted_counts
-from ldp_jax.pipeline.rows import Rows
+from ldp_jax.pipeline.rows import Features, Rows
 from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.stack import stack_out_of_fold
 
@@ -59,7 +59,7 @@ _RECORD_AND_BIT = "two inputs that differ in one user's record, or label, and in
 
 @dataclasses.dataclass(frozen=True)
 class JointPrivacy:
-    """What each report costs; 0 where it is not asked for.
+    """The cost of each report; 0 where it is not asked for.
 
     ``JointPrivacy(both=4.0)`` asks for one class of the record and the whole list, and for nothing else.
 
@@ -110,7 +110,7 @@ class JointPrivacy:
 
 
 def checked_members(panel: Int[np.ndarray, " panel"], share: float) -> Int[np.ndarray, " some"]:
-    """Who of a panel is its check: every 1 / share-th of its nodes in ascending order.
+    """The members of a panel that are its check: every 1 / share-th of its nodes in ascending order.
 
     >>> checked_members(np.arange(20), 0.1).tolist()
     [9, 19]
@@ -164,7 +164,7 @@ class JointFacts(NamedTuple):
 
     @property
     def labels(self) -> Int[np.ndarray, " n"]:
-        """Of the panel, -1 for everybody else."""
+        """Labels of the panel, -1 for everybody else."""
         return self.known.labels
 
     @property
@@ -187,7 +187,7 @@ def joint_facts(
     num_folds: int = 10,
     keep: float = 1.0,
 ) -> JointFacts:
-    """What the panel teaches.
+    """The lessons of the panel.
 
     Args:
       key: of public randomness.
@@ -215,7 +215,7 @@ def joint_facts(
 
 
 class Learned(NamedTuple):
-    """What :func:`joint_prediction` found: fields of :class:`JointClasses`."""
+    """The result of :func:`joint_prediction`: fields of :class:`JointClasses`."""
 
     log_posterior: Float[np.ndarray, "n classes"]
     reason: str
@@ -290,7 +290,7 @@ def one_report(
 def predict_jointly(
     key: PRNGKey,
     lists: Graph | GraphSet,
-    features: Any,
+    features: Features | Rows,
     panel: Int[np.ndarray, " panel"],
     labels: Int[np.ndarray, " panel"],
     privacy: JointPrivacy,
@@ -401,7 +401,7 @@ def _stacked(
 
 
 def _guarantee(records: list[Guarantee], noise: Discrete | None, epsilon: float) -> PipelineGuarantee:
-    """Of a private user and of a member of the panel, the worse of the two, unit by unit and together."""
+    """The worse of a private user's and a panel member's guarantees, unit by unit and together."""
     own = records if noise is None else [*records, noise.guarantee()]
     spent = [composition.parallel(*own)] if own else []
     if noise is not None:

@@ -48,7 +48,7 @@ class PanelFacts(NamedTuple):
 
     @property
     def labels(self) -> Int[np.ndarray, " n"]:
-        """Of the panel, -1 for everybody else."""
+        """Labels of the panel, -1 for everybody else."""
         return self.known.labels
 
     @property
@@ -63,7 +63,7 @@ class PanelFacts(NamedTuple):
 
 
 class Broadcast(NamedTuple):
-    """What devices receive. All of it is public.
+    """The message that devices receive. All of it is public.
 
     Attributes:
       posterior: float32 [n, C], by which alphabets are chosen.
@@ -77,7 +77,7 @@ class Broadcast(NamedTuple):
 
 
 class ReadReports(NamedTuple):
-    """What the server makes of reports that name no class, such as noisy vectors.
+    """The server's reading of reports that name no class, such as noisy vectors.
 
     Attributes:
       evidence: float32 [n, C], log P(report i | class of the user), up to a number for each user; of a member of
@@ -94,7 +94,7 @@ Collect = Callable[[PRNGKey, Broadcast], ClassReports | ReadReports]
 
 
 class LocalPrediction(NamedTuple):
-    """What is known of everybody's class; made by :func:`local_prediction`.
+    """The posterior of everybody's class; made by :func:`local_prediction`.
 
     Attributes:
       log_posterior: float32 [n, C], all in all; of a member of the panel out of fold.

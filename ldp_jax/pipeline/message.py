@@ -1,4 +1,4 @@
-r"""What a reported class says of the class that its user is of.
+r"""The evidence of a reported class about the class that its user is of.
 
 A device classifies its own record, and reports the likeliest class of its alphabet S through a mechanism. The
 server knows the mechanism's law, P(report | class sent), and from the panel how often a record of class y is taken
@@ -29,7 +29,7 @@ _AT_A_TIME = 64  # alphabets whose confusions are counted together
 
 
 class ClassReports(NamedTuple):
-    """What the server makes of a report before it knows the panel's confusion.
+    """The server's reading of reports before it knows the panel's confusion.
 
     Attributes:
       log_likelihood: float32 [n, C], log P(report i | class that its device chose).
@@ -57,7 +57,7 @@ def confusions(
 
     M_S says how often a panel's record of class y (rows) is taken for c of S (columns). Each row has ``smoothing``
     counts more, half of them uniform on S, half at y where S holds y, else uniform too. Where labels may be wrong
-    the likeliest confusion is found by EM. Of the panel alone reports say a little more: its labels are counted.
+    the likeliest confusion is found by EM. Reports of the panel alone say a little more: its labels are counted.
 
     >>> scores = jnp.log(jnp.array([[0.6, 0.3, 0.1], [0.5, 0.1, 0.4], [0.1, 0.2, 0.7]]))
     >>> panel = ScoredPanel(scores, np.array([0, 2, 2]))
@@ -141,7 +141,7 @@ def likeliest_evidence(
     A small panel's confusion is too sure of itself. Everybody's reports tell, without any label: their marginal
     likelihood is :math:`\prod_i \sum_y q_i(y) e^{l_i(y)}`, and the smoothing that makes it largest is taken.
     ``posterior`` q is public and must not depend on the reports; ``counted`` are users who reported and are not of
-    the panel. Of equal smoothings the first is taken.
+    the panel. The first of equal smoothings is taken.
 
     >>> sent = jnp.log(jnp.tile(jnp.array([[0.9, 0.1], [0.1, 0.9]]), (20, 1)))
     >>> panel = ScoredPanel(sent[:6], np.arange(6) % 2)  # whose six are never mistaken

@@ -35,7 +35,7 @@ _STEPS = 60  # of EM
 
 
 class Devices(NamedTuple):
-    """What devices hold; none of it leaves them but in a report.
+    """The data that devices hold; none of it leaves them but in a report.
 
     Attributes:
       scores: float32 [n, C], of the own record by the broadcast classifier; of the panel out of fold.
@@ -101,7 +101,7 @@ def evidence(
 def friend_evidence(
     posterior: Float[np.ndarray, "some classes"], prior: Float[np.ndarray, " classes"], homophily: float
 ) -> Float[np.ndarray, "some classes"]:
-    """What a friend of each public class distribution says of one's own class; 0 of one that nobody knows.
+    """The evidence of a friend of each public class distribution about one's own class; 0 where nobody knows.
 
     >>> even = np.array([0.5, 0.5])
     >>> friend_evidence(np.array([[1.0, 0.0], [0.5, 0.5]]), even, 0.6).round(3).tolist()

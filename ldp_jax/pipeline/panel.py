@@ -7,7 +7,7 @@ Reference: Patrini et al., Making deep neural networks robust to label noise (CV
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax  # noqa: F401 - the example below
 import numpy as np
@@ -22,7 +22,7 @@ from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Discrete, GeneralizedRR
 from ldp_jax.pipeline.groups import check_labels
-from ldp_jax.pipeline.rows import Rows, feature_rows
+from ldp_jax.pipeline.rows import Features, Rows, feature_rows
 from ldp_jax.pipeline.self_training import FoldedLabels, folds
 
 MOST_EPSILON = 20.0
@@ -41,7 +41,7 @@ def label_noise(label_epsilon: float, num_classes: int | None) -> Discrete:
 
 
 def reported_labels(key: PRNGKey, noise: Discrete, labels: ArrayLike) -> Int[np.ndarray, " panel"]:
-    """What members report of their classes, each once; an invalid class is clipped, and nothing is raised.
+    """Reports of members about their classes, each once; an invalid class is clipped, and nothing is raised.
 
     >>> noise = label_noise(20.0, 3)
     >>> reported_labels(jax.random.key(0), noise, np.array([0, 2, 1, 2**32])).tolist(), round(keep_of(noise), 6)
@@ -56,7 +56,7 @@ def keep_of(noise: Discrete) -> float:
 
 
 def label_guarantee(noise: Discrete) -> Guarantee:
-    """What a reported label costs, per label."""
+    """The cost of a reported label, per label."""
     return dataclasses.replace(noise.guarantee(), unit=LABEL, adjacency=WORDS[LABEL])
 
 
@@ -118,7 +118,7 @@ class PanelArguments(NamedTuple):
 
 def panel_arguments(
     n: int,
-    features: Any,
+    features: Features | Rows,
     panel: ArrayLike,
     labels: ArrayLike,
     *,

@@ -4,9 +4,9 @@ Each user counts their neighbours by public groups and adds whole noise to each 
 count by one, so each of the K counts takes noise of the whole epsilon. A pilot reports by fine groups; from it the
 server learns who befriends whom, and chooses the groups by which everybody else reports. Nobody reports twice.
 
-What reports say of classes is found twice: by a law of counts that the pilot has fitted, and by a logistic
+The evidence about classes is found twice: by a law of counts that the pilot has fitted, and by a logistic
 regression on the counts as they are. Held-out labels say how much each is worth: the law where labels are few, the
-regression where friends share what features say already, which the law would count twice. Who is asked and does not
+regression where friends share what features say already, which the law would count twice. Whoever does not
 answer has no count: nothing is learned of them, their evidence is 0, and their class is what features say once
 reports have taught them.
 Guarantee: that of the reports, epsilon for one bit of one list; everything here is post-processing, of public facts
@@ -57,7 +57,7 @@ _TOWARDS = np.array((_LAW, (0.0, 1 / 3, 1 / 3, 2 / 3), (0.0, 0.0, 0.0, 1.0)), np
 
 
 class PublicFacts(NamedTuple):
-    """What is public of the users.
+    """The public facts of the users.
 
     Attributes:
       rows: features (:func:`~ldp_jax.pipeline.rows.feature_rows`), or several scalings of them
@@ -78,12 +78,12 @@ class PublicFacts(NamedTuple):
 
     @property
     def quiet(self) -> Bool[np.ndarray, " n"]:
-        """Who is never asked."""
+        """The users who are never asked."""
         return np.zeros(len(self.labels), bool) if self.silent is None else np.asarray(self.silent)
 
 
 class CountRound(NamedTuple):
-    """What the server broadcasts in one round, and whom it asks. All of it is public.
+    """The server's broadcast of one round, and whom it asks. All of it is public.
 
     Attributes:
       groups: int32 [n], the group of every node in [0, K), -1 for one that is not counted.
@@ -106,7 +106,7 @@ may be silent."""
 
 
 class PilotedCounts(NamedTuple):
-    """What is known of everybody's class.
+    """The posterior of everybody's class, and each step to it.
 
     Attributes:
       log_posterior: float32 [n, C], all in all; of a labelled user without their label.
@@ -316,7 +316,7 @@ def _checked(public: PublicFacts, epsilon: float) -> PublicFacts:
 
 
 def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
-    """What was reported, and who did; rows of 0 for others, so that nothing of them can be read."""
+    """The reports, and who sent one; rows of 0 for others, so that nothing of them can be read."""
     answer, who = noisy_counts(key, count_round), count_round.reporters
     if isinstance(answer, NoisyCounts):
         lost = answer.guarantee[NEIGHBOUR_LIST].epsilon

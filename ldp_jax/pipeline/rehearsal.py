@@ -91,7 +91,7 @@ _COLUMNS, _STEPS, _RIDGE = 64, 30, 0.01  # of the estimate of variances; of conj
 
 
 class StatedFriends(NamedTuple):
-    """What is known or assumed of private friendships.
+    """Known or assumed facts of private friendships.
 
     Attributes:
       mean_degree: neighbours of a user, > 0.
@@ -108,7 +108,7 @@ class StatedFriends(NamedTuple):
 
 
 class Foreseen(NamedTuple):
-    """Of one epsilon: points over no report, the 95 % interval of one collection, and P(gain > 0)."""
+    """The forecast for one epsilon: points over no report, the 95 % interval of one collection, and P(gain > 0)."""
 
     points: float
     low: float
@@ -121,7 +121,7 @@ class Foreseen(NamedTuple):
 
 
 class Rehearsal(NamedTuple):
-    """What came of the worlds; prints as a verdict and a table.
+    """The results of the worlds; prints as a verdict and a table.
 
     Attributes:
       epsilons: ascending.
@@ -281,7 +281,7 @@ def _splits(total: float) -> list[JointPrivacy]:
 def _best(
     gains: Float[np.ndarray, "worlds splits"], splits: list[list[JointPrivacy]]
 ) -> tuple[Float[np.ndarray, "worlds totals"], tuple[JointPrivacy, ...]]:
-    """Of each total the split with the largest mean gain, of equals the first."""
+    """The split of each total with the largest mean gain, the first of equals."""
     starts = np.cumsum([0, *map(len, splits)])
     best = [start + int(gains[:, start:stop].mean(0).argmax()) for start, stop in itertools.pairwise(starts)]
     each = [split for some in splits for split in some]
@@ -436,7 +436,7 @@ _Stated = tuple[np.float32, np.float32, np.float32]  # mean degree, homophily, s
 
 
 def _checked(friends: StatedFriends) -> _Stated:
-    """What is stated; refused where no friendships are like it."""
+    """The stated facts; refused where no friendships are like them."""
     return (
         np.float32(validate.number(0.0, open_lower=True, mean_degree=friends.mean_degree)),
         np.float32(validate.number(0.0, 1.0, homophily=friends.homophily)),
@@ -509,7 +509,7 @@ def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[Joi
 
 
 class _Users(NamedTuple):
-    """Of a world: classes as rows of 0 and 1 [n, C], those of alike friends, expected degrees [n], homophily."""
+    """A world: classes as rows of 0 and 1 [n, C], those of alike friends, expected degrees [n], homophily."""
 
     of_class: Array
     alike: Array

@@ -2,7 +2,7 @@
 
 Whoever is silent, late or unknown contributes nothing: an estimate of 0, or of counts and classes
 (:func:`~ldp_jax.pipeline.from_counts.classify_counts`, :func:`~ldp_jax.pipeline.from_reports.classify_reports`) a
-likelihood of one under every class. Who reports must not depend on what is private.
+likelihood of one under every class. Reporting must not depend on what is private.
 """
 
 from functools import partial

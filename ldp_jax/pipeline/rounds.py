@@ -1,7 +1,7 @@
 """The same data in every round: fresh answers that follow them, or one permanent answer."""
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +11,11 @@ from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.spaces import as_records
-from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Report
+from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Report, Values
 
 
 class RepeatedReports(NamedTuple):
-    """What users report in all rounds, and what it cost each of them.
+    """The reports of users in all rounds, and what they cost each of them.
 
     Attributes:
       reports: as the mechanism reports, with axes [rounds, n, ...].
@@ -26,7 +26,7 @@ class RepeatedReports(NamedTuple):
     guarantee: Guarantee
 
 
-def answer(key: PRNGKey, mechanism: Mechanism, history: Any, round: Array | int, *, answers: str) -> Report:
+def answer(key: PRNGKey, mechanism: Mechanism, history: Values, round: Array | int, *, answers: str) -> Report:
     """One user's report of one round: a pure function of the user's key; ``vmap`` it.
 
     A permanent answer takes its record and its randomness from the first round alone, a fresh one from its own.
@@ -56,7 +56,7 @@ def answer(key: PRNGKey, mechanism: Mechanism, history: Any, round: Array | int,
 
 
 def collect_rounds(
-    key: PRNGKey, mechanism: Mechanism, records: Any, *, answers: str, delta: float | None = None
+    key: PRNGKey, mechanism: Mechanism, records: Values, *, answers: str, delta: float | None = None
 ) -> RepeatedReports:
     """Every user's report of every round, as their devices would send them, and what it costs.
 
@@ -82,7 +82,7 @@ def collect_rounds(
 
 
 @partial(jax.jit, static_argnames="answers")
-def _reports(keys: PRNGKeys, mechanism: Mechanism, records: Any, answers: str) -> Report:
+def _reports(keys: PRNGKeys, mechanism: Mechanism, records: Values, answers: str) -> Report:
     rounds = jnp.arange(len(jax.tree.leaves(records)[0]))
     of_user = jax.vmap(partial(answer, answers=answers), in_axes=(None, None, None, 0))
     return jax.vmap(of_user, in_axes=(0, None, 1, None), out_axes=1)(keys, mechanism, records, rounds)

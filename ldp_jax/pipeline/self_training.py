@@ -65,7 +65,7 @@ class FoldedLabels(NamedTuple):
 
 
 class FeaturesPosterior(NamedTuple):
-    """What public features say of classes; made by :func:`features_posterior`.
+    """The posterior of classes by public features; made by :func:`features_posterior`.
 
     Attributes:
       log_q: float32 [n, C], of a model that has not seen the node's own label.
@@ -116,7 +116,7 @@ def label_evidence(
 
 
 class _Known(NamedTuple):
-    """What is known of the rows that teach: of the first ``count`` of them, the others are padding."""
+    """The rows that teach: of the first ``count`` of them, the others are padding."""
 
     evidence: Array | np.ndarray
     fold: Array | np.ndarray
@@ -344,7 +344,7 @@ def _posteriors(weights: Array, rows: _Laid, asked: _Asked, models: int) -> Arra
 
 
 def _own(log_posteriors: Array, fold: Array | np.ndarray) -> Array:
-    """Of each node the posterior of the model that has not seen it."""
+    """The posterior of each node by the model that has not seen it."""
     return jnp.take_along_axis(log_posteriors, fold[:, None, None], axis=1)[:, 0]
 
 

@@ -25,7 +25,7 @@ def combine(log_scores: _Scores, weights: Float[Array | np.ndarray, " j"]) -> Fl
 def likeliest(
     log_scores: _Scores, labels: Int[Array | np.ndarray, " n"], candidates: Float[Array | np.ndarray, "k j"]
 ) -> Float[np.ndarray, " j"]:
-    """Of few candidate weights those under which labels are likeliest; the first where there is no label.
+    """The candidate weights under which labels are likeliest; the first where there is no label.
 
     >>> scores = np.log([[[0.9, 0.5], [0.1, 0.5]]])
     >>> [likeliest(scores, np.array([label]), np.eye(2)).tolist() for label in (0, 1, -1)]

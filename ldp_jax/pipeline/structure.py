@@ -1,4 +1,4 @@
-r"""What a public graph and a public panel say of everybody's class, without any private record.
+r"""Everybody's class by a public graph and a public panel, without any private record.
 
 Sources, each a posterior that has not seen the node's own label: the panel's labels one hop and two hops away and
 by personalized PageRank; logistic regressions on spectral coordinates and on shared friends, with degree profiles,
@@ -56,7 +56,7 @@ _TOL = 1e-3  # relative error of propagations: far below what few labels can tel
 
 
 class StructurePosterior(NamedTuple):
-    """What structure says of classes, of a member of the panel out of fold; made by :func:`structure_posterior`.
+    """The posterior of classes by structure, a panel member's out of fold; made by :func:`structure_posterior`.
 
     Attributes:
       chosen: ``label propagation``, ``field`` or ``stack``: the least log-loss on the panel.
@@ -238,7 +238,7 @@ def shared_friends(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n count
     """Leading left singular vectors of who is a friend of whom, times the singular values; float32, on the host.
 
     As of words in documents, a friend of d others weighs log(n / d), and each row has length 1. Nodes are near that
-    have the same friends, whether or not those are alike. Of fewer than ``count`` nodes the last columns are 0.
+    have the same friends, whether or not those are alike. With fewer than ``count`` nodes the last columns are 0.
     Reference: Deerwester et al., Indexing by latent semantic analysis (JASIS 1990); subspace iteration by Halko,
     Martinsson and Tropp (SIAM Review 2011), algorithm 4.4.
 
