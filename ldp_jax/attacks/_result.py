@@ -43,7 +43,7 @@ class Targets(NamedTuple):
 
     Attributes:
       units: int [p, k]: k = 2 for pairs of nodes, 1 for nodes, or runs.
-      truth: bool [p], whether the secret holds, such as an edge; for memberships bool [N, p], model by model.
+      truth: bool [p], whether the secret holds, such as an edge; for memberships bool [N, p], which models saw it.
     """
 
     units: Int[np.ndarray, "p k"]

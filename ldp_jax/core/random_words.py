@@ -1,7 +1,7 @@
 """Draws from explicit random words, exact where a probability is small.
 
 A float32 uniform has 23 bits: an event of probability 1e-8 never happens. Here an event is a comparison of whole
-numbers. k uniform 32-bit words are one number W below 2^(32 k), most significant word first; a float32 probability
+numbers. k uniform 32-bit words are one number W below 2^(32 k), most significant word first. A float32 probability
 p becomes the threshold ceil(p 2^(32 k)), and the event is W below it. P(event) is p exactly wherever p 2^(32 k) is
 whole (for two words from p = 2^-41 on), else above p by less than 2^(-32 k): the rarest event of two words has
 probability 5.4e-20. Each draw has a form that takes its words, so that arithmetic can be asked without a key. Every

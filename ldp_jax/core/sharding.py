@@ -1,7 +1,7 @@
 """Arrays that are divided among devices, and functions that run on the part of each.
 
-A function that is given a divided array runs where the parts are, and returns parts: of a concrete array as its
-sharding says, under ``jit`` as the explicit axes of the caller's mesh do (those of ``jax.make_mesh``).
+A function that is given a divided array runs where the parts are, and returns parts. A concrete array's sharding
+says which, under ``jit`` the explicit axes of the caller's mesh (those of ``jax.make_mesh``).
 """
 
 from collections.abc import Callable

@@ -37,7 +37,7 @@ def synthetic(
     Classes are nearly equal in size. Each of ``num_nodes mean_degree / 2`` edges joins two nodes of one class with
     probability ``homophily``; within classes ends are drawn in proportion to node weights from a power law. Each of
     about ``words_per_node`` words of a node comes, with probability ``topicality``, from those of its class (word j
-    belongs to class j mod ``num_classes``), else from all, in both cases by Zipf's law; a feature is 1 where its
+    belongs to class j mod ``num_classes``), else from all, in both cases by Zipf's law. A feature is 1 where its
     word was drawn. Time and memory are O(nodes + edges + words). ``ValueError`` for less than 2 classes, fewer
     nodes or features than classes, a probability outside [0, 1], a mean <= 0, ``degree_exponent`` (of the power
     law) <= 2, or a graph too dense for its number of nodes.

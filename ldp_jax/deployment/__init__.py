@@ -5,7 +5,7 @@
 * :mod:`codecs <ldp_jax.deployment.codecs>`, :mod:`wire <ldp_jax.deployment.wire>` - the bytes that are sent;
 * :mod:`collector <ldp_jax.deployment.collector>` - the server's side;
 * :mod:`store <ldp_jax.deployment.store>` - reports of many devices in a folder, for several server processes;
-* :mod:`question <ldp_jax.deployment.question>` - what is asked about neighbours, and by ``ownership`` of whom;
+* :mod:`question <ldp_jax.deployment.question>` - what is asked about neighbours; ``ownership``: who reports a pair;
 * :mod:`classes <ldp_jax.deployment.classes>` - what a device needs to report its own class.
 """
 

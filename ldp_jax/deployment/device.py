@@ -11,10 +11,10 @@ Which k of d coordinates are reported comes from 16 words at a time of ::
 
     "ldp_jax 1 sample" | digest of the table (32) | user (8) | round (4) | k (4) | d (4) | counter (4)
 
-by Floyd's algorithm: for j = d - k, ..., d - 1 take t uniform in 0, ..., j (a word w below the largest multiple of
-j + 1 up to 2^32 gives w mod (j + 1); others are skipped) and add t to the set, or j where t is in it already. Count
-k of a (question, user) has four words: the last bit of the first is the sign, the others are a number below 2^96,
-most significant first. They are bytes 16 (k mod 4) to 16 (k mod 4) + 15 of ::
+by Floyd's algorithm: for j = d - k, ..., d - 1 take t uniform in 0, ..., j, and add t to the set, or j where t is
+in it already. A word w below the largest multiple of j + 1 up to 2^32 gives t = w mod (j + 1); others are skipped.
+Count k of a (question, user) has four words: the last bit of the first is the sign, the others are a number below
+2^96, most significant first. They are bytes 16 (k mod 4) to 16 (k mod 4) + 15 of ::
 
     "ldp_jax 1 counts" | digest of the question (32 bytes) | user (8) | round (4) | floor(k / 4) (4)
 """

@@ -1,7 +1,7 @@
 """Neighbour lists of a whole graph at once: sparse, exact, compiled, streamed over users.
 
 True pairs are a Bernoulli each. For N others, each reported with probability a, a Poisson number (mean -N
-log1p(-a)) of uniform ranks is drawn *with* replacement and repeats are dropped: every one is then hit with
+log1p(-a)) of uniform ranks is drawn *with* replacement and repeats are dropped. Every one is then hit with
 probability exactly a, independently of the rest. Nothing is ever as large as the square of the number of users.
 """
 

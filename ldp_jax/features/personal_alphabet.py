@@ -23,8 +23,8 @@ def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike | tuple) -> Discrete:
 
     Law: S holds the k likeliest classes of ``prior``, the likeliest first, k as in
     :func:`~ldp_jax.features.alphabets`; the report is a place in S. A class of S is reported truly with probability
-    e^epsilon / (e^epsilon + k - 1), as each other place with 1 / (e^epsilon + k - 1); a class outside S as each
-    place with 1/k.
+    e^epsilon / (e^epsilon + k - 1), as each other place with 1 / (e^epsilon + k - 1). For a class outside S each
+    place has 1/k.
     Guarantee: at most epsilon per record, exact in integers (:class:`Discrete`), for an alphabet from public facts.
     Utility: the estimate [C] is the posterior of the class given the report, by the prior and the table.
 

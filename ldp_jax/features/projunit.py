@@ -24,8 +24,8 @@ class ProjUnit:
 
     Law: that of ``PrivUnitG(epsilon, k, radius)`` on :math:`P x`, P the ``projection``, shortened to ``radius``.
     Guarantee: epsilon per record: the projection is public and the same for all users.
-    Utility: the estimate is :math:`P^\top \hat z`, with :math:`\hat z` the estimate of :math:`P x`; its mean is
-    :math:`P^\top P x` where P x is not shortened, and x on average over :func:`random_projection`; its
+    Utility: the estimate is :math:`P^\top \hat z`, with :math:`\hat z` the estimate of :math:`P x`. Its mean is
+    :math:`P^\top P x` where P x is not shortened, and x on average over :func:`random_projection`. Its
     error is that of k dimensions and of the part that P leaves out.
     Numerics: as :class:`PrivUnitG`; P x in float32.
     Reference: Asi et al., NeurIPS 2023 (private mean estimation via random projections; here one for all users).

@@ -364,9 +364,9 @@ def embedding_memory(
 ) -> float:
     """Bytes that :func:`private_embedding` takes at most, from public sizes alone.
 
-    The larger of two moments: the reports of the users that are worked on together, and the propagation, which
-    holds Z twice (of Z that goes to a file one block), the working arrays of a block, the reports, the graph of so
-    many directed edges and the records where x is dense.
+    The larger of two moments. One holds the reports of the users that are worked on together. The other, the
+    propagation, holds Z twice (one block of a Z that goes to a file), the working arrays of a block, the reports,
+    the graph of so many directed edges and a dense x.
 
     >>> from ldp_jax.features import HDS
     >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8) / 1e9:.0f} GB"

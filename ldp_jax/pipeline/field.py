@@ -6,7 +6,7 @@ variance; neighbours have like values. The best z of both is the solution of
 .. math:: (\kappa \Lambda + D - c A) z = \kappa \Lambda y,
 
 A the adjacency, D the degrees, :math:`\kappa` how much an observation weighs beside a neighbour and c < 1 how far
-values reach; symmetric positive definite, and personalized PageRank for one :math:`\Lambda` of all.
+values reach. The matrix is symmetric positive definite; one :math:`\Lambda` of all gives a personalized PageRank.
 """
 
 from functools import partial
@@ -112,7 +112,7 @@ def observations(
     r"""Labels and reports as observations of class indicators.
 
     A label is its indicator less the prior, with variance nu = 0.5. A report is its posterior under the prior less
-    the prior, divided by :math:`\rho`, which makes it unbiased, with variance :math:`\nu + (1 - \rho) / \rho`;
+    the prior, divided by :math:`\rho`, which makes it unbiased, with variance :math:`\nu + (1 - \rho) / \rho`.
     :math:`\rho` is the mean squared deviation of posteriors from the prior over the variance of a class. A label
     that may be wrong is a report as well. ``labels`` are -1 for none and true with probability ``keep``, ``prior``
     are class shares, and ``log_likelihood`` is of reports as far as they are believed. :math:`\rho` is found by who

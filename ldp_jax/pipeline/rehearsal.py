@@ -608,8 +608,7 @@ def homophily(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> float:
     s is the share of pairs whose ends have one label, :math:`s_0` what random pairs of these ends would have.
     ``pairs`` [pairs, 2] are public friendships, such as those of labelled users who consent; those with an end that
     has no label (-1) are left out. A handful of pairs says little. ``ValueError`` for pairs of another shape (an
-    ``edge_index`` is [2, pairs]: give its transpose), a node outside [0, n), or where no pair has labels at both
-    ends.
+    ``edge_index`` is [2, pairs]: give its transpose), a node outside [0, n), or no pair with two labels.
 
     >>> homophily([[0, 1], [2, 3], [1, 2]], np.array([0, 0, 1, 1]))
     0.333...

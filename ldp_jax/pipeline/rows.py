@@ -219,9 +219,9 @@ def scaled_rows(x: Features) -> dict[Scaling, Rows]:
     """Public features scaled in each way that a classifier may be better with, of equal layout and mean size.
 
     ``rows`` is :func:`feature_rows`. ``columns`` has columns of one root mean square, less their means where more
-    than a quarter of all entries are not 0. ``none`` is the features themselves. Both are divided by one number, so
-    that the mean squared length of a row is 1, as in ``rows``: a ridge means the same of all three. ``ValueError``
-    as :func:`feature_rows`.
+    than a quarter of all entries are not 0. ``none`` is the features themselves. The latter two are divided by one
+    number, so that the mean squared length of a row is 1, as in ``rows``: a ridge means the same of all three.
+    ``ValueError`` as :func:`feature_rows`.
 
     >>> made = scaled_rows(np.array([[1.0, 500.0], [3.0, 900.0]]))
     >>> [round(float(value), 3) for value in made["columns"].value]

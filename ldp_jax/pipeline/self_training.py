@@ -3,7 +3,7 @@ r"""Logistic regression on public features whose labels are evidence: of public 
 A node's evidence is a row :math:`l_u(c)`, the log-likelihood of what is known of its class. The classifier
 :math:`f_c(x)` maximises :math:`\sum_u \log \sum_c f_c(x_u) e^{l_u(c)}` less a ridge: for a label the usual
 log-likelihood, for a report the exact likelihood of a class that nobody sees. A node is asked of the model of a
-fold that it is not in: no node's own label or report takes part, but in the ridge and the search's length.
+fold that it is not in: no node's own label or report takes part, but in all folds' ridge and search length.
 """
 
 import math

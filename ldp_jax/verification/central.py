@@ -328,7 +328,7 @@ def private_edge_lower_bound(
     """A lower bound on the loss about one private edge, from draws of two adjacent graphs; no law is asked.
 
     Both have four nodes and two public edges; one has the private edge that has a common neighbour. Half of the
-    ``trials`` each choose an event of released sets, the others bound its probabilities by Clopper and Pearson.
+    ``trials`` of each graph choose an event of released sets; the others bound it by Clopper and Pearson.
 
     >>> bound = private_edge_lower_bound(LapGraph(4.0, 4.0), jax.random.key(0), 100)
     >>> 0.4 < bound.epsilon <= 8.0

@@ -44,7 +44,7 @@ def matches_density(
 ) -> Fit:
     """Whether ``privatize`` draws what ``log_density`` says at one record.
 
-    Numbers on a line are asked by the Kolmogorov-Smirnov test, others by a G test of the cells of their space; so
+    Numbers on a line are asked by the Kolmogorov-Smirnov test, others by a G test of the cells of their space. So
     are numbers of a law with a piece of few float32 spacings (``NotApplicable``: of few float64 spacings). Vectors
     are asked whole or, where these cells are too many, by one random coordinate a user; neighbour lists of every
     user, of whom user 0 has ``trials`` draws and half of the significance.

@@ -32,7 +32,7 @@ class BinnedPairs(CentralMechanism):
 
     Law: the N pairs that may be private edges are ranked by their scores. Bins end at the ranks N, N / 2, N / 4 and
     so on, and the first begins at 0; pairs without a score are a bin of their own, the last. In each bin the
-    private edges are counted with noise of scale :math:`1/\epsilon`, counts are made consistent with their sum and
+    private edges are counted with noise of scale :math:`1/\epsilon`. Counts are made consistent with their sum and
     rounded at random, and so many distinct pairs are drawn from the bin, all sets alike.
     Guarantee: epsilon per private edge: each pair is in one bin, and bins are public.
     Utility: the noise is a few edges a bin, whatever the graph's size, so that the release is as good as the score.

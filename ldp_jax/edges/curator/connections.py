@@ -88,7 +88,7 @@ def sample(
     """A random graph: each pair of leaves, lower first, is an edge with the probability of the node that joins it.
 
     Exact in law, in time and memory O(edges out): of N pairs with probability p, a Poisson number (mean
-    -N log(1 - p)) is drawn with replacement and repeats are dropped; from p = 1/2 on they are listed.
+    -N log(1 - p)) is drawn with replacement and repeats are dropped. From p = 1/2 on they are listed.
 
     >>> tree = hrg.random_dendrogram(jax.random.key(0), 4)
     >>> sample(jax.random.key(1), tree, np.array([1.0, 0.0, 0.0])).shape

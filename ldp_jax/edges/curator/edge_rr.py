@@ -41,7 +41,7 @@ class EdgeRR(OfDendrogram):
     at most :math:`\Delta` (eq. 19), in either direction, so that 2 is needed; :math:`w L_{pub}` is a base measure,
     which cancels. An edge is in one group, so noise on all counts costs :math:`\epsilon_2` once. No bound on the
     sweeps that a chain needs is known. :func:`~ldp_jax.edges.curator.release` runs several chains on its own edges,
-    and claims the epsilon of the stationary law, *in the limit*, where they agree (:meth:`measured`); in `python -m
+    and claims the epsilon of the stationary law, *in the limit*, where they agree (:meth:`measured`). In `python -m
     experiments heterorr` none of six settings agrees after 8 000 sweeps.
     Utility: :math:`\epsilon_1 / (2 \Delta)` is small (0.035 at :math:`\epsilon_1 = 1` and 1 558 nodes), so that the
     dendrogram is that of the public edges, for which :class:`~ldp_jax.edges.curator.PublicHRG` spends nothing. A

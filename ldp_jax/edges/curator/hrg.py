@@ -7,7 +7,7 @@ wrong). Public and private edges are two graphs over one dendrogram, and the cha
 :math:`\exp(w L_{pub}(D) + s L_{pri}(D))`, with :math:`s = \epsilon_1 / (2 \Delta)` for the exponential mechanism.
 
 A sweep is many moves at once. A move picks an internal node r below p, with sides x, y and sibling z, and exchanges
-z with x. Fair coins colour all internal nodes *parent* or *child*; each parent p picks a side, and moves with the
+z with x. Fair coins colour all internal nodes *parent* or *child*. Each parent p picks a side, and moves with the
 node r there if r is internal and a child: about n / 8 moves that share no node. A move changes the terms of p and r
 alone, and keeps the pairs: given the coins a sweep is a product of reversible Metropolis kernels.
 Reference: Clauset et al., Nature 2008; Xiao et al., KDD 2014; HeteroRR (Tran et al., 2022), III-B, eq. 10-19.
@@ -33,8 +33,8 @@ MIXED = 1.05
 class Dendrogram(NamedTuple):
     """A rooted binary tree over n >= 2 leaves: internal nodes 0 (the root) to n - 2; node u's leaf is n - 1 + u.
 
-    Internal node r has the slots 2 r and 2 r + 1 of ``children`` int32 [2 (n - 1)]; ``slot`` int32 [2 n - 1] is
-    that of each node, whose parent is slot // 2 (of the root 0); ``size`` int32 [2 n - 1] counts the leaves below.
+    Internal node r has the slots 2 r and 2 r + 1 of ``children`` int32 [2 (n - 1)]. ``slot`` int32 [2 n - 1] is
+    that of each node, whose parent is slot // 2 (of the root 0). ``size`` int32 [2 n - 1] counts the leaves below.
     """
 
     children: Int[Array | np.ndarray, "*chains slots"]
@@ -184,7 +184,7 @@ def _term(count: Array, pairs: Array) -> Array:
 
 
 def log_likelihood(state: State) -> Float[Array, " 2"]:
-    """L_pub and L_pri of a state's dendrogram, eq. 11; float32 [2]. It is private where edges are."""
+    """L_pub and L_pri of a state's dendrogram, eq. 11; float32 [2]. L_pri is private."""
     size = jnp.asarray(state.tree.size).astype(jnp.float32)
     sides = size[jnp.asarray(state.tree.children)].reshape(-1, 2)
     return _term(jnp.asarray(state.count), sides[:, 0] * sides[:, 1]).sum(1)

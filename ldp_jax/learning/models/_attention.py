@@ -172,7 +172,7 @@ def _attend(dropped: int, edges: _Edges, words: Array | None, a: Array, b: Array
 
 @_attend.defjvp
 def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Array, Array]:
-    """The derivative in a, b and h; JAX transposes it."""
+    """The derivative in a, b and h, and its transpose, over blocks of edges."""
     # With e_ij a score, s_ij the slope of LeakyReLU there, p the weights, and k what dropout multiplies them by,
     #     y_i' = sum_j p_ij (k_ij (h_j' + e_ij' h_j) - e_ij' y_i),   e_ij' = s_ij (a_i' + b_j'),
     # and for the transpose, with g the cotangent of y, that of e_ij is p_ij (k_ij <g_i, h_j> - <g_i, y_i>).
