@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import networkx as nx
@@ -147,6 +147,48 @@ def classes_child(job: str, nodes: str) -> None:
         f"{_gigabytes():.1f} GB at most, {bare:.1f} GB of them before the call"
     )
     print(json.dumps({"wall": wall, "cpu": cpu, "note": note, "edges": data.num_edges}))
+
+
+class Tiled(NamedTuple):
+    """Records [num_nodes, d] that repeat some rows: a source of more than memory holds."""
+
+    rows: np.ndarray
+    num_nodes: int
+
+    @property
+    def num_features(self) -> int:
+        return self.rows.shape[1]
+
+    def scaled_rows(self, start: int, stop: int) -> np.ndarray:
+        return np.take(self.rows, np.arange(start, stop), axis=0, mode="wrap")
+
+
+_REPORTS_CHILD = "import sys; from experiments import _edge_benchmarks as here; here.reports_child(sys.argv[1])"
+
+
+def big_reports(sizes: tuple[int, ...] = (100_000, 1_000_000, 10_000_000)) -> list[dict[str, Any]]:
+    """HDS reports of records that are read some thousands at a time, a process each."""
+    rows = []
+    for n in sizes:
+        title = f"HDS, 10 of 1,000 numbers, records streamed, {n:,} users"
+        console.print(title)
+        found = in_a_process(_REPORTS_CHILD, str(n), what=f"{title}: not finished")
+        rows.append(row(title, "ldp_jax", 0, found["wall"], found["cpu"], found["note"]))
+    return rows
+
+
+def reports_child(users: str) -> None:
+    """The reports of so many users, compilation counted; prints what they took."""
+    records = np.random.default_rng(0).uniform(-1, 1, (4096, 1000)).astype(np.float32)
+    source, mechanism, bare = Tiled(records, int(users)), features.HDS(1.0, dim=1000, k=10), _gigabytes()
+    reports, wall, cpu = _timed(lambda: pipeline.perturb(key_of(1), source, mechanism))
+    sent = sum(leaf.nbytes for leaf in jax.tree.leaves(reports)) / 1e9
+    note = (
+        f"{4e-6 * source.num_nodes:.3g} GB of records, 4,096 of them repeated; {sent:.2g} GB of reports; "
+        f"{source.num_nodes / cpu:,.0f} users a CPU second; {_gigabytes():.1f} GB at most, "
+        f"{bare:.1f} GB of them before the call"
+    )
+    print(json.dumps({"wall": round(wall, 2), "cpu": round(cpu, 2), "note": note}))
 
 
 def draw_growth(rows: pd.DataFrame, path: Path) -> None:

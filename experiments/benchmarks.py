@@ -43,7 +43,7 @@ NAME = "benchmarks"
 Name = Literal[
     "perturb", "ppr", "discrete", "dprr", "central", "gin", "attention", "hyperbolic", "device", "friendships",
     "records", "roofline", "figure2", "scaling", "big_ppr", "big_graph", "big_counts", "big_embedding",
-    "big_lists", "big_records",
+    "big_lists", "big_records", "big_reports",
 ]  # fmt: skip
 
 
@@ -55,11 +55,11 @@ class Config:
     benchmarks_gpu.csv and .md.
     """
 
-    parts: tuple[Name, ...] = get_args(Name)[:-8]
+    parts: tuple[Name, ...] = get_args(Name)[:-9]
     """which ones; figure2, scaling (simulated devices, with a figure) and big_ppr (10^7 edges) take minutes,
     big_graph (10^8 edges) a quarter of an hour and 12 GB, big_counts (neighbour counts, up to 10^8 edges) minutes
     and 6 GB, big_embedding (up to 10^8 edges) half an hour and 9 GB, big_lists and big_records (up to 10^6 nodes)
-    a quarter of an hour each and 6 GB"""
+    a quarter of an hour each and 6 GB, big_reports (up to 10^7 users) a minute"""
     repeats: int = 5
     """timed runs of each side, after one that is not timed"""
     out: Path = DEFAULT_OUT
@@ -84,6 +84,7 @@ def main(config: Config) -> None:
         "big_embedding": lambda _: _edge_benchmarks.big_embedding(),
         "big_lists": lambda _: _edge_benchmarks.big_classes("counts"),
         "big_records": lambda _: _edge_benchmarks.big_classes("reports"),
+        "big_reports": lambda _: _edge_benchmarks.big_reports(),
     }  # fmt: skip
     rows = [row for part in config.parts for row in run[part](config.repeats)]
     new = pd.DataFrame(rows).assign(device=jax.devices()[0].device_kind, cores=os.cpu_count())

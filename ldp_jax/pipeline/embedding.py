@@ -1,5 +1,6 @@
 """The main job in one call: private features and a public graph in, a private embedding out."""
 
+import math
 import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -251,8 +252,9 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
         return (_reports if known else _report)(keys, mechanism, records, over)
     if not known:
         return _report(keys, mechanism, _to_domain(as_records(x.scaled_rows(0, n)), domain))
-    axes, words, pieces = _axes(mechanism, n), np.asarray(jax.random.key_data(keys)), []
-    rows = min(n, _ROWS)
+    axes, words, rows = _axes(mechanism, n), np.asarray(jax.random.key_data(keys)), min(n, _ROWS)
+    del keys  # as many bytes as one reported number a user
+    wholes, like = [], jax.tree.structure(None)
     for start in range(0, n, rows):
         place = np.minimum(start + np.arange(rows), n - 1)  # a last block of the same shape, to be cut off
         own = [leaf if axis is None else np.asarray(leaf)[place] for leaf, axis in zip(leaves, axes, strict=True)]
@@ -264,9 +266,19 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
         some = jax.random.wrap_key_data(jax.device_put(words[place]), impl="threefry2x32")
         made = jax.tree.unflatten(structure, own)
         # jnp.asarray would compile a program for each shape that is brought to the device.
-        pieces.append(_reports(some, made, jax.device_put(block)))
-    # On the host, where another shape of report compiles nothing.
-    return jax.tree.map(lambda *leaves: jax.device_put(np.concatenate(leaves)[:n]), *pieces)
+        parts, like = jax.tree.flatten(_reports(some, made, jax.device_put(block)))
+        # Filled on the host, where another shape of report compiles nothing.
+        wholes = wholes or [_aligned((n, *part.shape[1:]), part.dtype) for part in parts]
+        for whole, part in zip(wholes, parts, strict=True):
+            whole[start:stop] = np.asarray(part)[: stop - start]
+    return jax.tree.unflatten(like, [jax.device_put(wholes.pop(0)) for _ in range(like.num_leaves)])
+
+
+def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An empty array that a CPU's device takes without a copy."""
+    size = math.prod(shape) * dtype.itemsize
+    memory = np.empty(size + 64, np.uint8)
+    return memory[-memory.ctypes.data % 64 :][:size].view(dtype).reshape(shape)
 
 
 def _report(keys: PRNGKeys, mechanism: Mechanism, x: Array, over: NamedSharding | None = None) -> Report:

@@ -7,8 +7,16 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from experiments import _gin_benchmark, _references, _scaling_benchmark, _sides, benchmarks, repeat
-from ldp_jax import features
+from experiments import (
+    _edge_benchmarks,
+    _gin_benchmark,
+    _references,
+    _scaling_benchmark,
+    _sides,
+    benchmarks,
+    repeat,
+)
+from ldp_jax import features, pipeline
 from ldp_jax.graph import graphs, packing, propagation
 from ldp_jax.learning import models, training
 from tests.experiments import contract
@@ -35,6 +43,16 @@ def test_bytes_that_move_are_read_from_a_program_and_drawn(tmp_path):
     rows = [_sides.row(name, side, 0, 1.0, 1.0, "") for name in names for side in _scaling_benchmark.SIDES]
     _scaling_benchmark.draw(pd.DataFrame(rows), tmp_path / "drawn.png")
     assert (tmp_path / "drawn.png").stat().st_size > 10_000
+
+
+def test_streamed_reports_are_those_of_the_repeated_rows(capsys):
+    rows = np.random.default_rng(0).uniform(-1, 1, (7, 5)).astype(np.float32)
+    m, key = features.HDS(1.0, dim=5, k=2), jax.random.key(0)
+    streamed = pipeline.perturb(key, _edge_benchmarks.Tiled(rows, 4100), m)  # in two blocks
+    whole = pipeline.perturb(key, np.tile(rows, (586, 1))[:4100], m)
+    assert jax.tree.all(jax.tree.map(np.array_equal, streamed, whole))
+    _edge_benchmarks.reports_child("5000")
+    assert "0.02 GB of records" in json.loads(capsys.readouterr().out)["note"]
 
 
 def test_the_scipy_sides_solve_what_ppr_solves():

@@ -54,6 +54,15 @@ def sparse_data(d=D):
     return datasets.Dataset("words", GRAPH, x, np.arange(N, dtype=np.int32) % 2, 0.0, 1.0)
 
 
+@pytest.mark.parametrize("shape", [(3,), (1000, 10), (0, 2)])
+def test_reports_that_are_put_together_on_the_host_are_not_copied(shape):
+    """Else the reports of many users are in memory twice."""
+    made = embedding._aligned(shape, np.dtype(np.float32))
+    made[:] = 1.0
+    assert made.shape == shape
+    assert made.ctypes.data == jax.device_put(made, jax.devices("cpu")[0]).unsafe_buffer_pointer() or not made.size
+
+
 @each_kind
 def test_streaming_rows_changes_no_bit(name, monkeypatch):
     """Rows of a sparse data set a few at a time, a last block that is not full included; and all at once."""
