@@ -265,7 +265,8 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
         corners = np.log(mass - left) - log_q
         corners += 2.0**-49 * (1.0 + np.abs(log_q) + mass / (mass - left))  # what the differences cancel
         total = min(total, float(corners.max(initial=0.0)) * (1.0 + 2.0**-49))  # rounded logarithms
-    return dataclasses.replace(guarantee, epsilon=total, delta=delta)
+    # What was granted may be a rounding below what the releases have by themselves.
+    return dataclasses.replace(guarantee, epsilon=total, delta=max(delta, min(1.0, least * (1.0 + 2.0**-49))))
 
 
 ANSWERS = ("fresh", "permanent")
