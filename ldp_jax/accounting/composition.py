@@ -70,10 +70,12 @@ def sampled(guarantee: Guarantee, k: int, dim: int) -> Guarantee:
     """A report of k of ``dim`` coordinates, drawn uniformly, each under ``guarantee``: k times as much.
 
     Sampling amplifies nothing: the chosen coordinates are part of the report, and two records may differ in all.
+    ``ValueError`` for metric privacy.
 
     >>> sampled(Guarantee(0.25), k=4, dim=100).epsilon
     1.0
     """
+    _totalled("sampled", guarantee.unit)  # of any two records there is no distance that bounds the loss
     k = validate.whole(1, validate.whole(1, dim=dim), k=k)
     words = f"any two records of {dim} coordinates; a coordinate: {guarantee.adjacency}"
     return dataclasses.replace(guarantee.repeated(k), adjacency=words)

@@ -143,6 +143,7 @@ REFUSED = [
     ),
     (lambda: composition.advanced(Guarantee(math.inf), 2, 0.1), "epsilon of guarantee must be finite"),
     (lambda: composition.advanced(RATE, 2, 0.1), "per unit of distance"),
+    (lambda: composition.sampled(RATE, 2, 5), "sampled cannot add .* per unit of distance"),
 ]
 
 
