@@ -67,10 +67,12 @@ def sampled(guarantee: Guarantee, k: int, dim: int) -> Guarantee:
     """A report of k of ``dim`` coordinates, drawn uniformly, each under ``guarantee``: k times as much.
 
     Sampling amplifies nothing: the chosen coordinates are part of the report, and two records may differ in all.
+    ``ValueError`` for metric privacy.
 
     >>> sampled(Guarantee(0.25), k=4, dim=100).epsilon
     1.0
     """
+    _totalled("sampled", guarantee.unit)  # of any two records there is no distance that bounds the loss
     k = validate.whole(1, validate.whole(1, dim=dim), k=k)
     words = f"any two records of {dim} coordinates; a coordinate: {guarantee.adjacency}"
     return dataclasses.replace(guarantee.repeated(k), adjacency=words)
@@ -254,7 +256,8 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
         corners = np.log(mass - left) - log_q
         corners += 2.0**-49 * (1.0 + np.abs(log_q) + mass / (mass - left))  # what the differences cancel
         total = min(total, float(corners.max(initial=0.0)) * (1.0 + 2.0**-49))  # rounded logarithms
-    return dataclasses.replace(guarantee, epsilon=total, delta=delta)
+    # What was granted may be a rounding below what the releases have by themselves.
+    return dataclasses.replace(guarantee, epsilon=total, delta=max(delta, min(1.0, least * (1.0 + 2.0**-49))))
 
 
 ANSWERS = ("fresh", "permanent")

@@ -24,6 +24,8 @@ def ids_of(xp: ModuleType, values: Any, n: int) -> Any:
 
 def host_ids(ids: Any, n: int) -> np.ndarray:
     """:func:`ids_of` of what a host holds, in its own precision; int32 with one axis. Never raises or warns."""
+    if isinstance(ids, np.ma.MaskedArray):
+        ids = ids.compressed()  # what is masked is not there
     if isinstance(ids, Iterable) and not (isinstance(ids, Sequence) or hasattr(ids, "__array__")):
         ids = list(ids)  # of a set, NumPy would make one thing
     with np.errstate(all="ignore"), warnings.catch_warnings():  # what a record holds must not be seen in a warning

@@ -37,7 +37,7 @@ from ldp_jax.accounting.guarantee import RECORD, Budget, Guarantee, Unit
 from ldp_jax.core.checksum import as_bytes
 from ldp_jax.core.integer_tables import WORDS, Table
 from ldp_jax.core.rounding import log_up, rounded_down, rounded_up
-from ldp_jax.core.validate import number, whole
+from ldp_jax.core.validate import number, unmasked, whole
 from ldp_jax.deployment import wire
 from ldp_jax.deployment.codecs import Codec, CountReports, FieldReports, codec_of, itself
 from ldp_jax.deployment.device import Device
@@ -393,12 +393,12 @@ def _opened(device: Device, start: bytes, data: bytes) -> bytes:
 
 
 def as_numbers(x: object) -> np.ndarray:
-    """Numbers as float32 within [-1e9, 1e9] or NaN; they are clipped in float64, before the cast.
+    """Numbers as float32 within [-1e9, 1e9] or NaN, as what is masked; clipped in float64, before the cast.
 
     ``TypeError`` for anything but real numbers; ``ValueError`` for sequences of different lengths, as in NumPy.
     """
     with np.errstate(all="ignore"):
-        numbers = np.asarray(x)
+        numbers = np.asarray(unmasked(x))
         if numbers.dtype == object:  # integers beyond 64 bits, or no numbers
             numbers = np.array([_float(number) for number in numbers.ravel().tolist()]).reshape(numbers.shape)
         if numbers.dtype.kind not in "biuf":

@@ -13,7 +13,7 @@ import numpy as np
 from ldp_jax.core.quadrature import panel_rule
 from ldp_jax.core.spaces import Finite, Interval, Mixture, NotApplicable, Records, ReportLaw, Reports
 from ldp_jax.core.spaces.line import spacings
-from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume
+from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume, each_vector
 from ldp_jax.core.types import Array, Values, Y
 from ldp_jax.edges.lists import LapReport, ListReport, NeighbourList, nodes_of, stacked, to_bits, to_list
 
@@ -358,11 +358,11 @@ class CountReports(NumberReports[Values]):
         return rows
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
-        """Which are finite, and whole numbers of the span."""
-        y = np.asarray(values)
+        """Which are ``dim`` finite numbers, and whole ones of the span."""
         if self.span is None:
-            return np.asarray(np.isfinite(y).all(1))
-        return ((y >= self.span[0]) & (y <= self.span[1]) & (y == np.round(y))).all(1)
+            return each_vector(values, self.dim, np.isfinite)
+        low, high = self.span
+        return each_vector(values, self.dim, lambda y: (y >= low) & (y <= high) & (y == np.round(y)))
 
     def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Values]) -> list[Values]:
         """With each of its numbers at both ends, and near the counts that a list may have."""

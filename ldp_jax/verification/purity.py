@@ -33,10 +33,14 @@ _ASKED = 2**12
 
 
 def _same(a: Report, b: Report, rounding: float = 0.0) -> np.ndarray:
-    """Which of stacked reports are equal, floats up to ``rounding``; NaN stands for what is not sent."""
+    """Which of stacked reports are equal, floats up to ``rounding``; NaN stands for what is not sent.
+
+    None is where a number has another type: its further bits could tell.
+    """
     n = count_of(a)
     same = np.ones(n, bool)
     for one, other in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        same &= one.dtype == other.dtype
         if is_float(one):
             equal = np.isclose(*map(np.float64, (one, other)), rtol=rounding, atol=rounding, equal_nan=True)
         else:
@@ -60,8 +64,8 @@ def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
 
     Both extreme records, the typical one, the centre and ``calls`` random ones are reported by a compiled program,
     by plain calls with NumPy and with JAX arrays, and by the program of a second trace where that is another one.
-    Whole numbers must be equal, others to 2e-5. In 4 096 more reports of each of the first three no number may be
-    -0, and all NaN must have the same bits.
+    Types must be the same, whole numbers equal, others to 2e-5. In 4 096 more reports of each of the first three no
+    number may be -0, and all NaN must have the same bits.
 
     >>> from ldp_jax.features import Duchi
     >>> is_pure(Duchi(1.0), jax.random.key(0)).fits

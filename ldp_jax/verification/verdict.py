@@ -246,9 +246,11 @@ class Questions:
 
     def _unit(self, _: PRNGKey) -> Answer:
         g, m = self.guarantee, self.m
-        fits = g.unit == (NEIGHBOUR_LIST if spaces(m)[0].users else RECORD) or g.unit.rate is not None
+        domain = spaces(m)[0]
+        fits = g.unit == (NEIGHBOUR_LIST if domain.users else RECORD) or g.unit.rate is not None
         if known := [unit for unit, words in WORDS.items() if words == g.adjacency]:
             fits = fits and g.unit in known  # other words are the author's to answer for
+            fits = fits and (g.unit != RECORD or domain.all_adjacent)  # else the law was not asked of any two
         said = f"a guarantee per {g.unit} ({g.adjacency}) about records of {m.domain()}"
         return float(not fits), 0.0, fits, said
 

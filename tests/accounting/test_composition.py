@@ -143,6 +143,7 @@ REFUSED = [
     ),
     (lambda: composition.advanced(Guarantee(math.inf), 2, 0.1), "epsilon of guarantee must be finite"),
     (lambda: composition.advanced(RATE, 2, 0.1), "per unit of distance"),
+    (lambda: composition.sampled(RATE, 2, 5), "sampled cannot add .* per unit of distance"),
 ]
 
 
@@ -193,6 +194,17 @@ def test_advanced_holds_to_the_last_bit(epsilon, k, delta):
         p = [math.comb(k, wrong) * true ** (k - wrong) / all_of for wrong in range(k + 1)]
         losses = [one - total.exp() * other for one, other in zip(p, reversed(p), strict=True)]
         assert max(sum(losses[:most]) for most in range(k + 2)) <= Decimal(delta)
+
+
+@pytest.mark.parametrize(("delta_0", "k"), [(0.00045009262882758996, 2), (0.00010185725434629114, 5)])
+def test_advanced_states_no_less_than_its_releases_have(delta_0, k):
+    """In fractions: what float64 takes for 1 - (1 - delta_0)^k, or 1e-12 less, is granted and is below it."""
+    true = 1 - (1 - Fraction(delta_0)) ** k
+    granted = -math.expm1(k * math.log1p(-delta_0))
+    assert granted < true
+    for delta in (granted, granted * (1 - 9e-13)):
+        total = composition.advanced(Guarantee(0.1, delta_0), k, delta)
+        assert true <= Fraction(total.delta) <= true * (1 + Fraction(1, 10**14))
 
 
 def test_advanced_at_its_ends():

@@ -12,7 +12,9 @@ import scipy.sparse
 
 from ldp_jax import deployment, edges, features, hyperbolic, pipeline, verification
 from ldp_jax.core import mechanism, validate
+from ldp_jax.core.list_ids import host_ids
 from ldp_jax.core.spaces import as_records
+from ldp_jax.deployment.session import as_numbers
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import label_training, models, training
 from ldp_jax.pipeline.device_classifier import device_classifier
@@ -141,6 +143,8 @@ def test_what_is_masked_is_unknown():
     assert validate.labels(labels).tolist() == [1, -1, 0]
     x = np.ma.array([0.5, 1.0], mask=[False, True])
     np.testing.assert_array_equal(as_records(x), [0.5, np.nan])
+    np.testing.assert_array_equal(as_numbers(x), [0.5, np.nan])
+    assert host_ids(labels.astype(object), 3).tolist() == host_ids(labels, 3).tolist() == [1, 0]
     with pytest.raises(ValueError, match="x must be finite"):
         feature_rows(x[None])
 

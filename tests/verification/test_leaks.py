@@ -1,6 +1,6 @@
 """Mechanisms that leak about few records, across coordinates, or by a hair: each is refused, or not shown."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from ldp_jax.core.mechanism import largest
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Finite, NotApplicable, Product
 from ldp_jax.edges import ListReport, NeighbourCounts, RandomizedResponse
-from ldp_jax.features import Duchi, GeneralizedRR, GridSquareWave, Laplace
+from ldp_jax.features import Duchi, GeneralizedRR, GridSquareWave, Laplace, Sampled
 from ldp_jax.hyperbolic import HyperbolicGaussian
 from ldp_jax.verification import verdict
 from tests import broken
@@ -129,6 +129,47 @@ class RecordInTheLastBit(Laplace):
         return jax.lax.bitcast_convert_type(told if self.told else bits, self.kind)
 
 
+class Measured(NamedTuple):
+    """A sparse report, and one number more."""
+
+    indices: Any
+    values: Any
+    size: Any
+
+
+@mechanism
+class SendsItsSize(Sampled):
+    """Beside the report, how large the record is."""
+
+    def privatize(self, key, x):
+        return Measured(*super().privatize(key, x), jnp.abs(self.domain().clip(x)).sum())
+
+
+class OneCountMore(NeighbourCounts):
+    """Beside the noisy counts, the true sum."""
+
+    def add_noise(self, key, counts):
+        return jnp.append(super().add_noise(key, counts), counts.sum())
+
+
+jax.tree_util.register_pytree_node(
+    OneCountMore,
+    lambda m: ((m.groups, m.thresholds), (m.epsilon, m.num_groups, m.n, m.most)),
+    lambda aux, leaves: OneCountMore(*aux[:2], n=aux[2], groups=leaves[0], most=aux[3]),
+)
+
+
+@mechanism
+class WiderWherePlain(Laplace):
+    """A plain call reports float64, whose further bits hold the record."""
+
+    def privatize(self, key, x):
+        y = super().privatize(key, x)
+        if isinstance(y, jax.core.Tracer):
+            return y
+        return np.asarray(y, np.float64) + 1e-9 * np.asarray(self.domain().clip(x), np.float64)
+
+
 FEW = 1 << 17
 LEAKS = {
     "delta far too small": (lambda: broken.ThinTail(1.0), "law"),
@@ -139,6 +180,8 @@ LEAKS = {
     "a product of five signs": (lambda: broken.ProductOfSigns(Laplace(0.05), 8, 8, factors=5), "coordinates"),
     "an exception below zero": (lambda: RaisesBelowZero(1.0), "pure"),
     "honest while traced": (lambda: broken.HonestWhileTraced(1.0), "pure"),
+    "float64 where plain": (lambda: WiderWherePlain(1.0), "pure"),
+    "one count more than is said": (lambda: OneCountMore(1.0, 2, n=6, groups=GROUPS, most=5), "sampler"),
     "the sign of zero is the record's": (lambda: SignOfZero(1.0), "pure"),
     "a NaN holds the record": (lambda: broken.InTheNoise(1.0), "pure"),
     "a unit of labels": (lambda: ClaimsPerLabel(1.0), "unit"),
@@ -176,6 +219,14 @@ def test_what_leaks_is_refused_by_the_rung_that_is_there_for_it(name):
     assert found.holds is False, str(found)
     assert ("raised" in found.reason) == (name == "an exception below zero"), found.reason
     assert rung not in NEEDED or rung in verdict.needed(m)
+
+
+@untyped
+def test_a_report_with_a_part_more_than_its_space_has_is_refused():
+    for rung in ("sampler", "records"):
+        found = asked_of(SendsItsSize(Laplace(0.5), 10, 2), rung, 5_000)
+        assert found.holds is False
+        assert "raised TypeError" in found.reason
 
 
 @untyped

@@ -142,6 +142,6 @@ class Subset(ByCoordinate[SparseReport]):
 
     def contains(self, values: SparseReport, *, rounding: int = 0) -> np.ndarray:
         """Which have sorted, distinct coordinates that there are, and values of ``inner``."""
-        at = np.asarray(values.indices)
-        ordered = (np.diff(at, axis=-1) > 0).all(-1) & (at >= 0).all(-1) & (at < self.dim).all(-1)
-        return np.asarray(ordered & self.inner.contains(values.values, rounding=rounding).all(-1))
+        at, inner = SparseReport(*values)  # and nothing else
+        sorted_below = lambda at: (np.diff(at, prepend=-1) > 0) & (at < self.dim)
+        return each_vector(at, self.k, sorted_below) & self.inner.contains(inner, rounding=rounding).all(-1)
