@@ -194,7 +194,7 @@ class Rehearsal(NamedTuple):
         alone = f"{self.without.mean():.1f} %"
         lines = [
             verdict,
-            f"{self.users} {self.message} beside {self.labels} {known}, {len(self.gains)} worlds{stated}",
+            f"{self.users} {'lists' if links else self.message} beside {self.labels} {known}, {len(self.gains)} worlds{stated}",
             f"by public classes the AUC is {alone}" if links else f"without any report {alone} are right",
             "epsilon   points   95 % interval    P(gain > 0)",
         ]
