@@ -192,9 +192,10 @@ class Rehearsal(NamedTuple):
         if self.friends is not None:
             stated = f", of {self.friends.mean_degree:g} friends and homophily {self.friends.homophily:g} as stated"
         alone = f"{self.without.mean():.1f} %"
+        message = "lists" if links else self.message
         lines = [
             verdict,
-            f"{self.users} {'lists' if links else self.message} beside {self.labels} {known}, {len(self.gains)} worlds{stated}",
+            f"{self.users} {message} beside {self.labels} {known}, {len(self.gains)} worlds{stated}",
             f"by public classes the AUC is {alone}" if links else f"without any report {alone} are right",
             "epsilon   points   95 % interval    P(gain > 0)",
         ]
