@@ -9,7 +9,7 @@ broadcasts as classes of few levels; the other half counts neighbours by class. 
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
@@ -22,21 +22,24 @@ from experiments._common import fingerprint
 from experiments._runner import Found, Results, UsageError, rounded
 from experiments.dprr import classifiers
 from experiments.frontier import friendships
-from experiments.frontier.baselines._features import groups as broadcast
 from experiments.frontier.baselines._released import nothing_kept, nothing_read, spent
 from experiments.frontier.config import Config
 from experiments.frontier.friendships import ACCURACY
+from experiments.frontier.methods import CHANCE, LABELS, REHEARSAL, foretold
 from ldp_jax import datasets, edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
 from ldp_jax.graph import graphs
 from ldp_jax.learning import metrics
-from ldp_jax.pipeline.links import link_scores
+from ldp_jax.pipeline import rehearse
+from ldp_jax.pipeline.links import LinkFacts, link_scores
 
 NAME = "frontier_beyond"
 AUC = "auc"
 LINK, GRAPH = "link", "graph"
 HELD_OUT, MOST_PAIRS = 0.1, 5000
 """Of the links, at most so many; as many pairs without a link stand beside them."""
+PILOT, REHEARSED = 200, 2
+"""Users whose lists are public where links are rehearsed; in how many draws they are."""
 EXACT = 40.0
 """The epsilon of counts without noise."""
 LEVELS = (4.0, 24.0)
@@ -48,7 +51,12 @@ three standard deviations of the noise, and more. Of true degrees these numbers 
 class Cell(friendships.Cell):
     """One method on one draw; of sets of graphs, half of them have a public class."""
 
-    last_metric = property(lambda self: AUC if self.task == LINK else ACCURACY)
+    @property
+    def last_metric(self) -> str:
+        if self.mechanism.startswith(REHEARSAL):
+            return CHANCE
+        return AUC if self.task == LINK else ACCURACY
+
     promise = property(lambda self: f"{self.task}: {self.mechanism}, epsilon {self.epsilon:g}")
 
 
@@ -63,9 +71,9 @@ results_in = partial(Results, name=f"{NAME}_{ACCURACY}", cell=Cell)
 
 
 class Scored(NamedTuple):
-    """The value of the task's metric, and what was spent of the lists."""
+    """The value of the task's metric, or of several by name, and what was spent of the lists."""
 
-    value: float
+    value: float | Mapping[str, float]
     guarantee: PipelineGuarantee
 
 
@@ -88,10 +96,11 @@ class Pairs(NamedTuple):
     rows: Any
     """public features"""
 
-    @property
-    def group(self) -> np.ndarray:
-        """The class that is broadcast of each node."""
-        return broadcast(self.log_q, self.labels)
+    def facts(self, pilot: np.ndarray | tuple[()] = ()) -> LinkFacts:
+        """What is public, with the lists of a pilot before links were taken out."""
+        left = np.stack([np.asarray(self.graph.senders), np.asarray(self.graph.receivers)], 1)
+        entries = np.concatenate([left, self.linked, self.linked[:, ::-1]]) if len(pilot) else left[:0]
+        return LinkFacts(self.log_q, self.labels, np.asarray(pilot, int), entries[np.isin(entries[:, 0], pilot)])
 
 
 @lru_cache(maxsize=1)
@@ -124,11 +133,8 @@ def _of(score: Callable[[np.ndarray, np.ndarray], np.ndarray], draw: Pairs) -> f
 
 def _alike(draw: Pairs) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
     """How much likelier two users are of one class than two at random, by features and labels."""
-    q = np.exp(draw.log_q)
-    known = draw.labels >= 0
-    q[known] = np.eye(q.shape[1])[draw.labels[known]]
-    share = np.maximum(q.mean(0), 1e-9)
-    return lambda u, v: np.log(np.maximum((q[u] * q[v] / share).sum(1), 1e-3))
+    facts = draw.facts()
+    return lambda u, v: facts.same_class(np.stack([u, v], 1))
 
 
 def _cosine(key: Any, draw: Pairs, epsilon: float) -> Scored:
@@ -172,13 +178,24 @@ def _degree(key: Any, graph: Any, epsilon: float) -> tuple[np.ndarray, PipelineG
 
 def _counts(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
     """Each end's count of the other's class, for one of that class; of one class likelier still, where asked."""
-    group, classes = draw.group, draw.log_q.shape[1]
+    group, classes = draw.facts().groups, draw.log_q.shape[1]
     if math.isinf(epsilon):
         counts, guarantee = edges.count_neighbours(edges.Population.of(draw.graph), group, classes), nothing_kept()
     else:
         noisy = edges.privatize_counts(key, draw.graph, edges.NeighbourCounts(epsilon, classes), group)
         counts, guarantee = noisy.counts, spent(noisy.guarantee)
     return Scored(_by_counts(draw, counts, group, epsilon, alike), guarantee)
+
+
+def _rehearsal(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
+    """What worlds foretell of a row of counts over the better one of released degrees; nobody reports."""
+    pilot_key, key = jax.random.split(key)
+    pilot = np.asarray(jax.random.permutation(pilot_key, len(draw.labels)))[:PILOT]
+    found = rehearse(key, draw.facts(pilot), (epsilon,))
+    assert found.auc is not None
+    degrees, counts = found.auc[..., :2], found.auc[..., 2 + alike]
+    over = found._replace(gains=counts - degrees[..., degrees.mean((0, 1)).argmax()])
+    return Scored({LABELS: found.labels, **foretold(over, epsilon)}, nothing_read())
 
 
 def _common(key: Any, draw: Pairs, epsilon: float) -> Scored:
@@ -257,6 +274,7 @@ METHODS: dict[str, dict[str, Callable[[Any, Any, float], Scored]]] = {
         "features, cosine": _cosine, f"features{ALIKE}": _same_class, **_alike_too(DEGREES, _degrees),
         **_alike_too(COUNTS, _counts), **_alike_too(f"{TRUE} degrees", _degrees),
         **_alike_too(f"{TRUE} counts", _counts), f"{TRUE}, common neighbours": _common,
+        **_alike_too(f"{REHEARSAL}, {COUNTS}", _rehearsal),
     },
     GRAPH: {
         "sizes alone": _sizes_alone, DEGREES: _graph_degrees, f"{COUNTS} by degree class": _graph_counts,
@@ -268,7 +286,7 @@ METHODS: dict[str, dict[str, Callable[[Any, Any, float], Scored]]] = {
 
 def variants(task: str, config: Config) -> Iterator[tuple[str, float]]:
     for name in METHODS[task]:
-        if name.startswith((DEGREES, COUNTS)):
+        if name.startswith((DEGREES, COUNTS, REHEARSAL)):
             yield from ((name, epsilon) for epsilon in config.epsilons)
         else:
             yield name, math.inf if name.startswith(TRUE) else 0.0
@@ -284,7 +302,9 @@ def plan(config: Config) -> dict[Cell, Settings]:
         for labels in config.labels if task == LINK else ("half",):
             if task == LINK:
                 friendships.check_count("--labels", labels, data)
-            planned |= friendships.cells(Cell, data, settings, config.seeds, rows, task, labels=labels)
+            made = friendships.cells(Cell, data, settings, config.seeds, rows, task, labels=labels)
+            told = {cell for cell in made if cell.mechanism.startswith(REHEARSAL) and cell.seed >= REHEARSED}
+            planned |= {cell: settings for cell in made if cell not in told}
     return planned
 
 
@@ -314,5 +334,5 @@ def check(cell: Cell, settings: Settings) -> None:
 
 def compute(cell: Cell, settings: Settings) -> Found:
     value, guarantee = answer(cell, settings)
-    found = Found(rounded({cell.last_metric: value}))
+    found = Found(rounded(value if isinstance(value, Mapping) else {cell.last_metric: value}))
     return friendships.promised(cell, settings, found, guarantee, guarantee[NEIGHBOUR_LIST].epsilon)

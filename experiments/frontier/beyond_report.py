@@ -7,9 +7,13 @@ import numpy as np
 import pandas as pd
 
 from experiments import _report as show
+from experiments.frontier import rehearsal_report
 from experiments.frontier._points import pick
-from experiments.frontier.beyond import COUNTS, DEGREES, GRAPH, LINK, NAME, results_in
+from experiments.frontier.beyond import ALIKE, COUNTS, DEGREES, GRAPH, LINK, NAME, PILOT, results_in
+from experiments.frontier.methods import REHEARSAL
+from experiments.frontier.rehearsal_report import CHOSEN_ON_LISTS
 from ldp_jax.learning.metrics import ConfidenceInterval
+from ldp_jax.pipeline.rehearsal import LEAST_POINTS
 
 _TEXT = show.prose("frontier_beyond")
 
@@ -17,11 +21,57 @@ _PLACE = ["task", "dataset", "labels"]
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
-    sections = ["# Counts beyond the classes of nodes", _TEXT.preface, verdict(frame)]
+    told = frame.mechanism.str.startswith(REHEARSAL)
+    foretold, frame = frame[told], frame[~told]
+    sections, figures = ["# Counts beyond the classes of nodes", _TEXT.preface, verdict(frame)], {}
+    if found := rehearsal_report.outcomes(*rehearsed(foretold, frame), "labels"):
+        stem, over = f"{NAME}_rehearsal", "released degrees"
+        figures[stem] = rehearsal_report.figure(found, over)
+        asked_of = f"public features, labels, and the lists of {PILOT} users at random before links were taken out"
+        sections += [*rehearsal_report.sections(found, stem, asked_of, over, CHOSEN_ON_LISTS), trivial(found)]
     for (task, dataset, labels), part in frame.groupby(_PLACE, sort=False):
         known = "" if task == GRAPH else f", {'half of the' if labels == 'half' else f'{labels} a class of'} labels"
         sections += [f"## {task}: {dataset}{known}", table(part)]
-    return {NAME: "\n\n".join(sections)}, {}
+    return {NAME: "\n\n".join(sections)}, figures
+
+
+def rehearsed(told: pd.DataFrame, frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Rehearsals, and what was measured: points by draw of each row of counts over the better one of degrees.
+
+    The row is a part of the setting's name.
+    """
+    kind = told.mechanism.str.removeprefix(f"{REHEARSAL}, ")
+    told = told.assign(labels=told.labels.astype(str) + ", " + kind, mechanism=REHEARSAL)
+    rows = []
+    for (dataset, labels), part in pick(frame, task=LINK).groupby(["dataset", "labels"], sort=False):
+        for (name, epsilon), mine in part.groupby(["mechanism", "epsilon"], sort=False):
+            if name.startswith(COUNTS):
+                at = pick(part, epsilon=epsilon)
+                degrees = at[at.mechanism.str.startswith(DEGREES)].pivot(
+                    index="seed", columns="mechanism", values="value"
+                )
+                less = 100 * (mine.set_index("seed").value - degrees[degrees.mean().idxmax()])
+                rows += [(dataset, f"{labels}, {name}", epsilon, seed, points) for seed, points in less.items()]
+    return told, pd.DataFrame(rows, columns=["dataset", "labels", "epsilon", "seed", "value"])
+
+
+def trivial(found: list[rehearsal_report.Outcome]) -> str:
+    """How often rules that look at no pilot are wrong about the same rows."""
+    others = [one for one in found if one.dataset not in CHOSEN_ON_LISTS]
+    said = []
+    for name, some in (("all graphs", found), ("graphs by which no constant was chosen", others)):
+        helps = np.array([one.gain.mean >= LEAST_POINTS for one in some], bool)
+        high = np.array([one.epsilon >= 1.0 for one in some], bool)
+        plain = np.array([ALIKE not in one.name for one in some], bool)
+        rules = {
+            "always counts": ~helps,
+            "always degrees": helps,
+            "counts from epsilon 1": high != helps,
+            "counts from epsilon 1, never by same class": (high & plain) != helps,
+        }
+        words = "; ".join(f"*{rule}* in {int(wrong.sum())}" for rule, wrong in rules.items())
+        said.append(f"of the {len(some)} rows on {name} {words}")
+    return f"Rules without a rehearsal are wrong, {'. '.join(said).replace('. of', '. Of')}."
 
 
 def _less_best(part: pd.DataFrame, others: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | None:
@@ -80,4 +130,4 @@ def table(part: pd.DataFrame) -> show.Rows:
 
 def digest(out: Path) -> str:
     frame = results_in(out).read()
-    return "" if frame.empty else verdict(frame)
+    return "" if frame.empty else verdict(frame[~frame.mechanism.str.startswith(REHEARSAL)])

@@ -11,6 +11,7 @@ best linear estimate). With one group it is the product of released degrees.
 """
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +24,44 @@ from ldp_jax.pipeline.counts import noise_variance
 
 # Of neighbours in a group: what their mean is at least, and an estimate as a share of it.
 _LEAST_MEAN, _LEAST_SHARE = 1e-3, 0.05
+
+
+class LinkFacts(NamedTuple):
+    """What is public where links are to be found: classes as far as they are known, and the lists of a pilot.
+
+    Attributes:
+      log_q: float [n, C], natural logarithms of a posterior of classes, where no user's depends on their own label.
+      labels: int [n] in [0, C), -1 for users who have none.
+      pilot: int [m], distinct users who let anybody read their whole lists.
+      friends: int [entries, 2], all entries of these lists: a member of the pilot, and who is in their list.
+    """
+
+    log_q: Float[Array | np.ndarray, "n classes"]
+    labels: Int[np.ndarray, " n"]
+    pilot: Int[np.ndarray, " m"]
+    friends: Int[np.ndarray, "entries 2"]
+
+    @property
+    def groups(self) -> Int[np.ndarray, " n"]:
+        """The class that is broadcast of each user: their label, else the likeliest."""
+        return np.where(self.labels >= 0, self.labels, np.asarray(self.log_q).argmax(1)).astype(np.int32)
+
+    def same_class(self, pairs: Int[np.ndarray, "p 2"]) -> Float[np.ndarray, " p"]:
+        r"""How much likelier two users are of one class than two at random, of which the logarithm is taken.
+
+        It may be added to :func:`link_scores`. It helps where friends are mostly of one class, and harms elsewhere.
+
+        >>> log_q = np.log([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]])
+        >>> facts = LinkFacts(log_q, np.full(4, -1), np.zeros(0, int), np.zeros((0, 2), int))
+        >>> np.exp(facts.same_class(np.array([[0, 1], [0, 2]]))).round(2).tolist()
+        [1.64, 0.36]
+        """
+        q = np.exp(np.asarray(self.log_q))
+        known = self.labels >= 0
+        q[known] = np.eye(q.shape[1])[self.labels[known]]
+        share = np.maximum(q.mean(0), 1e-9)
+        one, other = np.asarray(pairs).T
+        return np.log(np.maximum((q[one] * q[other] / share).sum(1), 1e-3))
 
 
 def link_scores(

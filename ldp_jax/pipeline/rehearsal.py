@@ -16,11 +16,14 @@ counted right or wrong, beside those without any report. Nobody is asked, and no
 * Both (of :class:`~ldp_jax.pipeline.jointly.JointFacts`). Classes follow the shares of the panel, scores are those
   of a member of the class, and lists are as stated. Each total is tried in several splits, and as one report that
   reads friends by the stated homophily, on the same worlds.
+* Links (of :class:`~ldp_jax.pipeline.links.LinkFacts`). Everybody's list is that of a member of the pilot of the
+  same group, counted by group. Members are drawn anew in each world. A tenth of the links is taken out of all
+  lists, and told from as many pairs at random, by counts and by released degrees of the same epsilon.
 """
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -41,7 +44,9 @@ from ldp_jax.core.whole_noise import MAX_EPSILON, MIN_EPSILON
 from ldp_jax.edges import NeighbourCounts
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph.propagation import Operator
+from ldp_jax.learning import metrics
 from ldp_jax.pipeline.jointly import JointFacts, JointPrivacy, joint_prediction, one_report, record_alphabets
+from ldp_jax.pipeline.links import LinkFacts, link_scores
 from ldp_jax.pipeline.local_prediction import Broadcast, PanelFacts, local_prediction
 from ldp_jax.pipeline.message import ClassReports
 from ldp_jax.pipeline.one_message import Devices
@@ -76,6 +81,11 @@ COUPLING = 0.9
 
 MOST_OVERLAP = 0.7
 """Of homophily, at most such a share follows what features say, if it is not stated: each world has another."""
+
+SCORES = ("degrees", "degrees and same class", "counts", "counts and same class")
+"""By which links are found. Degrees are released, counts are of neighbours by group."""
+
+_HELD_OUT, _MOST_LINKS = 0.1, 5000  # of the links of a world, at most so many
 
 _HOPS = 4  # over which noise is shared
 
@@ -125,14 +135,16 @@ class Rehearsal(NamedTuple):
 
     Attributes:
       epsilons: ascending.
-      gains: float64 [worlds, epsilons], points of accuracy on private users over no report.
-      without: float64 [worlds], accuracy without any report, in percent.
-      message: ``records``, ``lists`` or ``records and lists``.
+      gains: float64 [worlds, epsilons], points of accuracy on private users over no report. Of links, points of AUC
+        by counts over released degrees, each by the better of two of :data:`SCORES`.
+      without: float64 [worlds], accuracy without any report, in percent; of links, the AUC of one class alone.
+      message: ``records``, ``lists``, ``records and lists`` or ``links``.
       users: how many would report.
-      labels: how many are public.
+      labels: how many are public; of links, how many lists.
       friends: what was stated, of lists.
       splits: of records and lists, the best split of each total or one report of both, to which the gains belong;
         else empty. It is chosen on the same worlds, so that the gains of close ones are a little too high.
+      auc: of links, float64 [worlds, epsilons, 4], in percent, of each of :data:`SCORES`.
     """
 
     epsilons: tuple[float, ...]
@@ -143,6 +155,7 @@ class Rehearsal(NamedTuple):
     labels: int
     friends: StatedFriends | None = None
     splits: tuple[JointPrivacy, ...] = ()
+    auc: Float[np.ndarray, "worlds epsilons scores"] | None = None
 
     def foreseen(self, epsilon: float) -> Foreseen:
         """The forecast for one of :attr:`epsilons`."""
@@ -166,25 +179,32 @@ class Rehearsal(NamedTuple):
         return next((one for one in self.epsilons if self.collect(one)), None)
 
     def __str__(self) -> str:
+        links = self.auc is not None
+        known = "public lists" if links else "public labels"
+        yes, no = ("ask for counts", "ask for degrees") if links else ("collect", "do not collect")
         if self.labels < LEAST_LABELS:
-            verdict = f"cannot tell: {self.labels} public labels, and it takes {LEAST_LABELS}"
+            verdict = f"cannot tell: {self.labels} {known}, and it takes {LEAST_LABELS}"
         elif self.needed is None:
-            verdict = f"do not collect: {LEAST_POINTS:g} points are not likely up to epsilon {self.epsilons[-1]:g}"
+            verdict = f"{no}: {LEAST_POINTS:g} points are not likely up to epsilon {self.epsilons[-1]:g}"
         else:
-            verdict = f"collect, at epsilon {self.needed:g} or more"
+            verdict = f"{yes}, at epsilon {self.needed:g} or more"
         stated = ""
         if self.friends is not None:
             stated = f", of {self.friends.mean_degree:g} friends and homophily {self.friends.homophily:g} as stated"
+        alone = f"{self.without.mean():.1f} %"
+        message = "lists" if links else self.message
         lines = [
             verdict,
-            f"{self.users} {self.message} beside {self.labels} public labels, {len(self.gains)} worlds{stated}",
-            f"without any report {self.without.mean():.1f} % are right",
+            f"{self.users} {message} beside {self.labels} {known}, {len(self.gains)} worlds{stated}",
+            f"by public classes the AUC is {alone}" if links else f"without any report {alone} are right",
             "epsilon   points   95 % interval    P(gain > 0)",
         ]
         for place, epsilon in enumerate(self.epsilons):
             told = self.foreseen(epsilon)
             interval = f"{told.low:+.1f} to {told.high:+.1f}"
             split = f"   {_words(self.splits[place])}" if self.splits else ""
+            if self.auc is not None:
+                split = f"   {SCORES[int(self.auc[:, place].mean(0).argmax())]}"
             lines.append(f"{epsilon:7g}   {told.points:+6.1f}   {interval:>14}   {told.chance:11.2f}{split}")
         return "\n".join(lines)
 
@@ -195,7 +215,7 @@ def _words(privacy: JointPrivacy) -> str:
 
 def rehearse(
     key: PRNGKey,
-    public: PanelFacts | PublicFacts | JointFacts,
+    public: PanelFacts | PublicFacts | JointFacts | LinkFacts,
     epsilons: Sequence[float] = EPSILONS,
     *,
     friends: StatedFriends | None = None,
@@ -205,13 +225,15 @@ def rehearse(
     """Say what reports will bring, before anybody reports. Costs no budget and asks nobody.
 
     To collect is recommended where the mean gain is at least 0.5 points and P(gain > 0) is at least 0.6, beside at
-    least 50 public labels. The experiments hold verdicts against what came (``frontier_features.md``,
-    ``frontier_edges.md``, ``frontier_joint.md``).
+    least 50 public labels. To find links, counts are held against released degrees, and it takes 50 public lists.
+    The experiments hold verdicts against what came (``frontier_features.md``, ``frontier_edges.md``,
+    ``frontier_joint.md``, ``frontier_beyond.md``).
 
     Args:
       key: of public randomness.
       public: of records, what :func:`~ldp_jax.pipeline.local_prediction.panel_facts` found, with true labels; of
-        lists, features and labels; of both, what :func:`~ldp_jax.pipeline.jointly.joint_facts` found.
+        lists, features and labels; of both, what :func:`~ldp_jax.pipeline.jointly.joint_facts` found; of links,
+        classes and the lists of a pilot, whose members are drawn at random.
       epsilons: of a report of a record, in (0, 20]; of a bit of a list, in [0.001, 40]; of both a total in (0, 20],
         whose best split is found (:attr:`Rehearsal.splits`, for ``predict_jointly``).
       friends: of lists: what is stated of them. It is assumed, not found: state the least that is believed.
@@ -219,7 +241,8 @@ def rehearse(
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`).
 
     Raises:
-      ValueError: for private labels, an epsilon out of range, or friends where there are none to be stated.
+      ValueError: for private labels, an epsilon out of range, friends where there are none to be stated, or a
+        pilot whose lists are of others or empty.
 
     >>> from ldp_jax import datasets
     >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
@@ -231,14 +254,20 @@ def rehearse(
     """
     validate.threefry(key)
     worlds = validate.whole(2, worlds=worlds)
-    if not isinstance(public, (PanelFacts, PublicFacts, JointFacts)):
-        raise ValueError(f"public must be of panel_facts, joint_facts or PublicFacts, got {type(public).__name__}")
-    of_lists = isinstance(public, PublicFacts)
+    if not isinstance(public, (PanelFacts, PublicFacts, JointFacts, LinkFacts)):
+        raise ValueError(
+            f"public must be of panel_facts, joint_facts, PublicFacts or LinkFacts, got {public!r:.40}"
+        )
+    of_lists = isinstance(public, (PublicFacts, LinkFacts))
     least, most = (MIN_EPSILON, MAX_EPSILON) if of_lists else (0.0, MOST_EPSILON)
     each = list(epsilons) if np.iterable(epsilons) else [epsilons]
     asked = tuple(sorted({validate.number(least, most, open_lower=not of_lists, epsilons=one) for one in each}))
     if not asked:
         raise ValueError("epsilons must name one at least")
+    if isinstance(public, LinkFacts):
+        if friends is not None:
+            raise ValueError("friends must be None of links, whose pilot shows them")
+        return _of_links(key, public, asked, worlds, progress)
     if not isinstance(public, PublicFacts) and public.known.keep < 1.0:
         raise ValueError(f"public must have true labels, got keep = {public.known.keep:g}")
     fold_key, key = random_words.split(key)
@@ -258,18 +287,23 @@ def rehearse(
                 raise ValueError("overlap must be None of joint totals: nobody has public features")
             message, splits = "records and lists", [_splits(total) for total in asked]
             run = _of_both(key, public, _checked(friends), tuple(split for some in splits for split in some))
-        for world in range(worlds):
-            phase(f"world {world + 1} of {worlds}", 0.1 + 0.9 * world / worlds)
-            with watched("server"):
-                y, posteriors = run(world)
-                found = [np.asarray(one).argmax(1) == np.asarray(y) for one in posteriors]
-                right.append([100.0 * one[private].mean() for one in found])
+        for world in _phases(worlds):
+            y, posteriors = run(world)
+            found = [np.asarray(one).argmax(1) == np.asarray(y) for one in posteriors]
+            right.append([100.0 * one[private].mean() for one in found])
     right = np.array(right)
     gains, taken = right[:, 1:] - right[:, :1], ()
     if splits:
         gains, taken = _best(gains, splits)
     users, labels = int(private.sum()), int((~private).sum())
     return Rehearsal(asked, gains, right[:, 0], message, users, labels, friends, taken)
+
+
+def _phases(worlds: int) -> Iterator[int]:
+    for world in range(worlds):
+        phase(f"world {world + 1} of {worlds}", 0.1 + 0.9 * world / worlds)
+        with watched("server"):
+            yield world
 
 
 def _splits(total: float) -> list[JointPrivacy]:
@@ -600,6 +634,127 @@ def _drawn_lists(key: PRNGKey, users: _Users, y: Array, entries: int) -> tuple[A
     alike = random.uniform(alike_key, (entries,)) < users.homophily
     first, count = jnp.where(alike, (size.cumsum() - size)[mine], 0), jnp.where(alike, size[mine], len(y))
     return jnp.minimum(owners, len(y) - 1), jnp.argsort(y)[first + _below(friend_key, count)]
+
+
+# --- Links -------------------------------------------------------------------------------------------------------
+
+
+@pytree
+class _Pilot:
+    """What worlds take of it.
+
+    Of users their groups [n], and those by which they get lists (``like`` [n]). Of members their group [m], counts
+    [m, K] and the first place [m] of their entries. Of entries the friend's group and the score of one class.
+    """
+
+    groups: Array
+    like: Array
+    of_member: Array
+    counts: Array
+    start: Array
+    of_friend: Array
+    alike: Array
+
+    @classmethod
+    def of(cls, facts: LinkFacts) -> "_Pilot":
+        groups, pilot, friends = facts.groups, np.asarray(facts.pilot), np.asarray(facts.friends)
+        n, num_groups = np.shape(facts.log_q)
+        place = np.full(n, len(pilot))
+        place[pilot] = np.arange(len(pilot))
+        order = np.argsort(place[friends[:, 0]], kind="stable")
+        member, friend = place[friends[order, 0]], friends[order, 1]
+        counts = np.zeros((len(pilot), num_groups), np.int32)
+        np.add.at(counts, (member, groups[friend]), 1)
+        size = np.bincount(groups[pilot], minlength=num_groups)
+        like = np.where(size[groups] > 0, groups, size.argmax()).astype(np.int32)
+        start, alike = np.searchsorted(member, np.arange(len(pilot))), facts.same_class(friends[order])
+        made = groups, like, groups[pilot], counts, start, groups[friend], alike.astype(np.float32)
+        return cls(*map(jnp.asarray, made))
+
+
+def _of_links(
+    key: PRNGKey, facts: LinkFacts, epsilons: tuple[float, ...], worlds: int, progress: Progress | None
+) -> Rehearsal:
+    _check_pilot(facts)
+    n, num_groups = np.shape(facts.log_q)
+    nobody, of_pilot = np.zeros(n, np.int32), _Pilot.of(facts)
+    size = min(math.ceil(_HELD_OUT * len(facts.friends) / len(facts.pilot) * n / 2), _MOST_LINKS)
+    auc, alone = [], []
+    with watched("rehearse", progress):
+        for world in _phases(worlds):
+            draw_key, other_key, report_key = random.split(random.fold_in(key, world), 3)
+            counts, linked, alike = _drawn_links(draw_key, of_pilot, size=size)
+            others = np.asarray(random.randint(other_key, (size, 2), 0, n))
+            alike = jnp.concatenate([alike, jnp.asarray(facts.same_class(others), jnp.float32)])
+            pairs, found = np.concatenate([np.asarray(linked), others]), []
+            for place, epsilon in enumerate(epsilons):
+                degree_key, count_key = random.split(random.fold_in(report_key, place))
+                # As NoisyDegree sends it: clipped.
+                degree = NeighbourCounts(epsilon, 1).add_noise(degree_key, counts.sum(1, keepdims=True))
+                degree = jnp.clip(degree, 0, n - 1)
+                reports = NeighbourCounts(epsilon, num_groups).add_noise(count_key, counts)
+                scores = (
+                    link_scores(degree, nobody, pairs, epsilon),
+                    link_scores(reports, facts.groups, pairs, epsilon),
+                )
+                found.append([_percent(one + more, size) for one in scores for more in (0.0, alike)])
+            auc.append(found)
+            alone.append(_percent(alike, size))
+    auc = np.array(auc)
+    mean = auc.mean(0)
+    best = [
+        np.take_along_axis(auc, first + mean[None, :, first : first + 2].argmax(2)[..., None], 2)[..., 0]
+        for first in (0, 2)
+    ]
+    return Rehearsal(epsilons, best[1] - best[0], np.array(alone), "links", n, len(facts.pilot), auc=auc)
+
+
+def _percent(scores: Array, size: int) -> float:
+    return 100.0 * float(metrics.auc(scores[:size], scores[size:]))
+
+
+def _check_pilot(facts: LinkFacts) -> None:
+    n, pilot, friends = len(facts.log_q), np.asarray(facts.pilot), np.asarray(facts.friends)
+    if len(facts.labels) != n:
+        raise ValueError(f"labels must be of the {n} users of log_q, got {len(facts.labels)}")
+    if friends.ndim != 2 or friends.shape[1] != 2 or not len(friends):
+        raise ValueError(f"friends must be entries of shape [entries, 2], one at least, got {friends.shape}")
+    if min(pilot.min(), friends.min()) < 0 or max(pilot.max(), friends.max()) >= n:
+        raise ValueError(f"pilot and friends must be users in [0, {n})")
+    if len(np.unique(pilot)) < len(pilot) or not np.isin(friends[:, 0], pilot).all():
+        raise ValueError("pilot must name each member once, and friends must be of their lists alone")
+
+
+@partial(jax.jit, static_argnames="size")
+def _drawn_links(key: PRNGKey, pilot: _Pilot, *, size: int) -> tuple[Array, Array, Array]:
+    """Counts by group int32 [n, K], and links that are in none of them: ends [size, 2], and scores of one class.
+
+    One end is an entry of a list. The other is of the group that the list names, by their entries of the first
+    end's group: links between two groups are stubs that are matched at random.
+    """
+    donor_key, owner_key, entry_key, friend_key, rest_key = random.split(key, 5)
+    groups, (n, num_groups) = pilot.groups, (len(pilot.groups), pilot.counts.shape[1])
+    even = jnp.zeros((n, num_groups))
+    donor = donors(donor_key, pilot.like, even, pilot.of_member, even[: len(pilot.of_member)], np.float32(1.0))
+    counts = pilot.counts[donor]
+    degree = counts.sum(1)
+    ends = degree.cumsum()
+    one = jnp.searchsorted(ends, _below(owner_key, jnp.broadcast_to(ends[-1], (size,))), side="right")
+    one = jnp.minimum(one, n - 1)
+    entry = jnp.minimum(pilot.start[donor[one]] + _below(entry_key, degree[one]), len(pilot.alike) - 1)
+    of_one, of_other = groups[one], pilot.of_friend[entry]
+    order = jnp.argsort(groups)
+    people = (groups[:, None] == jnp.arange(num_groups)).sum(0)
+    first = people.cumsum() - people
+    # Stubs of all users, first by the group that they go to, then by the owner's.
+    stubs = jnp.concatenate([jnp.zeros(1, jnp.int32), counts[order].T.ravel().cumsum()])
+    row = of_one * n + first[of_other]
+    low, high = stubs[row], stubs[row + people[of_other]]
+    matched = jnp.searchsorted(stubs, low + _below(friend_key, high - low), side="right") - 1 - of_one * n
+    anybody = first[of_other] + _below(rest_key, people[of_other])
+    other = order[jnp.clip(jnp.where(high > low, matched, anybody), 0, n - 1)]
+    left = counts.at[one, of_other].add(-1).at[other, of_one].add(-1)
+    return jnp.maximum(left, 0), jnp.stack([one, other], 1), pilot.alike[entry]
 
 
 def homophily(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> float:

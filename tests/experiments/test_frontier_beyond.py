@@ -11,6 +11,7 @@ from experiments.dprr import classifiers
 from experiments.frontier import beyond
 from experiments.frontier.beyond import COUNTS, DEGREES, GRAPH, LINK, METHODS
 from experiments.frontier.config import Config
+from experiments.frontier.methods import LABELS, REHEARSAL
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.graph import graphs
@@ -25,8 +26,14 @@ def ran(graph_file, tmp_path_factory):
 
 def test_each_row_is_there_once_under_what_it_costs(ran):
     rows = beyond.results_in(ran.out).read()
+    told = rows[rows.mechanism.str.startswith(REHEARSAL)]
+    # Of both rows of counts, at both budgets: the points with their interval and chance, and the size of the pilot.
+    assert len(told) == 2 * 2 * 5
+    assert set(told.value[told.metric == LABELS]) == {min(beyond.PILOT, datasets.load(ran.datasets[0]).num_nodes)}
+    rows = rows.drop(told.index)
     private = [name for name in METHODS[LINK] if name.startswith((DEGREES, COUNTS))]
-    assert len(rows) == len(METHODS[LINK]) + len(private)
+    measured = [name for name in METHODS[LINK] if not name.startswith(REHEARSAL)]
+    assert len(rows) == len(measured) + len(private)
     assert set(rows.metric) == {"auc"}
     assert rows.value.between(0, 1).all()
     manifest = beyond.results_in(ran.out).describe()

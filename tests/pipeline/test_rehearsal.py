@@ -7,6 +7,7 @@ import pytest
 
 import ldp_jax as ldp
 from ldp_jax.graph.propagation import operator
+from ldp_jax.learning.metrics import auc
 from ldp_jax.pipeline import (
     JointPrivacy,
     Rehearsal,
@@ -18,6 +19,7 @@ from ldp_jax.pipeline import (
 )
 from ldp_jax.pipeline.device_classifier import DeviceClassifier
 from ldp_jax.pipeline.jointly import JointFacts
+from ldp_jax.pipeline.links import LinkFacts, link_scores
 from ldp_jax.pipeline.local_prediction import PanelFacts, panel_facts
 from ldp_jax.pipeline.piloted import PublicFacts
 from ldp_jax.pipeline.rehearsal import coupled_classes, donors, homophily, overlap, shared_spread
@@ -238,3 +240,67 @@ def test_homophily_is_beyond_chance_and_of_labelled_pairs():
     for pairs, words in (([[0, 4]], "two labelled users"), ([[0, 9]], "join nodes in"), ([[0, 1, 2]], "shape")):
         with pytest.raises(ValueError, match=words):
             homophily(pairs, labels)
+
+
+def pilot_of(made, y, size):
+    """Facts of half of the classes, and the lists of so many users."""
+    log_q = np.log(np.where(np.eye(3)[y] > 0, 0.8, 0.1)).astype(np.float32)
+    pilot = np.random.default_rng(1).permutation(N)[:size]
+    entries = np.stack([np.asarray(made.senders), np.asarray(made.receivers)], 1)
+    return LinkFacts(log_q, some_labels(y, 0.5), pilot, entries[np.isin(entries[:, 0], pilot)])
+
+
+def test_links_of_a_world_are_those_of_the_pilot_and_in_no_list(graph):
+    """Groups of both ends as often as in the lists, within 0.1 (4 standard errors of 400 links)."""
+    facts = pilot_of(graph[2], graph[1], N)
+    kept, linked, alike = rehearsal._drawn_links(jax.random.key(0), rehearsal._Pilot.of(facts), size=400)
+    ends, real = facts.groups[np.asarray(linked)], facts.groups[facts.friends]
+    for a in range(3):
+        for b in range(3):
+            share = [(of == [a, b]).all(1).mean() for of in (ends, real)]
+            assert share[0] == pytest.approx(share[1], abs=0.1)
+    assert np.isin(np.asarray(alike).round(4), facts.same_class(facts.friends).astype(np.float32).round(4)).all()
+    assert int(kept.min()) >= 0
+    assert 0.5 * len(facts.friends) < int(kept.sum()) < 0.98 * len(facts.friends)  # 800 stubs fewer
+
+
+def test_counts_and_degrees_find_links_about_as_well_as_was_foretold(graph):
+    """AUC of both within 6 points: links of a tenth of the lists (144) have a standard error of 2."""
+    _, y, made = graph
+    facts = pilot_of(made, y, 200)
+    told = ldp.rehearse(jax.random.key(0), facts, (0.05, 4.0), worlds=4)
+    assert (told.message, told.users, told.labels) == ("links", N, 200)
+    pairs = np.stack([np.asarray(made.senders), np.asarray(made.receivers)], 1)
+    linked = np.random.default_rng(0).permutation(pairs[pairs[:, 0] < pairs[:, 1]])[:144]
+    gone = np.concatenate([linked, linked[:, ::-1]]) @ [N, 1]
+    left = pairs[~np.isin(pairs @ [N, 1], gone)]
+    counts = np.zeros((N, 3), int)
+    np.add.at(counts, (left[:, 0], facts.groups[left[:, 1]]), 1)
+    others = np.random.default_rng(1).integers(0, N, (1000, 2))
+    for place, (reports, groups) in enumerate([(counts.sum(1)[:, None], np.zeros(N, int)), (counts, facts.groups)]):
+        score = lambda ends: link_scores(reports, groups, ends, 40.0)  # noqa: B023
+        measured = 100 * float(auc(score(linked), score(others)))
+        assert told.auc[:, 1, 2 * place].mean() == pytest.approx(measured, abs=6)
+    assert told.collect(4.0)
+    assert not told.collect(0.05)  # noise alone
+    assert str(told).startswith("ask for counts, at epsilon 4 or more")
+    few = ldp.rehearse(jax.random.key(0), pilot_of(made, y, 20), (4.0,), worlds=2)
+    assert str(few).startswith("cannot tell: 20 public lists")
+
+
+def test_an_invalid_pilot_is_refused(graph):
+    facts, rehearse = pilot_of(graph[2], graph[1], 60), ldp.rehearse
+    key, stranger = jax.random.key(0), np.array([[facts.friends[0, 1], N]])
+    for wrong, words in (
+        ({"pilot": facts.pilot[:-1]}, "of their lists alone"),
+        ({"pilot": np.r_[facts.pilot, facts.pilot[:1]]}, "each member once"),
+        ({"friends": facts.friends[:0]}, "one at least"),
+        ({"friends": stranger}, "must be users in"),
+        ({"labels": facts.labels[:-1]}, "labels must be of the"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            rehearse(key, facts._replace(**wrong), (1.0,))
+    with pytest.raises(ValueError, match="friends must be None of links"):
+        rehearse(key, facts, (1.0,), friends=StatedFriends(8.0, 0.5))
+    with pytest.raises(ValueError, match="epsilons"):
+        rehearse(key, facts, (0.0,))
