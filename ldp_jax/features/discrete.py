@@ -1,6 +1,7 @@
 """Finite mechanisms as integer tables: privacy that holds in the arithmetic that is run."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import integer_tables, random, random_words, validate
+from ldp_jax.core.blocks import by_blocks
 from ldp_jax.core.float32 import einsum
 from ldp_jax.core.integer_tables import Encoding, Table
 from ldp_jax.core.mechanism import Univariate
@@ -156,27 +158,42 @@ class Discrete(Univariate):
         row, part = self._rows(x)
         start = (row + integer_tables.rounds_up(rounding, part)) * self.search.shape[1]
         rest = 32 - self._size.bit_length()  # bits of a word that choose no entry of the guide
-        below, bucket = word & (2**rest - 1), (word >> rest).astype(jnp.int32)
 
-        def find(i: Array, place: Array) -> Array:
-            step = 1 << (self.steps - i)
-            after = jnp.where(i == 0, bucket, 2 * self._size + place + step - 1)
-            found = jnp.take(self.search, start + after, mode="clip")
-            first = (found >> rest).astype(jnp.int32) + (below > found & (2**rest - 1))
-            further = (place + step < self.counts[self.level]) & (word >= found)
-            return jnp.where(i == 0, first, jnp.where(further, place + step, place))
+        def first(start: Array, word: Array) -> Array:
+            found = jnp.take(self.search, start + (word >> rest).astype(jnp.int32), mode="clip")
+            return (found >> rest).astype(jnp.int32) + (word & (2**rest - 1) > found & (2**rest - 1))
 
-        # A loop, since a CPU's compiler would draw words again for each gather that it fuses them with.
-        return jax.lax.fori_loop(0, self.steps + 1, find, jnp.zeros_like(start + bucket))  # varies where they do
+        def further(i: Array, place: Array) -> Array:
+            step = 1 << (self.steps - 1 - i)
+            found = jnp.take(self.search, start + place + (2 * self._size + step - 1), mode="clip")
+            return jnp.where((place + step < self.counts[self.level]) & (word >= found), place + step, place)
+
+        # Always the case; but a CPU's compiler would draw the words again beside each gather that may read them.
+        place = jax.lax.cond(
+            self.steps >= 0, first, lambda start, word: start + word.astype(jnp.int32), start, word
+        )
+        return jax.lax.fori_loop(0, self.steps, further, place)
 
     def draw(self, key: PRNGKey, x: Record) -> Array:
         """Independent reports of one user's numbers: two words each from one key (one without a grid)."""
         shape = jnp.broadcast_shapes(jnp.shape(x), jnp.shape(self.level))  # no two reports share a word
-        if self.encoding == "grid":
-            word, rounding = random_words.words(key, shape)
-        else:
-            word = rounding = random.bits(key, shape, jnp.uint32)
-        return self.from_words(word, rounding, x)
+        count, key = math.prod(shape), random.counted(key)
+        if count >= 2**31:
+            raise ValueError(f"one key draws fewer than 2^31 reports, got the shape {shape}: split the key")
+
+        def rows(leaf: Scalar, start: Scalar, size: int) -> Array:
+            leaf = jnp.asarray(leaf)
+            whole = jnp.broadcast_to(leaf, shape).ravel()
+            return jax.lax.dynamic_slice_in_dim(whole, start, size) if leaf.ndim else leaf
+
+        def some(start: Scalar, size: int) -> Array:
+            at = dataclasses.replace(self, level=rows(self.level, start, size))
+            place = jnp.uint32(start) + jnp.arange(size, dtype=jnp.uint32)
+            word = random_words.words_at(key, place)
+            rounding = random_words.words_at(key, place + np.uint32(count)) if self.encoding == "grid" else word
+            return at.from_words(word, rounding, rows(as_records(x), start, size))
+
+        return by_blocks(some, count).reshape(shape)
 
     def _rows(self, x: Record) -> tuple[Array, Array]:
         row, part = integer_tables.split(jnp, as_records(x), self.inputs, self.encoding)
