@@ -30,6 +30,7 @@ from jaxtyping import Float, UInt32
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, random_words, validate
+from ldp_jax.core.blocks import by_blocks
 from ldp_jax.core.integer_tables import Table
 from ldp_jax.core.pytree import mechanism as mechanism
 from ldp_jax.core.pytree import static as static
@@ -470,32 +471,59 @@ def mse(mechanism: HasMoments[R], x: R) -> Array:
     return mechanism.variance(x) + bias**2
 
 
+def _keys(key: PRNGKey, start: Scalar, size: int) -> PRNGKeys:
+    return jax.vmap(random.fold_in, (None, 0))(key, start + jnp.arange(size))
+
+
+def _rows(tree: Y, start: Scalar, size: int) -> Y:
+    return jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, size), tree)
+
+
 @partial(jax.jit, static_argnames=("block", "over"))
 def _privatize(
-    keys: PRNGKeys, mechanism: Mechanism[Array, Y], x: Array, block: int | None, over: NamedSharding | None = None
+    key: PRNGKey, mechanism: Mechanism[Array, Y], x: Array, block: int | None, over: NamedSharding | None = None
 ) -> Y:
-    def reports(keys: PRNGKeys, mechanism: Mechanism[Array, Y], x: Array) -> Y:
-        if block is None:
-            return jax.vmap(mechanism.privatize)(keys, x)
-        return jax.lax.map(lambda pair: mechanism.privatize(*pair), (keys, x), batch_size=block)
+    def reports(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Array) -> Y:
+        first = 0 if over is None else jax.lax.axis_index(over.spec[0]) * len(x)
+        if isinstance(mechanism, ReadsPart) and _in_part(mechanism, x):
+            indices = _chosen(key, mechanism, first, len(x), block)
+            return _reported(key, mechanism, first, (indices, jnp.take_along_axis(x, indices, 1)), block)
+
+        def some(start: Scalar, size: int) -> Y:
+            return jax.vmap(mechanism.privatize)(_keys(key, first + start, size), _rows(x, start, size))
+
+        return by_blocks(some, len(x), block)
 
     if over is not None:
         users = P(over.spec[0])
-        reports = each_part(reports, over, (users, P(), users), users)
-    return reports(keys, mechanism, x)
+        reports = each_part(reports, over, (P(), P(), users), users)
+    return reports(key, mechanism, x)
 
 
-@jax.jit
-def _chosen(keys: PRNGKeys, mechanism: ReadsPart) -> tuple[PRNGKeys, Array]:
-    return jax.vmap(mechanism.choose)(keys)
+@partial(jax.jit, static_argnames=("n", "block"))
+def _chosen(key: PRNGKey, mechanism: ReadsPart, first: Scalar, n: int, block: int | None) -> Array:
+    """The coordinates that n users' reports are of, from user ``first`` on."""
+
+    def some(start: Scalar, size: int) -> Array:
+        return jax.vmap(mechanism.choose)(_keys(key, first + start, size))[1]
+
+    return by_blocks(some, n, block)
 
 
-@jax.jit
-def _reported(keys: PRNGKeys, mechanism: ReadsPart[Y], indices: Array, values: Array) -> Y:
-    return jax.vmap(mechanism.report)(keys, indices, values)
+@partial(jax.jit, static_argnames="block")
+def _reported(
+    key: PRNGKey, mechanism: ReadsPart[Y], first: Scalar, read: tuple[Array, Array], block: int | None
+) -> Y:
+    """The reports of what :func:`_chosen` names, and of the values there."""
+
+    def some(start: Scalar, size: int) -> Y:
+        keys, _ = jax.vmap(mechanism.choose)(_keys(key, first + start, size))  # nothing is chosen again
+        return jax.vmap(mechanism.report)(keys, *_rows(read, start, size))
+
+    return by_blocks(some, len(read[0]), block)
 
 
-def _in_part(mechanism: ReadsPart, x: np.ndarray) -> bool:
+def _in_part(mechanism: ReadsPart, x: AnyArray) -> bool:
     return mechanism.reads_part() and x.shape[1:] == (mechanism.dim,) and x.dtype.kind in "fiub"
 
 
@@ -516,12 +544,13 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
     validate.threefry(key)
     require_protocol(mechanism)
     check_budget(mechanism)
-    known = block is None and all(map(validate.concrete, jax.tree.leaves((key, mechanism))))
+    key, known = random.counted(key), all(map(validate.concrete, jax.tree.leaves((key, mechanism))))
     if known and isinstance(x, np.ndarray) and isinstance(mechanism, ReadsPart) and _in_part(mechanism, x):
-        keys, indices = _chosen(random.split(key, len(x)), mechanism)  # what no report reads stays on the host
-        return _reported(keys, mechanism, indices, as_records(np.take_along_axis(x, np.asarray(indices), 1)))
+        indices = _chosen(key, mechanism, 0, len(x), block)  # what no report reads stays on the host
+        values = as_records(np.take_along_axis(x, np.asarray(indices), 1))
+        return _reported(key, mechanism, 0, (indices, values), block)
     records = as_records(x)
-    return _privatize(random.split(key, len(records)), mechanism, records, block, by_rows(records))
+    return _privatize(key, mechanism, records, block, by_rows(records))
 
 
 def exp(value: Scalar) -> float | Array:

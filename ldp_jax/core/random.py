@@ -84,6 +84,11 @@ def _used(key: PRNGKey) -> PRNGKey:
     return same
 
 
+def counted(key: PRNGKey) -> PRNGKey:
+    """The same key, and a use of it for JAX's checker, which :func:`fold_in` is not."""
+    return jax.random.wrap_key_data(jax.random.key_data(_used(key)), impl=_IMPL)
+
+
 def _fused(draw: Callable[Concatenate[PRNGKey, _P], Array]) -> Callable[Concatenate[PRNGKey, _P], Array]:
     @wraps(draw)
     def fused(key: PRNGKey, /, *args: _P.args, **kwargs: _P.kwargs) -> Array:

@@ -1,6 +1,7 @@
 """Finite mechanisms as integer tables: privacy that holds in the arithmetic that is run."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import integer_tables, random, random_words, validate
+from ldp_jax.core.blocks import by_blocks
 from ldp_jax.core.float32 import einsum
 from ldp_jax.core.integer_tables import Encoding, Table
 from ldp_jax.core.mechanism import Univariate
@@ -33,13 +35,16 @@ class Discrete(Univariate):
     Guarantee: the logarithm of the largest ratio of two masses of one column, exact for the words that are drawn.
     Utility: the estimate is the output's value; mean and variance are those of the table, between two grid points
     :math:`(1 - f)\,v_i + f\,v_{i+1} + f (1 - f) (\mu_{i+1} - \mu_i)^2`.
-    Numerics: one 32-bit word is compared with cumulative masses, found by its leading bits; another rounds. Records
-    are first rounded to multiples of 2^-22.
+
+    Numerics: one 32-bit word is compared with the cumulative masses that share its leading bits; another rounds.
+    Records are first rounded to multiples of 2^-22.
+
     Reference: none; see Mironov, CCS 2012, for what floating-point noise gives away.
 
     Attributes:
-      search: uint32 [2, levels * inputs, 2^b]: cumulative masses, and how many each first b bits of a word exceed.
-      steps: int32, how many steps of bisection find the others.
+      search: uint32 [levels * inputs, 3 * 2^b]: for each first b + 1 bits of a word how many cumulative masses they
+        reach, and the next one; then these masses.
+      steps: int32, how many steps of bisection find those beyond the next one.
       values: float32 [levels * outputs, ...], the server's estimates.
       counts: int32 [levels], outputs of each level.
       level: int32, which table; an array where users or coordinates differ.
@@ -68,14 +73,14 @@ class Discrete(Univariate):
         if len(kinds) > 1:
             raise ValueError(f"tables of one menu must agree in inputs, encoding, estimates, got {sorted(kinds)}")
         size = 1 + max(table.thresholds.shape[1] for table in tables)
-        if 2 * len(tables) * tables[0].inputs * size >= 2**31:
+        if 3 * len(tables) * tables[0].inputs * size >= 2**31:
             raise ValueError(f"{len(tables)} tables of {tables[0].inputs} x {size} are more than indices hold")
         rest = [(0, 0)] * (tables[0].values.ndim - 1)
         padded = [integer_tables.padded(table.thresholds, size) for table in tables]
         guides, steps = zip(*(_guide(rows, t.outputs) for rows, t in zip(padded, tables, strict=True)), strict=True)
         return cls(
             # jnp.asarray would compile a program for each shape that is brought to the device.
-            search=jax.device_put(np.stack([np.concatenate(padded), np.concatenate(guides)])),
+            search=jax.device_put(np.concatenate([np.concatenate(guides), np.concatenate(padded)], axis=1)),
             steps=jax.device_put(np.int32(max(steps))),
             values=jax.device_put(
                 np.concatenate([np.pad(t.values, [(0, size - t.outputs), *rest]) for t in tables])
@@ -120,7 +125,8 @@ class Discrete(Univariate):
             level = int(self.level)
         validate.integer_in(0, len(self.names) - 1, level=level)
         outputs, size = int(np.asarray(self.counts)[level]), self._size
-        thresholds, guide = np.asarray(self.search)[:, level * self.inputs : (level + 1) * self.inputs]
+        rows = np.asarray(self.search)[level * self.inputs : (level + 1) * self.inputs]
+        guide, thresholds = np.split(rows, [2 * size], axis=1)
         edges = np.pad(thresholds[:, : outputs - 1].astype(np.int64), ((0, 0), (1, 0)))
         masses = np.diff(edges, append=integer_tables.WORDS, axis=1).astype(np.uint32)
         start = level * size
@@ -134,11 +140,11 @@ class Discrete(Univariate):
     @property
     def thresholds(self) -> Array:
         """uint32 [levels * inputs, 2^b], cumulative masses."""
-        return self.search[0]
+        return self.search[:, 2 * self._size :]
 
     @property
     def _size(self) -> int:
-        return self.search.shape[-1]
+        return self.search.shape[-1] // 3
 
     def stack_shape(self) -> tuple[int, ...]:
         """The shape of the level: tables are no stack."""
@@ -148,28 +154,44 @@ class Discrete(Univariate):
         """Reports of records under uniform uint32 words, as the client's; elementwise."""
         word, rounding = (jnp.asarray(bits).astype(jnp.uint32) for bits in (word, rounding))
         row, part = self._rows(x)
-        size, guide = self._size, self.search[0].size
-        start = (row + integer_tables.rounds_up(rounding, part)) * size  # of the row, in either half of ``search``
+        start = (row + integer_tables.rounds_up(rounding, part)) * self.search.shape[1]
+        rest = 32 - self._size.bit_length()  # bits of a word that choose no entry of the guide
 
-        def find(i: Array, place: Array) -> Array:
-            bucket, step = (word >> (33 - size.bit_length())).astype(jnp.int32), 1 << (self.steps - i)
-            at = start + jnp.where(i == 0, guide + bucket, place + step - 1)
-            found = jnp.take(self.search, at, mode="clip")
-            after = jnp.where((place + step <= size) & (word >= found), place + step, place)
-            return jnp.where(i == 0, found.astype(jnp.int32), after)
+        def first(start: Array, word: Array) -> Array:
+            found = jnp.take(self.search, start + (word >> rest).astype(jnp.int32), mode="clip")
+            return (found >> rest).astype(jnp.int32) + (word & (2**rest - 1) > found & (2**rest - 1))
 
-        nowhere = jnp.zeros_like(start + word.astype(jnp.int32))  # varies where they do
-        place = jax.lax.fori_loop(0, self.steps + 1, find, nowhere)
-        return jnp.minimum(place, self.counts[self.level] - 1)
+        def further(i: Array, place: Array) -> Array:
+            step = 1 << (self.steps - 1 - i)
+            found = jnp.take(self.search, start + place + (2 * self._size + step - 1), mode="clip")
+            return jnp.where((place + step < self.counts[self.level]) & (word >= found), place + step, place)
+
+        # Always the case; but a CPU's compiler would draw the words again beside each gather that may read them.
+        place = jax.lax.cond(
+            self.steps >= 0, first, lambda start, word: start + word.astype(jnp.int32), start, word
+        )
+        return jax.lax.fori_loop(0, self.steps, further, place)
 
     def draw(self, key: PRNGKey, x: Record) -> Array:
         """Independent reports of one user's numbers: two words each from one key (one without a grid)."""
         shape = jnp.broadcast_shapes(jnp.shape(x), jnp.shape(self.level))  # no two reports share a word
-        if self.encoding == "grid":
-            word, rounding = random_words.words(key, shape)
-        else:
-            word = rounding = random.bits(key, shape, jnp.uint32)
-        return self.from_words(word, rounding, x)
+        count, key = math.prod(shape), random.counted(key)
+        if count >= 2**31:
+            raise ValueError(f"one key draws fewer than 2^31 reports, got the shape {shape}: split the key")
+
+        def rows(leaf: Scalar, start: Scalar, size: int) -> Array:
+            leaf = jnp.asarray(leaf)
+            whole = jnp.broadcast_to(leaf, shape).ravel()
+            return jax.lax.dynamic_slice_in_dim(whole, start, size) if leaf.ndim else leaf
+
+        def some(start: Scalar, size: int) -> Array:
+            at = dataclasses.replace(self, level=rows(self.level, start, size))
+            place = jnp.uint32(start) + jnp.arange(size, dtype=jnp.uint32)
+            word = random_words.words_at(key, place)
+            rounding = random_words.words_at(key, place + np.uint32(count)) if self.encoding == "grid" else word
+            return at.from_words(word, rounding, rows(as_records(x), start, size))
+
+        return by_blocks(some, count).reshape(shape)
 
     def _rows(self, x: Record) -> tuple[Array, Array]:
         row, part = integer_tables.split(jnp, as_records(x), self.inputs, self.encoding)
@@ -257,14 +279,23 @@ class Discrete(Univariate):
 
 
 def _guide(thresholds: np.ndarray, outputs: int) -> tuple[np.ndarray, int]:
-    """The guide of one table [inputs, 2^b], and the steps that its fullest bucket of words leaves."""
-    # Chen and Asau, "On generating random variates from an empirical distribution" (AIIE Transactions 6, 1974).
+    """The guide of one table [inputs, 2^(b + 1)], and the steps that its fullest bucket of words leaves.
+
+    An entry is how many thresholds are at or below the first word of its bucket, followed by how far beyond that
+    word the next one is, less 1: at most all the other bits, which say that it is in no word of the bucket.
+
+    Chen and Asau, "On generating random variates from an empirical distribution" (AIIE Transactions 6, 1974).
+    """
     inputs, size = thresholds.shape
-    width = 2 ** (33 - size.bit_length())  # words of a bucket
-    after = -(-thresholds[:, : outputs - 1].astype(np.int64) // width)  # the first that begins no earlier
-    code = after + (size + 1) * np.arange(inputs)[:, None]
-    found = np.bincount(code.ravel(), minlength=inputs * (size + 1)).reshape(inputs, -1)
-    return found[:, :-1].cumsum(1, dtype=np.uint32), int(found[:, 1:].max()).bit_length()
+    buckets, rest = 2 * size, 32 - size.bit_length()
+    edges = np.pad(thresholds[:, : outputs - 1].astype(np.int64), ((0, 0), (0, 1)), constant_values=2**32)
+    after = -(-edges[:, :-1] >> rest)  # the first bucket that begins no earlier
+    code = after + (buckets + 1) * np.arange(inputs)[:, None]
+    found = np.bincount(code.ravel(), minlength=inputs * (buckets + 1)).reshape(inputs, -1)
+    reached = found[:, :-1].cumsum(1)
+    beyond = np.take_along_axis(edges, reached, 1) - (np.arange(buckets) << rest) - 1
+    guide = (reached << rest) + np.minimum(beyond, 2**rest - 1)
+    return guide.astype(np.uint32), int(found[:, 1:].max() - 1).bit_length()
 
 
 def menu(mechanisms: Sequence[Discrete]) -> Discrete:

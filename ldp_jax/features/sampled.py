@@ -12,6 +12,7 @@ from jax.scipy.special import gammaln
 from ldp_jax.accounting.composition import sampled
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, random_words, validate
+from ldp_jax.core.blocks import by_blocks
 from ldp_jax.core.mechanism import Univariate, check_single, one_record, require_protocol
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.rounding import share
@@ -21,6 +22,9 @@ from ldp_jax.features.duchi import Duchi
 from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, Piecewise
 from ldp_jax.features.square_wave import SquareWave
+
+_IN_CACHE = 2**13
+"""Numbers of the subsets that are drawn together."""
 
 
 @mechanism
@@ -146,15 +150,32 @@ def _subset(key: PRNGKey, dim: int, k: int) -> Array:
     # The draws of randint(key, (k,), 0, tops + 1), whose two blocks of words are one program here.
     high, low = jax.vmap(lambda key: random_words.words(key, (k,), 1)[0])(random.split(key))
     small = jnp.uint16 if dim < 2**16 else jnp.int32  # half the memory that each step goes through
-    draws, tops = (a.astype(small) for a in (random_words.below_from_words(high, low, tops + 1), tops))
+    draws = random_words.below_from_words(high, low, tops + 1)
+    return _inserted(draws.astype(small), tops.astype(small)).astype(jnp.int32)
+
+
+@jax.custom_batching.custom_vmap
+def _inserted(draws: Array, tops: Array) -> Array:
+    """Floyd's subsets of draws [k, ...], each below or at its top [k]; sorted, [k, ...]."""
 
     def insert(i: Array, chosen: Array) -> Array:
-        new = jnp.where((chosen == draws[i]).any(), tops[i], draws[i])
-        below = jnp.concatenate([jnp.zeros(1, small), chosen[:-1]])
+        new = jnp.where((chosen == draws[i]).any(0), tops[i], draws[i])
+        below = jnp.concatenate([jnp.zeros_like(chosen[:1]), chosen[:-1]])
         return jnp.maximum(jnp.minimum(chosen, new), below)
 
-    none = jnp.zeros_like(draws) + small(dim)  # varies where draws do
-    return jax.lax.fori_loop(0, k, insert, none).astype(jnp.int32)
+    none = jnp.zeros_like(draws) + tops[-1] + 1  # varies where draws do
+    return jax.lax.fori_loop(0, len(draws), insert, none)
+
+
+@_inserted.def_vmap
+def _of_users(users: int, _: list[bool], draws: Array, tops: Array) -> tuple[Array, bool]:
+    """Users last, whom a processor takes several at a time: each of a row's places is compared for all of them."""
+
+    def some(start: Scalar, size: int) -> Array:
+        part = jnp.moveaxis(jax.lax.dynamic_slice_in_dim(draws, start, size), 0, -1)
+        return jnp.moveaxis(_inserted(part, tops), -1, 0)
+
+    return by_blocks(some, users, max(1, _IN_CACHE // len(tops))), True
 
 
 def _at(x: Array, indices: Array) -> Array:

@@ -1,0 +1,41 @@
+"""Results of many users, made a block at a time: what is between words and reports stays in a processor's cache."""
+
+import math
+from collections.abc import Callable
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from ldp_jax.core.types import Array, Scalar
+
+_T = TypeVar("_T")
+_IN_CACHE = 2**17
+"""Numbers of results, of four bytes, beside which a core's cache holds a few of their making."""
+
+
+def by_blocks(part: Callable[[Scalar, int], _T], count: int, block: int | None = None) -> _T:
+    """``part(start, size)`` of each block, together: a tree of arrays [count, ...]; for compiled code.
+
+    ``size`` is at most ``block``. By default a CPU takes as many as fit its cache, and an accelerator all. The last
+    blocks may overlap, so that all have one size: ``part`` is a function of the place.
+    """
+    made = jax.eval_shape(lambda: part(0, min(1, count)))
+    if block is None:
+        each = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(made))
+        block = max(1, _IN_CACHE // max(1, each)) if jax.default_backend() == "cpu" else count
+    blocks = max(1, math.ceil(count / block))
+    size = math.ceil(count / blocks)
+    if blocks == 1:
+        return part(0, size)
+
+    def put(i: Array, whole: _T) -> _T:
+        start = jnp.minimum(i * size, count - size)
+        put_one = lambda leaf, new: jax.lax.dynamic_update_slice_in_dim(leaf, new, start, 0)
+        return jax.tree.map(put_one, whole, part(start, size))
+
+    def empty(leaf: jax.ShapeDtypeStruct) -> Array:
+        zeros, kind = jnp.zeros((count, *leaf.shape[1:]), leaf.dtype), leaf.manual_axis_type
+        return jax.lax.pcast(zeros, tuple(kind.varying), to="varying") if kind else zeros  # within ``shard_map``
+
+    return jax.lax.fori_loop(0, blocks, put, jax.tree.map(empty, made))
