@@ -1,7 +1,6 @@
 """Finite mechanisms as integer tables: privacy that holds in the arithmetic that is run."""
 
 import dataclasses
-import math
 from collections.abc import Sequence
 
 import jax
@@ -10,7 +9,6 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import integer_tables, random, random_words, validate
-from ldp_jax.core.blocks import by_blocks
 from ldp_jax.core.float32 import einsum
 from ldp_jax.core.integer_tables import Encoding, Table
 from ldp_jax.core.mechanism import Univariate
@@ -175,23 +173,11 @@ class Discrete(Univariate):
     def draw(self, key: PRNGKey, x: Record) -> Array:
         """Independent reports of one user's numbers: two words each from one key (one without a grid)."""
         shape = jnp.broadcast_shapes(jnp.shape(x), jnp.shape(self.level))  # no two reports share a word
-        count, key = math.prod(shape), random.counted(key)
-        if count >= 2**31:
-            raise ValueError(f"one key draws fewer than 2^31 reports, got the shape {shape}: split the key")
-
-        def rows(leaf: Scalar, start: Scalar, size: int) -> Array:
-            leaf = jnp.asarray(leaf)
-            whole = jnp.broadcast_to(leaf, shape).ravel()
-            return jax.lax.dynamic_slice_in_dim(whole, start, size) if leaf.ndim else leaf
-
-        def some(start: Scalar, size: int) -> Array:
-            at = dataclasses.replace(self, level=rows(self.level, start, size))
-            place = jnp.uint32(start) + jnp.arange(size, dtype=jnp.uint32)
-            word = random_words.words_at(key, place)
-            rounding = random_words.words_at(key, place + np.uint32(count)) if self.encoding == "grid" else word
-            return at.from_words(word, rounding, rows(as_records(x), start, size))
-
-        return by_blocks(some, count).reshape(shape)
+        if self.encoding == "grid":
+            word, rounding = random_words.words(key, shape)
+        else:
+            word = rounding = random.bits(key, shape, jnp.uint32)
+        return self.from_words(word, rounding, x)
 
     def _rows(self, x: Record) -> tuple[Array, Array]:
         row, part = integer_tables.split(jnp, as_records(x), self.inputs, self.encoding)
