@@ -16,6 +16,6 @@ from ldp_jax.core import lazy
 __getattr__, __dir__ = lazy.attach(
     __name__,
     {"compilation": "compilation_cache"},
-    "checksum float32 float64 integer_tables label_channel list_ids mechanism ownership personal_alphabets progress"
-    " pytree quadrature random random_words rounding sharding spaces types validate whole_noise",
+    "blocks checksum float32 float64 integer_tables label_channel list_ids mechanism ownership personal_alphabets"
+    " progress pytree quadrature random random_words rounding sharding spaces types validate whole_noise",
 )

@@ -47,9 +47,9 @@ def test_bytes_that_move_are_read_from_a_program_and_drawn(tmp_path):
 
 def test_streamed_reports_are_those_of_the_repeated_rows(capsys):
     rows = np.random.default_rng(0).uniform(-1, 1, (7, 5)).astype(np.float32)
-    m, key = features.HDS(1.0, dim=5, k=2), jax.random.key(0)
-    streamed = pipeline.perturb(key, _edge_benchmarks.Tiled(rows, 4100), m)  # in two blocks
-    whole = pipeline.perturb(key, np.tile(rows, (586, 1))[:4100], m)
+    m = features.HDS(1.0, dim=5, k=2)
+    streamed = pipeline.perturb(jax.random.key(0), _edge_benchmarks.Tiled(rows, 4100), m)  # in two blocks
+    whole = pipeline.perturb(jax.random.key(0), np.tile(rows, (586, 1))[:4100], m)
     assert jax.tree.all(jax.tree.map(np.array_equal, streamed, whole))
     _edge_benchmarks.reports_child("5000")
     assert "0.02 GB of records" in json.loads(capsys.readouterr().out)["note"]
