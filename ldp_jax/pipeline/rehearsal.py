@@ -255,9 +255,8 @@ def rehearse(
     validate.threefry(key)
     worlds = validate.whole(2, worlds=worlds)
     if not isinstance(public, (PanelFacts, PublicFacts, JointFacts, LinkFacts)):
-        raise ValueError(
-            f"public must be of panel_facts, joint_facts, PublicFacts or LinkFacts, got {public!r:.40}"
-        )
+        kind = type(public).__name__  # its values may be private
+        raise ValueError(f"public must be of panel_facts, joint_facts, PublicFacts or LinkFacts, got {kind}")
     of_lists = isinstance(public, (PublicFacts, LinkFacts))
     least, most = (MIN_EPSILON, MAX_EPSILON) if of_lists else (0.0, MOST_EPSILON)
     each = list(epsilons) if np.iterable(epsilons) else [epsilons]
@@ -717,9 +716,11 @@ def _check_pilot(facts: LinkFacts) -> None:
     n, pilot, friends = len(facts.log_q), np.asarray(facts.pilot), np.asarray(facts.friends)
     if len(facts.labels) != n:
         raise ValueError(f"labels must be of the {n} users of log_q, got {len(facts.labels)}")
+    validate.in_range(-1.0, facts.log_q.shape[1] - 1.0, labels=facts.labels)
     if friends.ndim != 2 or friends.shape[1] != 2 or not len(friends):
         raise ValueError(f"friends must be entries of shape [entries, 2], one at least, got {friends.shape}")
-    if min(pilot.min(), friends.min()) < 0 or max(pilot.max(), friends.max()) >= n:
+    named = np.concatenate([pilot, friends.ravel()])
+    if named.min() < 0 or named.max() >= n:
         raise ValueError(f"pilot and friends must be users in [0, {n})")
     if len(np.unique(pilot)) < len(pilot) or not np.isin(friends[:, 0], pilot).all():
         raise ValueError("pilot must name each member once, and friends must be of their lists alone")

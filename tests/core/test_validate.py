@@ -167,7 +167,7 @@ def _mistaken():
         (lambda: deployment.decode("00", table), "data must be bytes, got str"),
         (lambda: type(table).from_bytes("00"), "data must be bytes, got str"),
         (lambda: verification.check(plain(), key), "decorate Plain with"),
-        (lambda: pipeline.rehearse(key, graph, 1.0), "joint_facts, PublicFacts or LinkFacts, got GraphsTuple"),
+        (lambda: pipeline.rehearse(key, graph, 1.0), "joint_facts, PublicFacts or LinkFacts, got GraphsTuple$"),
         (
             lambda: pipeline.predict_jointly(key, graph, np.ones((3, 1)), [0], [0], 3.0, num_classes=2),
             r"privacy must be JointPrivacy\(...\), got float",

@@ -297,6 +297,8 @@ def test_an_invalid_pilot_is_refused(graph):
         ({"friends": facts.friends[:0]}, "one at least"),
         ({"friends": stranger}, "must be users in"),
         ({"labels": facts.labels[:-1]}, "labels must be of the"),
+        ({"labels": facts.labels + 1}, "labels must be"),
+        ({"pilot": facts.pilot[:0]}, "of their lists alone"),
     ):
         with pytest.raises(ValueError, match=words):
             rehearse(key, facts._replace(**wrong), (1.0,))
