@@ -15,7 +15,6 @@ from experiments.frontier.poisoning import (
     ERROR,
     NAME,
     NONE,
-    RESPONSE,
     SHARE,
     TASKS,
     TRIMMED,
@@ -138,48 +137,41 @@ def _table(one: Place) -> show.Rows:
         yield line
 
 
-_COLOURS = {
-    "random": "#8a8a8a", WORST: "#c1272d", "friends": "#2f7d4f", "classes": "#3b6fa0", RESPONSE: "#7a5c99"
-}  # fmt: skip
-
-
 def _figure(found: list[Place]) -> Any:
-    """A graph has a line of panels, a task a column: harm by a usual share of liars; defences dashed."""
+    """A task has a panel, a graph a line: harm by the worst value of a usual share of liars; defences dashed."""
     tasks = [task for task in TASKS if any(one.task == task for one in found)]
-    graphs = list(dict.fromkeys(one.dataset for one in found))
-    figure, grid = show.panels(len(graphs) * len(tasks), width=2.8, height=2.6, columns=len(tasks))
-    known_at = dict(zip(((graph, task) for graph in graphs for task in tasks), grid, strict=True))
-    axes = [known_at.pop((one.dataset, one.task)) for one in found]
-    for spare in known_at.values():
-        spare.set_visible(False)
-    for axis, one in zip(axes, found, strict=True):
-        if TASKS[one.task].metric == ERROR:
-            axis.set_yscale("symlog", linthresh=1.0)
-        budgets = [epsilon for epsilon in one.epsilons if np.isfinite(epsilon)]
-        place = {epsilon: epsilon for epsilon in budgets} | {np.inf: 2 * max(budgets)}
-        rows: list[tuple[str, str, str, dict[str, Any]]]
-        rows = [(AS_IT_IS, lie, lie, {"markersize": 3, "linewidth": 1.2}) for lie in TASKS[one.task].lies]
-        dashed = {"linestyle": "--", "markersize": 4, "linewidth": 0.9, "markerfacecolor": "white"}
-        for defence, marker in ((UNGUARDED, "x"), (TRIMMED, "s"), (CHECKED, "D")):
-            rows.append((defence, WORST, f"worst, {defence}", {"marker": marker, **dashed}))
-        for defence, lie, label, style in rows:
-            known = {place[at]: one.harm(defence, at, lie, SHARE) for at in one.epsilons}
+    graphs = sorted({one.dataset for one in found})
+    figure, axes = show.panels(len(tasks), width=4.0)
+    panel, palette = dict(zip(tasks, axes, strict=True)), show.pyplot().get_cmap("tab20")
+    budgets = sorted({epsilon for one in found for epsilon in one.epsilons if np.isfinite(epsilon)})
+    place = {epsilon: epsilon for epsilon in budgets} | {np.inf: 2 * max(budgets)}
+    for one in found:
+        axis, colour = panel[one.task], palette(graphs.index(one.dataset) % palette.N)
+        for defence, style in ((AS_IT_IS, "-"), (TRIMMED, "--"), (CHECKED, ":")):
+            known = {place[at]: one.harm(defence, at, WORST, SHARE) for at in one.epsilons}
             shown = {at: each for at, each in known.items() if each is not None}
-            show.errorbars(axis, shown, label=label, color=_COLOURS[lie], **style)
+            label = one.dataset if defence == AS_IT_IS else None
+            show.errorbars(axis, shown, label=label, color=colour, linestyle=style, markersize=3, linewidth=1.1)
+    for task, axis in panel.items():
+        if TASKS[task].metric == ERROR:
+            axis.set_yscale("symlog", linthresh=1.0)
         axis.axhline(0.0, color="black", linewidth=0.8)
         show.log_ticks(axis, list(place.values()), base=2)
-        axis.set_xticks(list(place.values()), [f"{epsilon:g}" for epsilon in budgets] + ["none"])
-        axis.set_title(f"{one.dataset}: {one.task}", fontsize=8)
-        axis.set_xlabel("epsilon")
-    for axis in {one.dataset: axis for one, axis in reversed([*zip(found, axes, strict=True)])}.values():
-        axis.set_ylabel(f"harm by {SHARE:.0%} (points, or % of error)", fontsize=8)
-    show.legend_below(figure, axes, 4)
+        axis.set_xticks(list(place.values()), [*(f"{epsilon:g}" for epsilon in budgets), "none"])
+        axis.set(title=task, xlabel="epsilon")
+        axis.set_ylabel("points of accuracy" if TASKS[task].metric == ACCURACY else "% of relative error")
+    show.legend_below(figure, axes, 6)
     return figure
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     found = places(frame)
-    sections = ["# Who lies: poisoning", verdict(found), _TEXT.preface, f"![Harm against epsilon]({NAME}.png)"]
+    sections = [
+        "# Who lies: poisoning",
+        verdict(found),
+        _TEXT.preface,
+        f"![Harm by the worst value against epsilon]({NAME}.png)",
+    ]
     for one in found:
         draws = frame[(frame.dataset == one.dataset) & (frame.task == one.task)].seed.nunique()
         sections += [f"## {one.dataset}: {one.task}, {draws} draws", _table(one)]
