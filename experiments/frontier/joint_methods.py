@@ -25,8 +25,10 @@ LABEL_SHARE, RECORD_SHARE = 0.5, 0.75
 TOTALS = (1.0, 2.0, 4.0, 8.0)
 """Budgets whose best report is sought, whatever the command line asks for."""
 
-CHECK = 0.1
-"""Of the panel, where some of it reports as private users do."""
+
+def check_of(members: int) -> float:
+    """The share of a panel that reports as private users do: by fewer than ten of them nothing can be told."""
+    return 0.1 if members >= 100 else 0.2
 
 
 @lru_cache(maxsize=2)
@@ -39,8 +41,8 @@ def rehearsed(asked: Asked, total: float) -> Rehearsal:
 
 
 def _joint(
-    key: Any, asked: Asked, total: float, *, share: float | None = None, labels: bool = False, check: float = 0.0,
-    placebo: bool = False, both: bool = False,
+    key: Any, asked: Asked, total: float, *, share: float | None = None, labels: bool = False,
+    placebo: bool = False, both: bool = False, checked: bool = False,
 ) -> Answer:  # fmt: skip
     """Records and lists within one total, as a rehearsal says, split as said, or in one report of both.
 
@@ -58,11 +60,11 @@ def _joint(
         privacy = JointPrivacy.split(total, share)
     if labels:
         privacy = dataclasses.replace(privacy, labels=LABEL_SHARE * total)
-    privacy = dataclasses.replace(privacy, check=check)
+    privacy = dataclasses.replace(privacy, check=check_of(len(asked.members)) if checked else 0.0)
     graph, rows = asked.data.graph, asked.rows
     if placebo:
         key, list_key, record_key = jax.random.split(key, 3)
-        wrong = np.sort(np.append(asked.private, checked_members(asked.members, check)))
+        wrong = np.sort(np.append(asked.private, checked_members(asked.members, privacy.check)))
         graph, rows = renamed(list_key, graph, wrong), shuffled(record_key, rows, wrong)
     alike = stated(asked.data.graph, asked.data.y).homophily if privacy.both else None
     made = predict_jointly(
@@ -155,11 +157,11 @@ METHODS: dict[str, Method] = {
     LABELS_TOO: Method(0, partial(_joint, share=RECORD_SHARE, labels=True)),
     PLACEBO: Method(2, partial(_joint, placebo=True)),
     PUBLIC: Method(1, partial(_public_graph, LOCAL)),
-    CHECKED: Method(0, partial(_joint, check=CHECK)),
-    CHECKED_PLACEBO: Method(2, partial(_joint, check=CHECK, placebo=True)),
+    CHECKED: Method(0, partial(_joint, checked=True)),
+    CHECKED_PLACEBO: Method(2, partial(_joint, checked=True, placebo=True)),
     ONE: Method(0, partial(_joint, both=True)), ONE_PLACEBO: Method(2, partial(_joint, both=True, placebo=True)),
-    ONE_CHECKED: Method(0, partial(_joint, both=True, check=CHECK)),
-    ONE_CHECKED_PLACEBO: Method(2, partial(_joint, both=True, check=CHECK, placebo=True)),
+    ONE_CHECKED: Method(0, partial(_joint, both=True, checked=True)),
+    ONE_CHECKED_PLACEBO: Method(2, partial(_joint, both=True, checked=True, placebo=True)),
     BEST: Method(20, _best),
 }  # fmt: skip
 """By name; a name's number of noise is a part of its rows' keys."""

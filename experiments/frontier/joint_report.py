@@ -211,7 +211,7 @@ def _of_checks(cells: _Cells, true: str, checked: str, placebo: str) -> str:
     if not harm or not means:
         return ""
     return (
-        f" Where a tenth of the panel reports as private users do (checked), the placebo is below nothing asked in "
+        f" Where some of the panel reports as private users do (checked), the placebo is below nothing asked in "
         f"{sum(_sign(one) < 0 for one in harm)} of {len(harm)}, at worst {min(one.mean for one in harm):+.1f} "
         f"points. True reports lose by that check {-min(means):.1f} points at most, {-np.mean(means):.1f} in the "
         "mean."

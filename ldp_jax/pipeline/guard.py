@@ -113,20 +113,24 @@ def checked(
 ) -> Guarded:
     r"""Evidence as far as users bear it out who report as private users do, and whose class is known.
 
-    s is its posterior mean, all of [0, 1] equally likely before: :math:`\prod_i (1 + s t_i)` of these users, t
-    their likelihood ratio at their class less 1. Where nobody is asked, nothing is known of s: its mean is 1/2. The
-    reports are read by a model that has not seen these ``labels``, which are -1 for everybody else.
+    s is its posterior mean. Before, it is 0 as likely as not, else all of [0, 1] equally likely; its likelihood is
+    :math:`\prod_i (1 + s t_i)` of these users, t their likelihood ratio at their class less 1. Where nobody is
+    asked, nothing is known of s: its mean is 1/4. The reports are read by a model that has not seen these
+    ``labels``, which are -1 for everybody else.
 
     >>> right = np.log(np.tile([[0.9, 0.1], [0.1, 0.9]], (50, 1)))
     >>> labels = np.where(np.arange(100) < 40, np.arange(100) % 2, -1)
     >>> even = np.array([0.5, 0.5])
     >>> round(checked(right, even, labels).strength, 2), round(checked(right[::-1], even, labels).strength, 2)
-    (0.95, 0.03)
+    (0.95, 0.0)
+    >>> round(checked(right, even, np.full(100, -1)).strength, 2)
+    0.25
     """
     ratio, known = likelihood_ratios(log_likelihood, share), np.flatnonzero(labels >= 0)
     t = np.maximum(ratio[known, labels[known]].astype(np.float64) - 1.0, -1.0 + 1e-6)
     fit = np.log1p(_STRENGTHS[:, None] * t).sum(1)
     weight = np.exp(fit - fit.max())
+    weight[1:] /= len(weight) - 1
     s = float(weight @ _STRENGTHS / weight.sum())
     return Guarded(_believed(ratio, s), s, True)
 

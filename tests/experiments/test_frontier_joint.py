@@ -35,8 +35,9 @@ def test_rows_differ_in_what_their_names_say(monkeypatch):
     assert [one.record for one in asked[:5]] == [3.0, 4.0, 0.0, 2.0, 3.0]
     assert [one.labels for one in asked[:5]] == [None] * 4 + [2.0]
     assert {one.record + one.list for one in asked[:5]} == {4.0}
-    assert [one.check for one in asked] == [0.0] * 5 + [joint.CHECK, 0.0, joint.CHECK]
-    assert asked[-1] == JointPrivacy(both=4.0, check=joint.CHECK)
+    assert [one.check for one in asked] == [0.0] * 5 + [0.2, 0.0, 0.2]  # of four members
+    assert asked[-1] == JointPrivacy(both=4.0, check=0.2)
+    assert (joint.check_of(99), joint.check_of(100)) == (0.2, 0.1)
     placebos = (joint.PLACEBO, joint.CHECKED_PLACEBO, joint.ONE_PLACEBO, joint.ONE_CHECKED_PLACEBO)
     for names in (plain + checked, placebos):
         assert {joint.METHODS[name].noise for name in names} == {joint.METHODS[names[0]].noise}
