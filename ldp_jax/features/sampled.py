@@ -23,7 +23,7 @@ from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, Piecewise
 from ldp_jax.features.square_wave import SquareWave
 
-_IN_CACHE = 2**13
+_IN_CACHE = 2**17
 """Numbers of the subsets that are drawn together."""
 
 
