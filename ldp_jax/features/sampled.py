@@ -23,7 +23,7 @@ from ldp_jax.features.laplace import Laplace
 from ldp_jax.features.piecewise import LARGEST_PIECEWISE, Piecewise
 from ldp_jax.features.square_wave import SquareWave
 
-_IN_CACHE = 2**17
+_IN_CACHE = 2**13
 """Numbers of the subsets that are drawn together."""
 
 
@@ -187,8 +187,7 @@ def _at(x: Array, indices: Array) -> Array:
 
 def _columns(values: Array, indices: Array | np.ndarray, start: Scalar, width: int) -> Array:
     """Values at their coordinates among ``width`` from ``start`` on, 0 elsewhere."""
-    place = indices - start
-    place = jnp.where(place < 0, width, place)  # a negative index would wrap around
+    place = jnp.asarray(indices - start).astype(jnp.uint32)  # below 0 it is beyond the last
     return jnp.zeros(width, values.dtype).at[place].set(values, mode="drop")
 
 
