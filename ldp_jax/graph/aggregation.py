@@ -28,7 +28,7 @@ from ldp_jax.core.sharding import divided_by, each_part
 from ldp_jax.core.types import Array
 
 _FIRST, _FURTHER = 4, 8
-"""Neighbours in a node's own row and in each further one (:func:`tables`)."""
+"""Neighbours in a node's own row and in each further one. Wide rows waste places, and narrow ones are scattered."""
 
 _LARGE = 2**15
 """Nodes above which 64 columns of their rows may be out of the cache (:func:`tables`)."""

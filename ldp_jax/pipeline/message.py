@@ -181,6 +181,7 @@ def _likeliest(
         return jnp.maximum(einsum("nyc,nc->ny", table[which], law), 1e-30)
 
     def marginal(table: Array) -> Array:
+        # A posterior has a class of at least 1 / C, so no sum is 0.
         return jnp.where(counted, jnp.log((posterior * likelihood(table)).sum(-1)), 0.0).sum()
 
     best = jax.lax.map(marginal, tables).argmax()
