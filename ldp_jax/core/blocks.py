@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import jax
@@ -31,8 +32,8 @@ def by_blocks(part: Callable[[Scalar, int], _T], count: int, block: int | None =
 
     def put(i: Array, whole: _T) -> _T:
         start = jnp.minimum(i * size, count - size)
-        put_one = lambda leaf, new: jax.lax.dynamic_update_slice_in_dim(leaf, new, start, 0)
-        return jax.tree.map(put_one, whole, part(start, size))
+        put_one = partial(jax.lax.dynamic_update_slice_in_dim, allow_negative_indices=False)
+        return jax.tree.map(lambda leaf, new: put_one(leaf, new, start, 0), whole, part(start, size))
 
     def empty(leaf: jax.ShapeDtypeStruct) -> Array:
         zeros, kind = jnp.zeros((count, *leaf.shape[1:]), leaf.dtype), leaf.manual_axis_type

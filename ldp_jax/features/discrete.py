@@ -187,10 +187,10 @@ class Discrete(Univariate):
         """uint32 [levels * inputs, 2^b]; 0 for padding."""
         edges = jnp.pad(self.thresholds[:, :-1], ((0, 0), (1, 0)))
         masses = jnp.diff(edges, append=jnp.zeros((len(edges), 1), jnp.uint32), axis=1)  # modulo 2^32
-        last = jnp.repeat(self.counts, self.inputs, total_repeat_length=len(edges))[:, None] - 1
+        last = jnp.repeat(self.counts, self.inputs)[:, None] - 1
         place = jnp.arange(self._size)
-        top = -jnp.take_along_axis(edges, last, 1)  # 2^32 less what comes before
-        return jnp.where(place < last, masses, jnp.where(place == last, top, 0))
+        # The last mass is 2^32 less what comes before.
+        return jnp.where(place < last, masses, jnp.where(place == last, -edges, 0))
 
     def log_density(self, y: Report, x: Record) -> Array:
         """log P(y | x): two neighbouring rows, mixed as the rounding mixes them."""

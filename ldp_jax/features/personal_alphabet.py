@@ -120,10 +120,10 @@ class PersonalAlphabets:
     @jax.jit
     def log_likelihoods(self, y: Report) -> Array:
         """log P(report i | class c) of each user and every class, [n, C]."""
-        users, places = jnp.arange(len(self.order))[:, None], jnp.arange(self.order.shape[1])
-        each = jax.vmap(lambda level, one: self.inner.at(level).log_density(one, places))
-        by_place = each(self.inner.level, jnp.asarray(y))
-        return jnp.zeros_like(by_place).at[users, self.order].set(by_place)
+        places = np.arange(self.order.shape[1], dtype=np.int32)
+        place = ((self.order[..., None] == places) * places[:, None]).sum(1)  # of each class
+        each = jax.vmap(lambda level, one, place: self.inner.at(level).log_density(one, place))
+        return each(self.inner.level, jnp.asarray(y), place)
 
     def estimate(self, y: Report) -> Array:
         """The posterior of each user's class, [n, C]."""

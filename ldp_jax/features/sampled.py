@@ -146,48 +146,48 @@ class Sampled:
 @partial(jax.jit, static_argnames=("dim", "k"))  # an eager loop is compiled at each call
 def _subset(key: PRNGKey, dim: int, k: int) -> Array:
     """A uniform sorted k-subset of range(dim): Floyd's algorithm, each step an insertion into a sorted row."""
-    tops = jnp.arange(dim - k, dim, dtype=jnp.int32)
+    tops = np.arange(dim - k, dim, dtype=np.int32)
     # The draws of randint(key, (k,), 0, tops + 1), whose two blocks of words are one program here.
     high, low = jax.vmap(lambda key: random_words.words(key, (k,), 1)[0])(random.split(key))
-    small = jnp.uint16 if dim < 2**16 else jnp.int32  # half the memory that each step goes through
+    small = np.uint16 if dim < 2**16 else np.int32  # half the memory that each step goes through
     draws = random_words.below_from_words(high, low, tops + 1)
-    return _inserted(draws.astype(small), tops.astype(small)).astype(jnp.int32)
+    return _inserted(draws.astype(small), tops.astype(small))
 
 
 @jax.custom_batching.custom_vmap
-def _inserted(draws: Array, tops: Array) -> Array:
-    """Floyd's subsets of draws [k, ...], each below or at its top [k]; sorted, [k, ...]."""
+def _inserted(draws: Array, tops: Array | np.ndarray) -> Array:
+    """Floyd's subsets of draws [k, ...], each below or at its top [k]; sorted, int32 [k, ...]."""
 
-    def insert(i: Array, chosen: Array) -> Array:
-        new = jnp.where((chosen == draws[i]).any(0), tops[i], draws[i])
+    def insert(chosen: Array, step: tuple[Array, Array | np.ndarray]) -> tuple[Array, None]:
+        draw, top = step
+        new = jnp.where((chosen == draw).any(0), top, draw)
         below = jnp.concatenate([jnp.zeros_like(chosen[:1]), chosen[:-1]])
-        return jnp.maximum(jnp.minimum(chosen, new), below)
+        return jnp.maximum(jnp.minimum(chosen, new), below), None
 
     none = jnp.zeros_like(draws) + tops[-1] + 1  # varies where draws do
-    return jax.lax.fori_loop(0, len(draws), insert, none)
+    return jax.lax.scan(insert, none, (draws, tops))[0].astype(jnp.int32)
 
 
 @_inserted.def_vmap
-def _of_users(users: int, _: list[bool], draws: Array, tops: Array) -> tuple[Array, bool]:
+def _of_users(users: int, _: list[bool], draws: Array, tops: Array | np.ndarray) -> tuple[Array, bool]:
     """Users last, whom a processor takes several at a time: each of a row's places is compared for all of them."""
 
     def some(start: Scalar, size: int) -> Array:
-        part = jnp.moveaxis(jax.lax.dynamic_slice_in_dim(draws, start, size), 0, -1)
-        return jnp.moveaxis(_inserted(part, tops), -1, 0)
+        part = jax.lax.dynamic_slice_in_dim(draws, start, size, allow_negative_indices=False)
+        return jnp.moveaxis(_inserted(jnp.moveaxis(part, 0, -1), tops), -1, 0)
 
     return by_blocks(some, users, max(1, _IN_CACHE // len(tops))), True
 
 
 def _at(x: Array, indices: Array) -> Array:
     """x[indices], one after the other: beside a gather a CPU's compiler vectorises no random words of a report."""
-    one = lambda i, found: found.at[i].set(x[indices[i]])
-    return jax.lax.fori_loop(0, len(indices), one, jnp.zeros_like(x, shape=indices.shape))
+    one = lambda _, place: (None, x.at[place].get(mode="promise_in_bounds"))
+    return jax.lax.scan(one, None, indices.astype(jnp.uint32))[1]  # unsigned: without a question of signs
 
 
 def _columns(values: Array, indices: Array | np.ndarray, start: Scalar, width: int) -> Array:
     """Values at their coordinates among ``width`` from ``start`` on, 0 elsewhere."""
-    place = indices - start
-    place = jnp.where(place < 0, width, place)  # a negative index would wrap around
+    place = jnp.asarray(indices - start).astype(jnp.uint32)  # below 0 it is beyond the last
     return jnp.zeros(width, values.dtype).at[place].set(values, mode="drop")
 
 

@@ -60,11 +60,11 @@ class SquareWave(Numeric):
     def from_uniform(self, u: Record, x: Record) -> Array:
         """Inverse distribution function; u in (0, 1)."""
         u, x = jnp.asarray(u), clip(x)
-        be, b = self._be, self.b
-        per_tail_mass = 2 * (be + 1)
+        be, decay = self._be, jnp.exp(-jnp.asarray(self.epsilon))
+        b, per_tail_mass = be * decay, 2 * (be + 1)
         left, right = (1 + x) / per_tail_mass, (1 - x) / per_tail_mass
         below, above = -1 - b + u * per_tail_mass, 1 + b - (1 - u) * per_tail_mass
-        near = x - b + (u - left) * per_tail_mass * jnp.exp(-jnp.asarray(self.epsilon))
+        near = x - b + (u - left) * per_tail_mass * decay
         return jnp.where(u < left, below, jnp.where(u < 1 - right, near, above))
 
     def log_density(self, y: Record, x: Record) -> Array:

@@ -2,16 +2,15 @@ r"""Sums over neighbours, :math:`y_i = \sum_{j \to i} w_{ji} h_j`, in three layo
 
 * :class:`Segments`: edges sorted by receiver, a sorted segment sum. Shapes depend on the numbers of nodes and edges
   alone, so one program serves many graphs, traced and stacked ones too.
-* :class:`Tables`: nodes in classes of equal degree, a padded gather a class. About four times faster on a CPU, and
-  far slower on a GPU, where each gather is a kernel; its shapes are those of one graph.
 * :class:`NeighbourRows`: a few first neighbours of every node, then rows of further ones; batches share shapes.
+* :class:`Tables`: rows of one symmetric graph, of nodes near each other. About four times faster on a CPU, and far
+  slower on a GPU; their shapes are those of one graph.
 
 :class:`Divided` is segments on the devices of a mesh, :class:`Induced` tables of which only edges within parts of
 the nodes count. All are differentiable forward and backward. The transpose of a gather is a scatter, slow on every
 backend; so gradients of gathers are given as gathers (:func:`linear`).
 """
 
-import math
 from collections.abc import Callable
 
 import jax
@@ -28,13 +27,8 @@ from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.sharding import divided_by, each_part
 from ldp_jax.core.types import Array
 
-_CHUNK = 16
-"""Neighbours that are added up before a sum goes back to memory (:class:`Tables`)."""
-
-_FEW = 256
-"""Classes of fewer nodes add up :data:`_FEW_CHUNK` at a time: their sums stay in the cache, and compile faster."""
-
-_FEW_CHUNK = 4
+_FIRST, _FURTHER = 4, 8
+"""Neighbours in a node's own row and in each further one. Wide rows waste places, and narrow ones are scattered."""
 
 _LARGE = 2**15
 """Nodes above which 64 columns of their rows may be out of the cache (:func:`tables`)."""
@@ -92,38 +86,60 @@ class Segments:
 
 
 @pytree
-class Tables:
-    """Nodes by degree class; each class a table of as many neighbours for each of its nodes. See :func:`tables`.
+class NeighbourRows:
+    """The ``first`` neighbours, int32 [w, n], of each node, then rows of ``more``, int32 [W, rows].
 
-    Attributes:
-      neighbours: for each class int32 [width, rows], in the numbering of the classes; n in free places.
-      order: int32 [n], the node in each row of the stacked classes.
-      rank: int32 [n], the row of each node.
+    Free places are n. ``node`` int32 [rows] says whose a row is; non-decreasing, n where a row is padding.
     """
 
-    neighbours: tuple[Array, ...]
-    order: Array
-    rank: Array
+    first: Array | np.ndarray
+    more: Array | np.ndarray
+    node: Array | np.ndarray
 
-    def by_class(self, values: Array) -> Array:
-        """Bring rows by node into the order of the classes."""
-        return values[self.order]
+    def __post_init__(self) -> None:
+        validate.ids(first=self.first, more=self.more, node=self.node)
 
-    def by_node(self, values: Array) -> Array:
-        """Bring rows in the order of the classes back to nodes."""
-        return values[self.rank]
+    def sum(self, h: Float[Array, "n ..."], transpose: "NeighbourRows | None" = None) -> Float[Array, "n ..."]:
+        """The sum over the neighbours of each node; ``transpose`` has the reversed edges of directed graphs."""
+        return linear(self.add_up, (transpose or self).add_up, h)
 
-    def sum_by_class(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-        """:meth:`sum` of rows that stay in the order of the classes: for products that are repeated."""
-        padded = _with_zero(h)
-        return jnp.concatenate([_table_sum(table, padded) for table in self.neighbours])
+    def add_up(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+        """:meth:`sum`, whose derivative is a scatter: for products that are repeated within a linear map."""
+        # Zeros like h vary among devices where h does; free places name the last row of them.
+        padded = jnp.concatenate([h, jnp.zeros_like(h, shape=(1, *h.shape[1:]))])
+        total = gather_sum(jnp.zeros_like(h), self.first, padded)
+        more = gather_sum(jnp.zeros_like(h, shape=(len(self.node), *h.shape[1:])), self.more, padded)
+        return total.at[self.node].add(more, indices_are_sorted=True, mode="drop", wrap_negative_indices=False)
+
+
+@pytree
+class Tables:
+    """Rows of the neighbours of a symmetric graph's nodes, which are renumbered; see :func:`tables`.
+
+    Attributes:
+      neighbours: in the new numbers.
+      order: int32 [n], the node of each new number; None where all keep their own.
+      rank: int32 [n], the new number of each node, or None.
+    """
+
+    neighbours: NeighbourRows
+    order: Array | None
+    rank: Array | None
+
+    def rows(self, values: Array) -> Array:
+        """Bring values by node into the order of the new numbers."""
+        return values if self.order is None else values[self.order]
+
+    def nodes(self, values: Array) -> Array:
+        """Bring values in the order of the new numbers back to nodes."""
+        return values if self.rank is None else values[self.rank]
 
     def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         """The sum over the neighbours of each node; 0 for a node without edges."""
         return linear(self._sum, self._sum, h)  # the graph is symmetric
 
     def _sum(self, h: Array) -> Array:
-        return self.by_node(self.sum_by_class(self.by_class(h)))
+        return self.nodes(self.neighbours.add_up(self.rows(h)))
 
 
 @pytree
@@ -206,38 +222,40 @@ def divided(
     return put(degree, _over_rows(over, num_nodes)), Divided(own_senders, own_receivers, over)
 
 
-def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int, *, spare: int = 1024) -> Tables:
-    """Lay a symmetric graph out by degree class, on the host, once: widths are some of 0, 1, 2, 3, 4, 6, 8, ...
+def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables:
+    """Lay a symmetric graph out by rows of neighbours, on the host, once.
 
-    Edges are as :func:`ldp_jax.graph.graphs.validate_symmetric` returns them. A class is left out, and its nodes go
-    to the next wider one, where that costs at most ``spare`` places of padding: gathering is faster than compiling
-    a table. Beyond 2^15 nodes a class's neighbours are near each other, more often in the cache.
+    Edges are as :func:`ldp_jax.graph.graphs.validate_symmetric` returns them. Beyond 2^15 nodes neighbours get
+    numbers near each other, so that their rows are more often in the cache.
     """
     _check_ends(senders, receivers, validate.whole(0, num_nodes=num_nodes))
+    order = rank = None
+    if num_nodes > _LARGE and len(senders) < 2**31:  # SciPy orders by 32 bits
+        order = _by_neighbourhood(senders, np.bincount(receivers, minlength=num_nodes))
+        rank = np.empty_like(order)
+        rank[order] = np.arange(num_nodes, dtype=np.int32)
+        by_row = np.argsort(rank[receivers], kind="stable")
+        senders, receivers = rank[senders[by_row]], rank[receivers[by_row]]
     # jnp.asarray would compile a program for each table that is brought to the device.
-    n, m = num_nodes, len(senders)
-    degree = np.bincount(receivers, minlength=n)
-    widths = [0]
-    while widths[-1] < degree.max(initial=0):
-        power = 2 ** int(math.log2(max(1, widths[-1])))
-        widths.append(1 if widths[-1] == 0 else (power * 3) // 2 if widths[-1] == power > 1 else power * 2)
-    widths = _fewer(widths, degree, spare)
-    bucket = np.searchsorted(widths, degree)
-    large = n > _LARGE and m < 2**31  # SciPy orders by 32 bits
-    near = _by_neighbourhood(senders, degree) if large else np.arange(n, dtype=np.int32)
-    order = near[np.argsort(bucket[near], kind="stable")]
-    rank = np.empty(n, np.int32)
-    rank[order] = np.arange(n, dtype=np.int32)
-    start = np.concatenate([[0], np.cumsum(degree)])
-    named = np.append(rank[senders], n).astype(np.int32)  # in the classes' numbering; n is a row of zeros
-    neighbours = []
-    for index, width in enumerate(widths):
-        rows = order[bucket[order] == index]
-        if len(rows):
-            place = start[rows][None, :] + np.arange(width)[:, None]
-            edge = np.where(np.arange(width)[:, None] < degree[rows][None, :], place, m)
-            neighbours.append(jax.device_put(named[edge]))
-    return Tables(tuple(neighbours), jax.device_put(order), jax.device_put(rank))
+    made = rows_of_neighbours(senders, receivers, num_nodes, (_FIRST, _FURTHER), num_nodes)
+    return Tables(NeighbourRows(*jax.device_put(made)), *jax.device_put((order, rank)))
+
+
+def rows_of_neighbours(
+    senders: np.ndarray, receivers: np.ndarray, num_nodes: int, widths: tuple[int, int], free: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What :class:`NeighbourRows` of these widths hold, of edges sorted by receiver; ``free`` in free places."""
+    head, width = widths
+    degree = np.bincount(receivers, minlength=num_nodes)
+    place = np.arange(len(receivers)) - (np.cumsum(degree) - degree)[receivers]
+    early, late = place < head, place >= head
+    first = np.full((head, num_nodes), free, np.int32)
+    first[place[early], receivers[early]] = senders[early]
+    rows = -(-np.maximum(degree - head, 0) // width)
+    further = place[late] - head
+    more = np.full((width, rows.sum()), free, np.int32)
+    more[further % width, (np.cumsum(rows) - rows)[receivers[late]] + further // width] = senders[late]
+    return first, more, np.repeat(np.arange(num_nodes, dtype=np.int32), rows)
 
 
 def _by_neighbourhood(senders: np.ndarray, degree: np.ndarray) -> np.ndarray:
@@ -246,23 +264,6 @@ def _by_neighbourhood(senders: np.ndarray, degree: np.ndarray) -> np.ndarray:
     arrays = np.ones(len(senders), np.int8), np.ascontiguousarray(senders, np.int32), start
     matrix = scipy.sparse.csr_array(arrays, shape=(len(degree), len(degree)))
     return scipy.sparse.csgraph.reverse_cuthill_mckee(matrix, symmetric_mode=True).astype(np.int32)
-
-
-def _fewer(widths: list[int], degree: np.ndarray, spare: int) -> list[int]:
-    """The widths that remain where classes of few nodes are left out."""
-    rows = np.bincount(np.searchsorted(widths, degree), minlength=len(widths))
-    kept, moved = [], 0
-    for width, wider, here in zip(widths, widths[1:], rows.tolist(), strict=False):
-        moved += here
-        if moved * (wider - width) > spare:
-            kept.append(width)
-            moved = 0
-    return [*kept, widths[-1]]
-
-
-def _with_zero(h: Array) -> Array:
-    """``h`` and a row of zeros, which padding names."""
-    return jnp.concatenate([h, jnp.zeros((1, *h.shape[1:]), h.dtype)])
 
 
 def gather_sum(total: Array, table: Array | np.ndarray, padded: Array) -> Array:
@@ -276,40 +277,3 @@ def gather_sum(total: Array, table: Array | np.ndarray, padded: Array) -> Array:
         rows = jax.lax.gather(padded, names, numbers, (1, *padded.shape[1:]), mode="promise_in_bounds")
         total = total + rows
     return total
-
-
-def _table_sum(table: Array, padded: Array) -> Array:
-    """Sum of the rows that each column of ``table`` names, a few neighbours at a time."""
-    width, rows = table.shape
-    zero = jnp.zeros_like(padded, shape=(rows, *padded.shape[1:]))  # varies among devices where h does
-    most = _CHUNK if rows >= _FEW else _FEW_CHUNK
-    if width <= most:
-        return gather_sum(zero, table, padded)
-    chunk = math.gcd(width, most)
-    chunks = table.reshape(width // chunk, chunk, rows)
-    return jax.lax.fori_loop(0, width // chunk, lambda j, total: gather_sum(total, chunks[j], padded), zero)
-
-
-@pytree
-class NeighbourRows:
-    """The ``first`` neighbours, int32 [w, n], of each node, then rows of ``more``, int32 [W, rows]: for batches.
-
-    Free places are n. ``node`` int32 [rows] says whose a row is; non-decreasing, n where a row is padding.
-    """
-
-    first: Array | np.ndarray
-    more: Array | np.ndarray
-    node: Array | np.ndarray
-
-    def __post_init__(self) -> None:
-        validate.ids(first=self.first, more=self.more, node=self.node)
-
-    def sum(self, h: Float[Array, "n d"], transpose: "NeighbourRows | None" = None) -> Float[Array, "n d"]:
-        """The sum over the neighbours of each node; ``transpose`` has the reversed edges of directed graphs."""
-        return linear(self._sum, (transpose or self)._sum, h)
-
-    def _sum(self, h: Array) -> Array:
-        padded = _with_zero(h)
-        total = gather_sum(jnp.zeros_like(h), self.first, padded)
-        more = gather_sum(jnp.zeros((self.more.shape[1], h.shape[1]), h.dtype), self.more, padded)
-        return total.at[self.node].add(more, indices_are_sorted=True, mode="drop")

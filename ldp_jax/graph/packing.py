@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from ldp_jax.core import random, validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array, Graph, PRNGKey
-from ldp_jax.graph.aggregation import NeighbourRows, Segments, gather_sum
+from ldp_jax.graph.aggregation import NeighbourRows, Segments, gather_sum, rows_of_neighbours
 from ldp_jax.graph.graphs import GraphSet, as_graph
 
 __all__ = ["Batch", "GraphSet", "Packed", "Shape", "assemble", "deal", "from_graphs", "pack", "whole"]
@@ -223,21 +223,11 @@ def _neighbours(
 ) -> tuple[_Graded, np.ndarray]:
     """Rows of the senders of each node, from edges sorted by receiver; and how many rows each graph has."""
     n = len(node_graph)
-    degree = np.bincount(receivers, minlength=n)
-    head, width = _widths(degree)
-    place = np.arange(len(receivers)) - _starts(degree)[receivers]
-    local = senders - first_node[senders]
-    early = place < head
-    first = np.full((head, n), -1, np.int32)
-    first[place[early], receivers[early]] = local[early]
-    rows = -(-np.maximum(degree - head, 0) // width)
-    more = np.full((width, rows.sum()), -1, np.int32)
-    late = place[~early] - head
-    more[late % width, _starts(rows)[receivers[~early]] + late // width] = local[~early]
-    node = np.repeat(np.arange(n) - first_node, rows)
-    per_graph = np.bincount(node_graph, rows, minlength=graphs).astype(np.int64)
-    start = np.append(_starts(per_graph), rows.sum())
-    return _Graded(jnp.asarray(first), jnp.asarray(more), _int32(node), _int32(start)), per_graph
+    local, widths = senders - first_node[senders], _widths(np.bincount(receivers, minlength=n))
+    first, more, node = rows_of_neighbours(local, receivers, n, widths, free=-1)
+    per_graph = np.bincount(node_graph[node], minlength=graphs)
+    made = jnp.asarray(first), jnp.asarray(more), _int32(node - first_node[node])
+    return _Graded(*made, _int32(_starts(per_graph))), per_graph
 
 
 def _widths(degree: np.ndarray) -> tuple[int, int]:

@@ -52,7 +52,7 @@ __dir__ = lambda: __all__
 
 
 OperatorLayout = Literal["auto", "segment", "ell"]
-"""How a product is made (:func:`operator`): by a sorted segment sum, or by gathers of one degree class each."""
+"""How a product is made (:func:`operator`): by a sorted segment sum, or by gathers of padded rows."""
 Normalisation = Literal["mean", "symmetric"]
 
 _DENSE = 40
@@ -85,8 +85,8 @@ class Operator:
         sums = self.neighbours
         if isinstance(sums, (Segments, Divided)):
             return sums.senders.size
-        tables = sums if isinstance(sums, Tables) else sums.whole
-        return sum(table.size for table in tables.neighbours)
+        rows = (sums if isinstance(sums, Tables) else sums.whole).neighbours
+        return rows.first.size + rows.more.size
 
     @property
     def layout(self) -> str:
@@ -96,16 +96,16 @@ class Operator:
     def average(self, w: Float[Array, "n c"]) -> Float[Array, "n c"]:
         """D^-1 A w, of rows in the layout's own order; 0 for a node without edges."""
         sums = self.neighbours
-        total = sums.sum_by_class(w) if isinstance(sums, Tables) else sums.sum(w)
+        total = sums.neighbours.add_up(w) if isinstance(sums, Tables) else sums.sum(w)
         return total / jnp.maximum(self.rows(self.degree), 1.0)[:, None]
 
     def rows(self, values: Array) -> Array:
         """Bring values by node into the layout's own order."""
-        return self.neighbours.by_class(values) if isinstance(self.neighbours, Tables) else values
+        return self.neighbours.rows(values) if isinstance(self.neighbours, Tables) else values
 
     def nodes(self, values: Array) -> Array:
         """Bring values in the layout's own order back to nodes."""
-        return self.neighbours.by_node(values) if isinstance(self.neighbours, Tables) else values
+        return self.neighbours.nodes(values) if isinstance(self.neighbours, Tables) else values
 
     def induced(self, *parts: Bool[Array, " n"]) -> "Operator":
         """The operator of the edges within each of some parts of the nodes; these may be decided in a program.
@@ -149,7 +149,7 @@ def operator(
 
     Args:
       graph: a concrete ``GraphsTuple``, symmetric, as :func:`ldp_jax.graph.graphs.from_edges` makes it.
-      layout: ``ell`` is a padded gather by degree class, about four times faster on a CPU; its shapes are
+      layout: ``ell`` is a gather of padded rows of neighbours, about four times faster on a CPU; its shapes are
         those of one graph. ``segment`` is a sorted segment sum, far faster on a GPU; one program serves all graphs
         of as many nodes and edges. ``auto`` is ``ell`` on a CPU, ``segment`` elsewhere.
       allow_directed: whether to take a graph that is not symmetric, too, in the layout ``segment``: P averages over

@@ -382,9 +382,9 @@ def embedding_memory(
 
     >>> from ldp_jax.features import HDS
     >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8) / 1e9:.0f} GB"
-    '248 GB'
+    '252 GB'
     >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8, to_file=True) / 1e9:.0f} GB"
-    '3 GB'
+    '4 GB'
     """
     dim, width = _box(mechanism).dim, block_width(to_file=to_file)
     leaves, structure = jax.tree.flatten(mechanism)
@@ -398,7 +398,8 @@ def embedding_memory(
     reporting = nodes * sent + together * (2 * dim + 3 * sent + 32)
     estimates = 0 if isinstance(mechanism, HasColumns) else 2 * columns  # every one at once, and padded
     whole = 2 * (min(dim, width) if to_file else columns)
-    propagating = nodes * (whole + 6 * min(dim, width) + estimates + sent + 8 + dim * dense) + 3 * edges
+    block = min(dim, width)
+    propagating = nodes * (whole + 7 * block + estimates + sent + 8 + dim * dense) + edges * (3 + block / 8)
     return 4.0 * max(reporting, propagating)
 
 

@@ -120,23 +120,22 @@ def observations(
     """
     known = jnp.asarray(labels) >= 0
     indicator = (jnp.asarray(labels)[:, None] == jnp.arange(len(prior))) - prior
-    noisy, noisy_trust, _ = _of_reports(prior, reported_evidence(labels, len(prior), keep), known)
+    evidence = jnp.stack([reported_evidence(labels, len(prior), keep), jnp.asarray(log_likelihood)])
+    answered = jnp.stack([known, jnp.asarray(reported)])
+    (noisy, of_report), trusts, rhos = jax.vmap(_of_reports, (None, 0, 0))(prior, evidence, answered)
     of_label = jnp.where(known[:, None], jnp.where(keep == 1.0, indicator, noisy), 0.0)
-    label_trust = jnp.where(known, jnp.where(keep == 1.0, 1.0 / LABEL_VARIANCE, noisy_trust), 0.0)
-    of_report, trust, rho = _of_reports(prior, log_likelihood, reported)
-    of_report_trust = jnp.where(jnp.asarray(reported) | known, trust, 0.0)  # a silent user says nothing
+    label_trust = jnp.where(known, jnp.where(keep == 1.0, 1.0 / LABEL_VARIANCE, trusts[0]), 0.0)
+    of_report_trust = jnp.where(answered.any(0), trusts[1], 0.0)  # a silent user says nothing
     precision = jnp.stack([label_trust, of_report_trust], 1)
-    return Observations(jnp.stack([of_label, of_report], 1), precision, prior, rho)
+    return Observations(jnp.stack([of_label, of_report], 1), precision, prior, rhos[1])
 
 
-def _of_reports(
-    prior: Array, log_likelihood: Array | np.ndarray, reported: Array | np.ndarray
-) -> tuple[Array, Array, Array]:
+def _of_reports(prior: Array, log_likelihood: Array, reported: Array) -> tuple[Array, Array, Array]:
     """Unbiased values [n, C] of reports, their precision, and rho."""
     posterior = jax.nn.softmax(jnp.log(jnp.maximum(prior, 1e-30)) + log_likelihood)
-    away = jnp.where(jnp.asarray(reported)[:, None], posterior - prior, 0.0)
+    away = jnp.where(reported[:, None], posterior - prior, 0.0)
     variance = jnp.maximum(1.0 - (prior**2).sum(), 1e-6)
-    rho = jnp.clip((away**2).sum() / jnp.maximum(jnp.asarray(reported).sum(), 1) / variance, 0.0, 1.0)
+    rho = jnp.clip((away**2).sum() / jnp.maximum(reported.astype(jnp.float32).sum(), 1) / variance, 0.0, 1.0)
     seen = rho > 1e-6
     safe = jnp.where(seen, rho, 1.0)
     values = jnp.where(seen, (posterior - prior) / safe, 0.0)

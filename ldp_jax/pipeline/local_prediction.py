@@ -246,9 +246,7 @@ def _around(op: Operator, narrow: list[Array]) -> tuple[list[Array], Array]:
 
 def _design(scores: list[Array]) -> Array:
     """Columns of a regression: scores less their mean over classes, of one size, rows of length about 1."""
-
-    def scaled(each: Array) -> Array:
-        centred = each - each.mean(1, keepdims=True)
-        return centred / jnp.maximum(jnp.sqrt((centred**2).sum(1).mean()), 1e-12)
-
-    return jnp.concatenate([scaled(each) for each in scores], 1) / jnp.sqrt(len(scores))
+    each = jnp.stack(scores, 1)
+    centred = each - each.mean(2, keepdims=True)
+    size = jnp.maximum(jnp.sqrt((centred**2).sum(2).mean(0)), 1e-12) * len(scores) ** 0.5
+    return (centred / size[:, None]).reshape(len(each), -1)

@@ -177,12 +177,12 @@ def _likeliest(
     tables = _confusion(panel, sets, smoothings, labels_are_true=labels_are_true)
     law = jnp.where(reports.alphabets, jnp.exp(reports.log_likelihood), 0.0)
 
-    def evidence(table: Array) -> Array:
-        return jnp.log(jnp.maximum(einsum("nyc,nc->ny", table[which], law), 1e-30))
+    def likelihood(table: Array) -> Array:
+        return jnp.maximum(einsum("nyc,nc->ny", table[which], law), 1e-30)
 
     def marginal(table: Array) -> Array:
-        each = jax.nn.logsumexp(jnp.log(jnp.maximum(posterior, 1e-30)) + evidence(table), axis=-1)
-        return jnp.where(counted, each, 0.0).sum()
+        # A posterior has a class of at least 1 / C, so no sum is 0.
+        return jnp.where(counted, jnp.log((posterior * likelihood(table)).sum(-1)), 0.0).sum()
 
     best = jax.lax.map(marginal, tables).argmax()
-    return best, evidence(tables[best])
+    return best, jnp.log(likelihood(tables[best]))

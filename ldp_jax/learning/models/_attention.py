@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int32
 
 from ldp_jax.core import random
+from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph.aggregation import Divided, Induced, Segments, Tables, linear
 from ldp_jax.learning.models._dropout import STEPS
@@ -55,34 +56,35 @@ def attend(
         # The key is used here alone: its words are drawn from again where a weight is needed.
         words = jax.random.key_data(random.split(key, -(-receiver.shape[1] // _AT_ONCE)))
     if isinstance(neighbours, Segments):
-        edges = _Edges(neighbours.senders, neighbours.receivers, jnp.arange(len(h)))
+        edges = _Edges(neighbours.senders, neighbours.receivers, jnp.arange(len(h)), True)
         return _attend(dropped, edges, words, receiver, sender, h)
-    by_class = (neighbours.by_class(values) for values in (receiver, sender, h))
-    return neighbours.by_node(_attend(dropped, _of_tables(neighbours), words, *by_class))
+    by_row = (neighbours.rows(values) for values in (receiver, sender, h))
+    return neighbours.nodes(_attend(dropped, _of_tables(neighbours), words, *by_row))
 
 
-class _Edges(NamedTuple):
-    """Edges sorted by receiver; one whose sender or receiver is n is padding."""
+@pytree
+class _Edges:
+    """Edges; one whose sender or receiver is n is padding."""
 
     senders: Int32[Array | np.ndarray, " m"]
     receivers: Int32[Array | np.ndarray, " m"]
     names: Int32[Array, " n"]  # what dropout knows the nodes by
+    by_receiver: bool = static()
 
 
 def _of_tables(tables: Tables) -> _Edges:
-    senders, receivers, start = [jnp.zeros(0, jnp.int32)], [np.zeros(0, np.int32)], 0
-    for table in tables.neighbours:
-        width, count = table.shape
-        senders.append(table.T.ravel())
-        receivers.append(np.repeat(np.arange(start, start + count, dtype=np.int32), width))
-        start += count
-    return _Edges(jnp.concatenate(senders), jnp.asarray(np.concatenate(receivers)), tables.order)
+    rows = tables.neighbours
+    head, nodes = len(rows.first), jnp.arange(rows.first.shape[1], dtype=jnp.int32)
+    senders = jnp.concatenate([rows.first.T.ravel(), rows.more.T.ravel()])
+    receivers = jnp.concatenate([jnp.repeat(nodes, head), jnp.repeat(rows.node, len(rows.more))])
+    return _Edges(senders, receivers, tables.rows(nodes), False)
 
 
 class _Block(NamedTuple):
     real: Array  # bool [m, 1], whether an edge is no padding
     senders: Array
     receivers: Array
+    by_receiver: bool
 
 
 def _over(edges: _Edges, width: int, step: Callable[[_Block, _Totals], _Totals], carry: _Totals) -> _Totals:
@@ -97,7 +99,8 @@ def _over(edges: _Edges, width: int, step: Callable[[_Block, _Totals], _Totals],
 
     def one(index: Array, carry: _Totals) -> _Totals:
         senders, receivers = (part[index] for part in ends)
-        return step(_Block(((senders < n) & (receivers < n))[:, None], senders, receivers), carry)
+        real = ((senders < n) & (receivers < n))[:, None]
+        return step(_Block(real, senders, receivers, edges.by_receiver), carry)
 
     return jax.lax.fori_loop(0, blocks, one, carry)
 
@@ -107,7 +110,7 @@ def _at(values: Array, ends: Array) -> Array:
 
 
 def _to_receivers(totals: Array, block: _Block, values: Array) -> Array:
-    return totals.at[block.receivers].add(values, mode="drop", indices_are_sorted=True)
+    return totals.at[block.receivers].add(values, mode="drop", indices_are_sorted=block.by_receiver)
 
 
 def _to_senders(totals: Array, block: _Block, values: Array) -> Array:
@@ -146,7 +149,7 @@ def _outputs(dropped: int, edges: _Edges, words: Array | None, a: Array, b: Arra
 
     def largest(block: _Block, most: Array) -> Array:
         scores = jnp.where(block.real, _at(b, block.senders), -jnp.inf)
-        return most.at[block.receivers].max(scores, mode="drop", indices_are_sorted=True)
+        return most.at[block.receivers].max(scores, mode="drop", indices_are_sorted=block.by_receiver)
 
     top = _leaky(a + _over(edges, heads, largest, b))  # LeakyReLU is monotone
 
