@@ -213,10 +213,9 @@ def _moved(word: Array, state: State, terms: Array, edges: Edges, scales: Values
     slot_x, slot_z = 2 * r + which, 2 * p + 1 - side
     x, y, z = (tree.children[slot] for slot in (slot_x, slot_x ^ 1, slot_z))
 
-    start = positions(tree)
+    # Speed alone: a compiler that fuses positions with what reads them adds them up again for each edge.
+    start = jax.lax.optimization_barrier(positions(tree))
     first, length = jnp.where(active, start[x], 0), jnp.where(active, tree.size[x], 0)
-    # Speed alone: a compiler that fuses them with what reads them computes them again for each edge.
-    start, first, length = jax.lax.optimization_barrier((start, first, length))
     place = start[n - 1 :]
     first_of, length_of = first[lca], length[lca]
     in_x = jnp.zeros(lca.shape, bool)
