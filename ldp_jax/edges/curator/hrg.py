@@ -183,15 +183,20 @@ def _term(count: Array, pairs: Array) -> Array:
     return jnp.where(some, edges * jnp.log(share) + others * jnp.log1p(-share), 0.0)
 
 
-def log_likelihood(state: State) -> Float[Array, " 2"]:
-    """L_pub and L_pri of a state's dendrogram, eq. 11; float32 [2]. L_pri is private."""
+def _terms(state: State) -> Array:
+    """What each internal node adds to L_pub and L_pri; float32 [2, n - 1]."""
     size = jnp.asarray(state.tree.size).astype(jnp.float32)
     sides = size[jnp.asarray(state.tree.children)].reshape(-1, 2)
-    return _term(jnp.asarray(state.count), sides[:, 0] * sides[:, 1]).sum(1)
+    return _term(jnp.asarray(state.count), sides[:, 0] * sides[:, 1])
 
 
-def _moved(word: Array, state: State, edges: Edges, scales: Values) -> State:
-    """A sweep by three words a node."""
+def log_likelihood(state: State) -> Float[Array, " 2"]:
+    """L_pub and L_pri of a state's dendrogram, eq. 11; float32 [2]. L_pri is private."""
+    return _terms(state).sum(1)
+
+
+def _moved(word: Array, state: State, terms: Array, edges: Edges, scales: Values) -> tuple[State, Array]:
+    """A sweep by three words a node, of a state and its :func:`_terms`, which need not be computed again."""
     tree, lca, count = jax.tree.map(jnp.asarray, state)
     n, internal = _leaves(tree), _leaves(tree) - 1
     scales = jnp.asarray(scales, jnp.float32)
@@ -208,7 +213,8 @@ def _moved(word: Array, state: State, edges: Edges, scales: Values) -> State:
     slot_x, slot_z = 2 * r + which, 2 * p + 1 - side
     x, y, z = (tree.children[slot] for slot in (slot_x, slot_x ^ 1, slot_z))
 
-    start = positions(tree)
+    # Speed alone: a compiler that fuses positions with what reads them adds them up again for each edge.
+    start = jax.lax.optimization_barrier(positions(tree))
     first, length = jnp.where(active, start[x], 0), jnp.where(active, tree.size[x], 0)
     place = start[n - 1 :]
     first_of, length_of = first[lca], length[lca]
@@ -221,8 +227,8 @@ def _moved(word: Array, state: State, edges: Edges, scales: Values) -> State:
     size = tree.size.astype(jnp.float32)
     of_p, of_r = count, count[:, r]
     new_p, new_r = between + of_r, of_p - between
-    change = _term(new_p, size[x] * (size[y] + size[z])) - _term(of_p, size[r] * size[z])
-    change = change + (_term(new_r, size[y] * size[z]) - _term(of_r, size[x] * size[y]))
+    term_p, term_r = _term(new_p, size[x] * (size[y] + size[z])), _term(new_r, size[y] * size[z])
+    change = (term_p - terms) + (term_r - terms[:, r])
     accepted = active & (-(scales[:, None] * change).sum(0) < waiting)
 
     # What is written is read from the side of what is written to: gathers in place of scatters.
@@ -235,12 +241,13 @@ def _moved(word: Array, state: State, edges: Edges, scales: Values) -> State:
     children = tree.children[exchanged]
     slot = exchanged[tree.slot].at[0].set(0)
     shrunk = jnp.where(moved, (tree.size[y] + tree.size[z])[above], tree.size[:internal])
-    count = jnp.where(accepted, new_p, jnp.where(moved, new_r[:, above], count))
+    of_node = lambda at_p, at_r, now: jnp.where(accepted, at_p, jnp.where(moved, at_r[:, above], now))
+    count, terms = of_node(new_p, new_r, count), of_node(term_p, term_r, terms)
     # x - y edges rise from r to p; of those of p, which all end in z, those from y sink to r.
     other = jnp.where(accepted, r, jnp.where(moved, above, p))
     lca = jnp.where(in_x, lca, other[lca])
     tree = Dendrogram(children, slot, jnp.concatenate([shrunk, tree.size[internal:]]))
-    return State(tree, lca, count)
+    return State(tree, lca, count), terms
 
 
 @jax.jit
@@ -249,13 +256,16 @@ def _sweeps(keys: PRNGKeys, state: State, edges: Edges, scales: Array) -> State:
     place = jnp.arange(3 * (_leaves(state.tree) - 1)).reshape(3, -1)
     draw = lambda data: random_words.words_at(jax.random.wrap_key_data(data, impl="threefry2x32"), place)
 
-    def advance(carry: tuple[State, Array], turn: tuple[Array, Array]) -> tuple[tuple[State, Array], None]:
-        state, word = carry
-        return (_moved(word, state, edges, turn[1]), draw(turn[0])), None
+    def advance(
+        carry: tuple[State, Array, Array], turn: tuple[Array, Array]
+    ) -> tuple[tuple[State, Array, Array], None]:
+        state, terms, word = carry
+        return (*_moved(word, state, terms, edges, turn[1]), draw(turn[0])), None
 
     # A sweep draws the words of the next: a compiler would draw its own again in each place that reads them.
     data = jax.random.key_data(keys)
-    return jax.lax.scan(advance, (state, draw(data[0])), (jnp.roll(data, -1, 0), scales))[0][0]
+    carry = (state, _terms(state), draw(data[0]))
+    return jax.lax.scan(advance, carry, (jnp.roll(data, -1, 0), scales))[0][0]
 
 
 def run(key: PRNGKey, state: State, edges: Edges, scales: Values, sweeps: int) -> State:

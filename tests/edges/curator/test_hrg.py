@@ -73,6 +73,18 @@ def test_counts_are_exactly_those_of_a_recount(long_chain):
     assert len({np.asarray(state.tree.children).tobytes() for state in states}) == len(states)
 
 
+def test_a_chain_is_its_sweeps_one_by_one(long_chain):
+    """A sweep alone starts from terms that are computed anew: those that a chain keeps are the same."""
+    edges, states = long_chain
+    scales = np.broadcast_to(np.float32([0.3, 1.0]), (100, 2))
+    one = states[-1]
+    for key in jax.random.split(jax.random.key(6), 100):
+        one = hrg._sweeps(key[None], one, edges, scales[:1])
+    chain = hrg.run(jax.random.key(6), states[-1], edges, scales, 100)
+    jax.tree.map(np.testing.assert_array_equal, chain, one)
+    assert (np.asarray(chain.tree.children) != states[-1].tree.children).any()
+
+
 def test_regrafts_keep_counts_and_forget_the_tree(long_chain):
     """Counts are those of a recount, and 60 regrafts of 32 nodes raise the likelihood above 3 000 moves."""
     edges, states = long_chain
