@@ -95,7 +95,7 @@ def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
 
     def eager(as_given: Callable[[np.ndarray], Values]) -> Report:
         keys = jax.random.wrap_key_data(jnp.asarray(data))  # the same keys, on purpose: nothing is released
-        given = lambda place: jax.tree.map(lambda leaf: as_given(leaf[place]), many)
+        given = lambda place: jax.tree.map(lambda leaf: as_given(np.asarray(leaf[place])), many)
         reports = [mechanism.privatize(one, given(place)) for place, one in enumerate(keys)]
         return jax.tree.map(lambda *leaves: np.stack(leaves), *reports)
 
