@@ -45,6 +45,7 @@ from ldp_jax.edges import NeighbourCounts
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning import metrics
+from ldp_jax.pipeline.groups import check_labels
 from ldp_jax.pipeline.jointly import JointFacts, JointPrivacy, joint_prediction, one_report, record_alphabets
 from ldp_jax.pipeline.links import LinkFacts, link_scores
 from ldp_jax.pipeline.local_prediction import Broadcast, PanelFacts, local_prediction
@@ -104,7 +105,7 @@ class StatedFriends(NamedTuple):
     """Known or assumed facts of private friendships.
 
     Attributes:
-      mean_degree: neighbours of a user, > 0.
+      mean_degree: neighbours of a user, > 0 and fewer than there are users.
       homophily: share of neighbours of the own class, beyond chance, in [0, 1] (:func:`homophily`).
       spread: standard deviation of a degree over the mean, in [0, 10].
       overlap: of homophily, the share in [0, 1] that follows what features say of a user's class, right or wrong
@@ -285,7 +286,8 @@ def rehearse(
             if friends.overlap is not None:
                 raise ValueError("overlap must be None of joint totals: nobody has public features")
             message, splits = "records and lists", [_splits(total) for total in asked]
-            run = _of_both(key, public, _checked(friends), tuple(split for some in splits for split in some))
+            stated = _checked(friends, len(private))
+            run = _of_both(key, public, stated, tuple(split for some in splits for split in some))
         for world in _phases(worlds):
             y, posteriors = run(world)
             found = [np.asarray(one).argmax(1) == np.asarray(y) for one in posteriors]
@@ -468,10 +470,10 @@ def _under_one(log_p: Array) -> Array:
 _Stated = tuple[np.float32, np.float32, np.float32]  # mean degree, homophily, spread
 
 
-def _checked(friends: StatedFriends) -> _Stated:
-    """The stated facts; refused where no friendships are like them."""
+def _checked(friends: StatedFriends, n: int) -> _Stated:
+    """The stated facts; refused where no friendships of n users are like them."""
     return (
-        np.float32(validate.number(0.0, open_lower=True, mean_degree=friends.mean_degree)),
+        np.float32(validate.number(0.0, n - 1.0, open_lower=True, mean_degree=friends.mean_degree)),
         np.float32(validate.number(0.0, 1.0, homophily=friends.homophily)),
         np.float32(validate.number(0.0, 10.0, spread=friends.spread)),
     )
@@ -481,7 +483,7 @@ def _of_lists(key: PRNGKey, public: PublicFacts, friends: StatedFriends, epsilon
     rows = public.rows
     assert isinstance(public.log_q, FeaturesPosterior)
     assert not isinstance(rows, Mapping)
-    stated = _checked(friends)
+    stated = _checked(friends, len(public.labels))
     if friends.overlap is not None:
         validate.number(0.0, 1.0, overlap=friends.overlap)
     log_q, labels = public.log_q.log_q, np.asarray(public.labels)
@@ -674,7 +676,7 @@ class _Pilot:
 def _of_links(
     key: PRNGKey, facts: LinkFacts, epsilons: tuple[float, ...], worlds: int, progress: Progress | None
 ) -> Rehearsal:
-    _check_pilot(facts)
+    facts = _checked_pilot(facts)
     n, num_groups = np.shape(facts.log_q)
     nobody, of_pilot = np.zeros(n, np.int32), _Pilot.of(facts)
     size = min(math.ceil(_HELD_OUT * len(facts.friends) / len(facts.pilot) * n / 2), _MOST_LINKS)
@@ -712,18 +714,24 @@ def _percent(scores: Array, size: int) -> float:
     return 100.0 * float(metrics.auc(scores[:size], scores[size:]))
 
 
-def _check_pilot(facts: LinkFacts) -> None:
-    n, pilot, friends = len(facts.log_q), np.asarray(facts.pilot), np.asarray(facts.friends)
-    if len(facts.labels) != n:
-        raise ValueError(f"labels must be of the {n} users of log_q, got {len(facts.labels)}")
-    validate.in_range(-1.0, facts.log_q.shape[1] - 1.0, labels=facts.labels)
+def _checked_pilot(facts: LinkFacts) -> LinkFacts:
+    """The facts with labels as whole numbers; what does not fit is refused."""
+    log_q, labels = np.asarray(facts.log_q), validate.labels(facts.labels)
+    pilot, friends = np.asarray(facts.pilot), np.asarray(facts.friends)
+    if log_q.ndim != 2 or not np.allclose(np.exp(log_q).sum(1), 1.0, atol=1e-3):
+        raise ValueError("log_q must be logarithms of probabilities [n, C], which have the sum 1 of each user")
+    n = len(log_q)
+    check_labels(labels, log_q.shape[1])
+    if len(labels) != n:
+        raise ValueError(f"labels must be of the {n} users of log_q, got {len(labels)}")
     if friends.ndim != 2 or friends.shape[1] != 2 or not len(friends):
         raise ValueError(f"friends must be entries of shape [entries, 2], one at least, got {friends.shape}")
-    named = np.concatenate([pilot, friends.ravel()])
-    if named.min() < 0 or named.max() >= n:
-        raise ValueError(f"pilot and friends must be users in [0, {n})")
+    validate.ids(n, "the users", pilot=pilot, friends=friends)
     if len(np.unique(pilot)) < len(pilot) or not np.isin(friends[:, 0], pilot).all():
         raise ValueError("pilot must name each member once, and friends must be of their lists alone")
+    if len(np.unique(friends, axis=0)) < len(friends) or (friends[:, 0] == friends[:, 1]).any():
+        raise ValueError("friends must name each entry once, and nobody as their own friend")
+    return LinkFacts(log_q, labels, pilot, friends)
 
 
 @partial(jax.jit, static_argnames="size")

@@ -225,6 +225,7 @@ def test_what_cannot_be_rehearsed_is_refused(graph):
         (lists, {}, "friends must be stated"),
         (lists, {"epsilons": (5e-4,), "friends": StatedFriends(4, 0.5)}, r"epsilons must be in \[0.001, 40\]"),
         (lists, {"friends": StatedFriends(0, 0.5)}, "mean_degree must be"),
+        (lists, {"friends": StatedFriends(N, 0.5)}, rf"mean_degree must be in \(0, {N - 1}\]"),
         (lists, {"friends": StatedFriends(4, 1.5)}, "homophily must be"),
         (lists, {"friends": StatedFriends(4, 0.5, 1.0, -0.1)}, "overlap must be"),
         (lists._replace(labels=np.full(N, -1)), {"friends": StatedFriends(4, 0.5)}, "a member of each"),
@@ -288,6 +289,7 @@ def test_counts_and_degrees_find_links_about_as_well_as_was_foretold(graph):
     assert str(few).startswith("cannot tell: 20 public lists")
 
 
+@pytest.mark.usefixtures("untyped")
 def test_an_invalid_pilot_is_refused(graph):
     facts, rehearse = pilot_of(graph[2], graph[1], 60), ldp.rehearse
     key, stranger = jax.random.key(0), np.array([[facts.friends[0, 1], N]])
@@ -295,7 +297,15 @@ def test_an_invalid_pilot_is_refused(graph):
         ({"pilot": facts.pilot[:-1]}, "of their lists alone"),
         ({"pilot": np.r_[facts.pilot, facts.pilot[:1]]}, "each member once"),
         ({"friends": facts.friends[:0]}, "one at least"),
-        ({"friends": stranger}, "must be users in"),
+        ({"friends": stranger}, rf"friends must be in \[0, {N}\), the users"),
+        ({"friends": facts.friends + 0.5}, "friends must be integers"),
+        ({"pilot": np.isin(np.arange(N), facts.pilot)}, "pilot must be integers"),
+        ({"friends": np.r_[facts.friends, facts.friends[:1]]}, "each entry once"),
+        ({"friends": np.r_[facts.friends, facts.friends[:1, :1].repeat(2, 1)]}, "their own friend"),
+        ({"log_q": facts.log_q * np.nan}, "logarithms of probabilities"),
+        ({"log_q": np.exp(facts.log_q)}, "logarithms of probabilities"),
+        ({"log_q": facts.log_q[:, 0]}, "logarithms of probabilities"),
+        ({"labels": facts.labels + 0.5}, "labels must be integers"),
         ({"labels": facts.labels[:-1]}, "labels must be of the"),
         ({"labels": facts.labels + 1}, "labels must be"),
         ({"pilot": facts.pilot[:0]}, "of their lists alone"),
