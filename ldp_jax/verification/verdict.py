@@ -259,7 +259,11 @@ class Questions:
     def _unit(self, _: PRNGKey) -> Answer:
         g, m = self.guarantee, self.m
         domain = spaces(m)[0]
-        fits = g.unit == (NEIGHBOUR_LIST if domain.users else RECORD) or g.unit.rate is not None
+        if g.unit.rate is not None:
+            raise NotApplicable("a loss per unit of distance: the law is asked of any two records, however near")
+        if (now := m.guarantee()) != g:
+            return 1.0, 0.0, False, f"guarantee() has changed to {now}"
+        fits = g.unit == (NEIGHBOUR_LIST if domain.users else RECORD)
         if known := [unit for unit, words in WORDS.items() if words == g.adjacency]:
             fits = fits and g.unit in known  # other words are the author's to answer for
             fits = fits and (g.unit != RECORD or domain.all_adjacent)  # else the law was not asked of any two

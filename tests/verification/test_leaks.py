@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ldp_jax import verification
-from ldp_jax.accounting.guarantee import LABEL, RECORD, WORDS, Guarantee
+from ldp_jax.accounting.guarantee import LABEL, RECORD, WORDS, Guarantee, metric
 from ldp_jax.core.mechanism import largest
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Finite, Interval, NotApplicable, Product
@@ -78,6 +78,25 @@ class ClaimsPerLabel(Laplace):
 
     def guarantee(self):
         return Guarantee(largest(self.epsilon), unit=self.unit, adjacency=WORDS[LABEL])
+
+
+@mechanism
+class ClaimsPerDistance(Laplace):
+    """The loss between records 2 apart is 1, claimed for every unit of distance; it is a half."""
+
+    def guarantee(self):
+        return Guarantee(largest(self.epsilon), unit=metric(largest(self.epsilon)))
+
+
+@mechanism
+class ClaimsLessLater(Laplace):
+    """Every second guarantee is a tenth of the first."""
+
+    asked: Any = static(default=())
+
+    def guarantee(self):
+        self.asked.append(self)
+        return Guarantee(largest(self.epsilon) * (0.1, 1.0)[len(self.asked) % 2])
 
 
 @mechanism
@@ -264,6 +283,19 @@ def test_what_leaks_is_refused_by_the_rung_that_is_there_for_it(name):
     assert found.holds is False, str(found)
     assert ("raised" in found.reason) == (name == "an exception below zero"), found.reason
     assert rung not in NEEDED or rung in verdict.needed(m)
+
+
+@untyped
+def test_a_loss_per_unit_of_distance_is_not_shown():
+    """Of a domain of diameter 0.1 a loss of 1 would pass for that of a distance of 1."""
+    found = asked_of(ClaimsPerDistance(1.0), "unit")
+    assert found.holds is None
+    assert "unit" in verdict.needed(ClaimsPerDistance(1.0))
+
+
+@untyped
+def test_a_guarantee_that_changes_is_refused():
+    assert asked_of(ClaimsLessLater(1.0, asked=[]), "unit").holds is False
 
 
 @untyped
