@@ -714,12 +714,18 @@ def _percent(scores: Array, size: int) -> float:
     return 100.0 * float(metrics.auc(scores[:size], scores[size:]))
 
 
+def _check_posterior(log_q: np.ndarray) -> None:
+    """Refuse what is no logarithms of probabilities."""
+    with np.errstate(over="ignore"):
+        if log_q.ndim != 2 or not np.allclose(np.exp(log_q).sum(1), 1.0, atol=1e-3):
+            raise ValueError("log_q must be logarithms of probabilities [n, C], which have the sum 1 of each user")
+
+
 def _checked_pilot(facts: LinkFacts) -> LinkFacts:
     """The facts with labels as whole numbers; what does not fit is refused."""
     log_q, labels = np.asarray(facts.log_q), validate.labels(facts.labels)
     pilot, friends = np.asarray(facts.pilot), np.asarray(facts.friends)
-    if log_q.ndim != 2 or not np.allclose(np.exp(log_q).sum(1), 1.0, atol=1e-3):
-        raise ValueError("log_q must be logarithms of probabilities [n, C], which have the sum 1 of each user")
+    _check_posterior(log_q)
     n = len(log_q)
     check_labels(labels, log_q.shape[1])
     if len(labels) != n:
@@ -772,12 +778,14 @@ def homophily(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> float:
     s is the share of pairs whose ends have one label, :math:`s_0` what random pairs of these ends would have.
     ``pairs`` [pairs, 2] are public friendships, such as those of labelled users who consent; those with an end that
     has no label (-1) are left out. A handful of pairs says little. ``ValueError`` for pairs of another shape (an
-    ``edge_index`` is [2, pairs]: give its transpose), a node outside [0, n), or no pair with two labels.
+    ``edge_index`` is [2, pairs]: give its transpose), a node outside [0, n), a user paired with themselves, or no
+    pair with two labels.
 
     >>> homophily([[0, 1], [2, 3], [1, 2]], np.array([0, 0, 1, 1]))
     0.333...
     """
-    ends = np.asarray(labels)[_labelled_pairs(pairs, labels)]
+    labels = validate.labels(labels)
+    ends = labels[_labelled_pairs(pairs, labels)]
     share = np.bincount(ends.ravel()) / ends.size
     chance = float((share**2).sum())
     alike = float((ends[:, 0] == ends[:, 1]).mean())
@@ -791,15 +799,17 @@ def overlap(
 
     The class of a friend is regressed on the own class (a) and on the posterior q of it by features (b): friends of
     users whose features mislead may be of the class that features say. ``pairs``, ``labels`` and errors are as of
-    :func:`homophily`; ``log_q`` [n, C] must not have seen the own label. ``ValueError`` for another shape of it.
+    :func:`homophily`; ``log_q`` [n, C] must not have seen the own label. ``ValueError`` where it is none.
 
     >>> y, seen = np.array([0, 0, 1, 1]), np.log([[0.9, 0.1], [0.1, 0.9], [0.1, 0.9], [0.9, 0.1]])
     >>> overlap([[0, 1], [2, 3]], y, seen), overlap([[0, 3], [1, 2]], y, seen)
     (0.0, 1.0)
     """
+    labels = validate.labels(labels)
     ends = _labelled_pairs(pairs, labels)
     if np.ndim(log_q) != 2 or len(log_q) != len(labels) or np.max(labels) >= np.shape(log_q)[1]:
         raise ValueError(f"log_q must have a row for each of {len(labels)} users and a column for each class")
+    _check_posterior(np.asarray(log_q))
     ends = np.concatenate([ends, ends[:, ::-1]])
     of_class = np.eye(np.shape(log_q)[1])[np.maximum(labels, 0)]
     mean = of_class[ends].mean((0, 1))
@@ -810,11 +820,13 @@ def overlap(
 
 
 def _labelled_pairs(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> Int[np.ndarray, "pairs two"]:
-    labels, pairs = np.asarray(labels), np.asarray(pairs)
+    pairs = np.asarray(pairs)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
         raise ValueError(f"pairs must be integers of shape [pairs, 2], got {pairs.dtype} of shape {pairs.shape}")
     if len(pairs) and (pairs.min() < 0 or pairs.max() >= len(labels)):
         raise ValueError(f"pairs must join nodes in [0, {len(labels)}), got {pairs.min()} to {pairs.max()}")
+    if (pairs[:, 0] == pairs[:, 1]).any():
+        raise ValueError("pairs must join two users, and one joins a user with themselves")
     pairs = pairs[(labels[pairs] >= 0).all(-1)]
     if not len(pairs):
         raise ValueError("pairs must hold one of two labelled users, got none: state a guess of the homophily")

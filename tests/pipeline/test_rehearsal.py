@@ -153,6 +153,7 @@ def test_overlap_is_what_features_say_of_friends_beyond_the_own_class(untyped):
     y, q = np.arange(3000) % 3, rng.dirichlet(np.ones(3), 3000)
     said = (rng.random(3000)[:, None] > q.cumsum(1)).sum(1)
     own, q_alone = (np.stack([np.arange(3000), 3 * rng.integers(0, 1000, 3000) + one], 1) for one in (y, said))
+    own, q_alone = (pairs[pairs[:, 0] != pairs[:, 1]] for pairs in (own, q_alone))
     found = [overlap(pairs, y, np.log(q)) for pairs in (own, np.concatenate([own, q_alone]), q_alone)]
     assert found[0] < 0.1
     assert 0.2 < found[1] < 0.7
@@ -160,6 +161,8 @@ def test_overlap_is_what_features_say_of_friends_beyond_the_own_class(untyped):
     for wrong in (np.log(q)[:-1], np.log(q)[:, :2]):
         with pytest.raises(ValueError, match="log_q must have a row for each of 3000"):
             overlap(own, y, wrong)
+    with pytest.raises(ValueError, match="logarithms of probabilities"):
+        overlap(own, y, q)
 
 
 @pytest.mark.parametrize(
@@ -234,11 +237,18 @@ def test_what_cannot_be_rehearsed_is_refused(graph):
             ldp.rehearse(jax.random.key(0), public, **also)
 
 
+@pytest.mark.usefixtures("untyped")
 def test_homophily_is_beyond_chance_and_of_labelled_pairs():
     labels = np.array([0, 0, 1, 1, -1])
     assert homophily([[0, 1], [2, 3], [0, 4]], labels) == 1.0
     assert homophily([[0, 2], [1, 3]], labels) == 0.0
-    for pairs, words in (([[0, 4]], "two labelled users"), ([[0, 9]], "join nodes in"), ([[0, 1, 2]], "shape")):
+    assert homophily([[0, 1], [2, 3], [0, 4]], np.array([0, 0, 1, 1, None])) == 1.0
+    for pairs, words in (
+        ([[0, 4]], "two labelled users"),
+        ([[0, 9]], "join nodes in"),
+        ([[0, 1, 2]], "shape"),
+        ([[0, 1], [2, 2]], "themselves"),
+    ):
         with pytest.raises(ValueError, match=words):
             homophily(pairs, labels)
 
