@@ -110,7 +110,7 @@ class Guarantee:
       epsilon: the largest privacy loss; ``math.inf`` means no protection.
       delta: the mass that may lose more than epsilon.
       unit: of privacy.
-      adjacency: in words, which two inputs are compared; by default the unit's own words.
+      adjacency: in words, which two inputs are compared, "any two ..." where all are; by default the unit's own.
       arithmetic: ``ideal`` for a proof over real numbers (float32 samplers), ``exact`` over sampled integers.
       status: ``proved``, ``in the limit`` (of a chain's stationary law) or ``none``.
       reason: one sentence for the status; only ``none`` may go without.
@@ -224,6 +224,15 @@ def own_words(unit: Unit) -> str:
     if unit not in WORDS:
         raise ValueError(f"adjacency must say in words which two inputs are compared: the unit {unit} has no words")
     return WORDS[unit]
+
+
+def any_two(adjacency: str) -> str:
+    """``any two`` where the words of an adjacency compare every input with every other, and so begin; else ``two``.
+
+    >>> any_two(WORDS[RECORD]), any_two("two hours that follow each other")
+    ('any two', 'two')
+    """
+    return "any two" if adjacency.startswith("any two ") else "two"
 
 
 def said_once(texts: Iterable[str]) -> str:
