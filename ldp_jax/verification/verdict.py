@@ -8,7 +8,7 @@ from typing import Any
 
 import jax  # noqa: F401 - the examples below
 
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS, Guarantee
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS, Guarantee, any_two
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import HasCoordinates, Randomizer, check_budget, require_protocol
 from ldp_jax.core.progress import Progress, phase, watched
@@ -266,7 +266,7 @@ class Questions:
         fits = g.unit == (NEIGHBOUR_LIST if domain.users else RECORD)
         if known := [unit for unit, words in WORDS.items() if words == g.adjacency]:
             fits = fits and g.unit in known  # other words are the author's to answer for
-            fits = fits and (g.unit != RECORD or domain.all_adjacent)  # else the law was not asked of any two
+        fits = fits and (any_two(g.adjacency) == "two" or domain.all_adjacent)  # else the law was not asked of any
         said = f"a guarantee per {g.unit} ({g.adjacency}) about records of {m.domain()}"
         return float(not fits), 0.0, fits, said
 
