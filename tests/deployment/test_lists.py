@@ -136,6 +136,9 @@ def test_by_one_rule_each_pair_is_on_one_device_as_it_is_simulated():
     friends = np.triu(rng.random((12, 12)) < 0.4, 1)
     friends |= friends.T
     rule = deployment.ownership(rng.integers(0, 3, 12) / 2, silent=np.arange(12) < 3)  # ties and silent users
+    for nobody in (-1, 12):  # NumPy would answer for user 11
+        with pytest.raises(ValueError, match=r"user must be a whole number in \[0, 11\]"):
+            rule.owned(nobody, MINE)
     mine = [rule.owned(user, [*np.flatnonzero(friends[user]), user, -1, 12, None]) for user in range(12)]
     held = np.zeros((12, 12), int)
     for user, ids in enumerate(mine):
