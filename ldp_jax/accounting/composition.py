@@ -24,6 +24,7 @@ from ldp_jax.accounting.guarantee import (
     Guarantee,
     Status,
     Unit,
+    any_two,
     merged,
     one_unit,
     own_words,
@@ -74,7 +75,7 @@ def sampled(guarantee: Guarantee, k: int, dim: int) -> Guarantee:
     """
     _totalled("sampled", guarantee.unit)  # of any two records there is no distance that bounds the loss
     k = validate.whole(1, validate.whole(1, dim=dim), k=k)
-    words = f"any two records of {dim} coordinates; a coordinate: {guarantee.adjacency}"
+    words = f"{any_two(guarantee.adjacency)} records of {dim} coordinates; a coordinate: {guarantee.adjacency}"
     return dataclasses.replace(guarantee.repeated(k), adjacency=words)
 
 
@@ -278,7 +279,8 @@ def over_rounds(guarantee: Guarantee, rounds: int, *, answers: str, delta: float
     """
     validate.one_of(ANSWERS, answers=answers)
     k = validate.whole(1, rounds=rounds)
-    histories = f"any two histories of {k} rounds, where in a round: {guarantee.adjacency}"
+    of_two = any_two(guarantee.adjacency)
+    histories = f"{of_two} histories of {k} rounds, where in a round: {guarantee.adjacency}"
     if answers == "fresh":
         _totalled("over_rounds", guarantee.unit)
         total = guarantee.repeated(k) if delta is None else advanced(guarantee, k, delta)

@@ -48,20 +48,20 @@ class Unit:
 
     Attributes:
       name: the word that is printed.
-      rate: for metric privacy alone, the loss per unit of distance.
+      rate: for metric privacy alone, the loss per unit of distance: epsilon of the guarantee or budget that has the
+        unit. Metric privacy is one unit at any rate.
     """
 
     name: str
-    rate: float | None = None
+    rate: float | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
             raise ValueError(f"name of a unit must be a word, got {self.name!r}")
+        if (self.name == "metric") != (self.rate is not None):
+            raise ValueError("a unit has a rate if it is metric privacy: write metric(rate)")
         if self.rate is not None:
-            rate = rounded_up(exactly("rate", self.rate))
-            if not 0.0 < rate < math.inf:
-                raise ValueError(f"rate must be finite and > 0, got {self.rate}")
-            object.__setattr__(self, "rate", rate)
+            object.__setattr__(self, "rate", rounded_up(exactly("rate", self.rate)))
 
     def __str__(self) -> str:
         return self.name if self.rate is None else f"{self.name}({digits_up(self.rate)})"
@@ -80,7 +80,12 @@ EDGE_CENTRAL = Unit("edge-central")
 
 
 def metric(rate: float) -> Unit:
-    """Metric privacy with loss ``rate`` times the distance of two records; it never adds to another unit."""
+    """Metric privacy with loss ``rate`` times the distance of two records; rates add, within one distance.
+
+    >>> half = Guarantee(0.5, unit=metric(0.5))
+    >>> print(half + half)
+    epsilon 1 per metric(1) (two records at distance 1; ideal arithmetic; none)
+    """
     return Unit("metric", rate)
 
 
@@ -105,7 +110,7 @@ class Guarantee:
       epsilon: the largest privacy loss; ``math.inf`` means no protection.
       delta: the mass that may lose more than epsilon.
       unit: of privacy.
-      adjacency: in words, which two inputs are compared; by default the unit's own words.
+      adjacency: in words, which two inputs are compared, "any two ..." where all are; by default the unit's own.
       arithmetic: ``ideal`` for a proof over real numbers (float32 samplers), ``exact`` over sampled integers.
       status: ``proved``, ``in the limit`` (of a chain's stationary law) or ``none``.
       reason: one sentence for the status; only ``none`` may go without.
@@ -202,12 +207,14 @@ class Budget:
 
 
 def _freeze_pair(made: Guarantee | Budget, rounded: Callable[[Fraction | float], float], whose: str = "") -> None:
-    """Epsilon and delta as float64, rounded to the safe side, -0 as 0; and a unit that is one."""
+    """Epsilon and delta as float64, rounded to the safe side, -0 as 0; a unit that is one, and its rate."""
     if not isinstance(made.unit, Unit):
         raise ValueError(f"unit must be a Unit such as RECORD, got {made.unit!r}")
     for name in ("epsilon", "delta"):
         label = f"{whose}{name} per {made.unit}" if whose else name
         object.__setattr__(made, name, rounded(exactly(label, getattr(made, name))))
+    if made.unit.rate is not None:  # of a sum, and of a delta, that is another one
+        object.__setattr__(made, "unit", metric(made.epsilon))
 
 
 def own_words(unit: Unit) -> str:
@@ -217,6 +224,15 @@ def own_words(unit: Unit) -> str:
     if unit not in WORDS:
         raise ValueError(f"adjacency must say in words which two inputs are compared: the unit {unit} has no words")
     return WORDS[unit]
+
+
+def any_two(adjacency: str) -> str:
+    """``any two`` where the words of an adjacency compare every input with every other, and so begin; else ``two``.
+
+    >>> any_two(WORDS[RECORD]), any_two("two hours that follow each other")
+    ('any two', 'two')
+    """
+    return "any two" if adjacency.startswith("any two ") else "two"
 
 
 def said_once(texts: Iterable[str]) -> str:

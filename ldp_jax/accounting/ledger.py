@@ -281,14 +281,14 @@ class Ledger(Public):
             return
         if total.status == "none":
             why = total.reason or "no proof was given"
-            raise BudgetExceededError(f"{what} proves nothing about {unit}, so no budget covers it: {why}")
+            raise BudgetExceededError(f"{what} proves nothing about {budget.unit}, so no budget covers it: {why}")
         if total.epsilon <= budget.epsilon * (1.0 + _SLACK) and total.delta <= budget.delta * (1.0 + _SLACK):
             return
         before = _spent(releases[:-1], unit, budget)
         left = _left(before, budget)
         hint = "; a Gaussian release needs a delta, and none is left" if math.isinf(total.epsilon) else ""
         raise BudgetExceededError(
-            f"{what} does not fit the budget per {unit}: {_pair(before)} is spent, "
+            f"{what} does not fit the budget per {budget.unit}: {_pair(before)} is spent, "
             f"epsilon {digits_down(left.epsilon)}, delta {digits_down(left.delta)} remains of {_pair(budget)}; "
             f"with it the total would be {_pair(total)}{hint}"
         )
@@ -372,7 +372,9 @@ class Ledger(Public):
         for unit in units:
             spent, budget = self.spent(unit), self._budget(unit)
             reason = f": {spent.reason}" if spent.status != "proved" and spent.reason else ""
-            lines.append(f"{unit}: spent {_pair(spent)} ({spent.arithmetic} arithmetic; {spent.status}{reason})")
+            lines.append(
+                f"{spent.unit}: spent {_pair(spent)} ({spent.arithmetic} arithmetic; {spent.status}{reason})"
+            )
             if budget is not None:
                 left = _left(spent, budget)
                 remains = f"epsilon {digits_down(left.epsilon)}"

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from ldp_jax.accounting.guarantee import RECORD, Guarantee
+from ldp_jax.accounting.guarantee import RECORD, Guarantee, any_two
 from ldp_jax.core import validate
 
 __all__ = ["Reports", "amplified", "clone_share"]
@@ -69,7 +69,8 @@ def amplified(
     """The cost of one user's record towards those who see shuffled reports alone.
 
     Args:
-      guarantee: of each user's report, of unit RECORD, without delta.
+      guarantee: of each user's report, of unit RECORD, without delta. Unless ``clones`` are given its adjacency
+        begins with "any two": of records that are adjacent alone, others' reports may be rarer than e^-epsilon.
       users: n, public, who report honestly by this mechanism and one public epsilon.
       delta: of the whole, in (0, 1).
       reports: ``anonymous``; a report that enters a graph is ``by user``, and is refused.
@@ -80,8 +81,8 @@ def amplified(
       Towards the shuffler the report's own guarantee holds.
 
     Raises:
-      ValueError: for reports by user, another unit than RECORD, a guarantee that is not local, more clones than a
-        report of that epsilon can have, or numbers out of range.
+      ValueError: for reports by user, another unit than RECORD, a guarantee that is not local or not of any two
+        records, more clones than a report of that epsilon can have, or numbers out of range.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> mechanism = GeneralizedRR(1.0, 4)
@@ -101,6 +102,11 @@ def amplified(
         raise ValueError(f"amplified needs the unit {RECORD}, got {guarantee.unit}: lists and edges name users")
     if guarantee.trust != "local":
         raise ValueError(f"amplified needs what users report themselves, got trust {guarantee.trust!r}")
+    if clones is None and any_two(guarantee.adjacency) == "two":
+        raise ValueError(
+            f"amplified needs a loss between any two records, got one between {guarantee.adjacency}: others may "
+            "hold any record, so give the clones of the mechanism, by clone_share"
+        )
     if guarantee.delta:
         raise ValueError(f"amplified needs a report without delta, got {guarantee.delta}")
     own = validate.number(0.0, **{"epsilon of guarantee": guarantee.epsilon})

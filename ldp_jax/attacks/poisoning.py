@@ -38,7 +38,10 @@ def choose_liars(
     """
     validate.threefry(key)
     validate.in_range(0.0, 1.0, share=share)
-    asked = np.arange(n) if among is None else np.flatnonzero(among)
+    mask = np.ones(n, bool) if among is None else np.asarray(among)
+    if mask.dtype != bool or mask.shape != (n,):
+        raise ValueError(f"among must be bool [{n}], got {mask.dtype} of shape {mask.shape}")
+    asked = np.flatnonzero(mask)
     order = np.asarray(random.permutation(key, len(asked)))
     chosen = np.zeros(n, bool)
     chosen[asked[order[: round(share * len(asked))]]] = True

@@ -8,13 +8,24 @@ from typing import Any
 
 import numpy as np
 
+_BOOLEAN = (bool, np.bool_)
+_ROW = (
+    "neighbours are ids, and these are booleans: of a row of an adjacency matrix give numpy.flatnonzero(row); the "
+    "ids 0 and 1 are integers"
+)
+
 
 def ids_of(xp: ModuleType, values: Any, n: int) -> Any:
-    """Numbers as int32, n for what is no whole number in [0, n); ``xp`` is NumPy or ``jax.numpy``."""
+    """Numbers as int32, n for what is no whole number in [0, n); ``xp`` is NumPy or ``jax.numpy``.
+
+    ``TypeError`` for booleans, whatever they are.
+    """
+    if values.dtype.kind == "b":
+        raise TypeError(_ROW)
     if values.dtype.name.startswith(("float", "bfloat")):
         wide = values.astype(np.float64 if xp is np else xp.promote_types(values.dtype, np.float32))
         known = (wide >= 0) & (wide < n) & (wide == xp.floor(wide))
-    elif values.dtype.kind in "biu":
+    elif values.dtype.kind in "iu":
         wide = values.astype(np.int64 if xp is np or values.dtype.itemsize == 8 else np.int32)
         known = (wide >= 0) & (wide < n)  # an unsigned number of that width becomes negative
     else:
@@ -23,7 +34,10 @@ def ids_of(xp: ModuleType, values: Any, n: int) -> Any:
 
 
 def host_ids(ids: Any, n: int) -> np.ndarray:
-    """:func:`ids_of` of what a host holds, in its own precision; int32 with one axis. Never raises or warns."""
+    """:func:`ids_of` of what a host holds, in its own precision; int32 with one axis. Never warns.
+
+    ``TypeError`` where all are booleans, the row of a matrix; one among numbers is no id.
+    """
     if isinstance(ids, np.ma.MaskedArray):
         ids = ids.compressed()  # what is masked is not there
     if isinstance(ids, Iterable) and not (isinstance(ids, Sequence) or hasattr(ids, "__array__")):
@@ -32,13 +46,16 @@ def host_ids(ids: Any, n: int) -> np.ndarray:
         warnings.simplefilter("ignore")
         try:
             values = np.ravel(np.asarray(ids))
-        except (ValueError, OverflowError, TypeError):  # ragged, or what no array can hold
+        except Exception:  # ragged, or what no array can hold: a record's things raise what they like
             values = np.array([*ids, None], object)[:-1]
-        # Of [3, "x"] NumPy makes words, and of [3, 1j] complex numbers: 3 would be dropped, too.
-        one_kind = values.dtype.kind in "biufO" or values.dtype.name.startswith("bfloat")
-        if not one_kind and not isinstance(ids, (str, bytes, bytearray)) and not hasattr(ids, "dtype"):
+        # Of [3, "x"] NumPy makes words, of [3, 1j] complex numbers, and of [3, True] whole ones.
+        one_kind = values.dtype.kind in "iufO" or values.dtype.name.startswith("bfloat")
+        listed = isinstance(ids, Sequence) and not isinstance(ids, (str, bytes, bytearray))
+        if listed and not (one_kind and not any(isinstance(one, _BOOLEAN) for one in ids)):
             values = np.ravel(np.asarray(ids, object))
         if values.dtype.kind == "O":
+            if values.size and all(isinstance(one, _BOOLEAN) for one in values):
+                raise TypeError(_ROW)
             values = np.asarray(np.frompyfunc(lambda value: _one_id(value, n), 1, 1)(values), np.int32)
         return ids_of(np, values, n)
 
@@ -46,7 +63,7 @@ def host_ids(ids: Any, n: int) -> np.ndarray:
 def _one_id(value: object, n: int) -> int:
     """An id among things of several kinds, n for anything else."""
     try:
-        if not isinstance(value, numbers.Real) or isinstance(value, np.timedelta64):
+        if not isinstance(value, numbers.Real) or isinstance(value, (bool, np.timedelta64)):
             return n
         number: Any = value
         return int(number) if 0 <= number < n and int(number) == number else n

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ldp_jax.core.list_ids import host_ids
+from ldp_jax.core.validate import whole
 
 
 class Ownership(NamedTuple):
@@ -27,11 +28,13 @@ class Ownership(NamedTuple):
     def owned(self, user: int, neighbours: object) -> np.ndarray:
         """The neighbours whose pair with ``user`` is the user's to report; int32. Anything but an id is dropped.
 
+        ``ValueError`` for a user outside [0, n).
+
         >>> ownership([0.9, 0.2, 0.5], silent=[True, False, False]).owned(1, [0, 2, 7, -1, None]).tolist()
         [0, 2]
         """
         n = len(self.order)
-        ids = host_ids(neighbours, n)
+        user, ids = whole(0, n - 1, user=user), host_ids(neighbours, n)
         ids = ids[ids < n]
         return ids[self.owns(user, ids)]
 

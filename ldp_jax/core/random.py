@@ -44,7 +44,7 @@ def _hashed_places(key: Array, shape: tuple[int, ...]) -> tuple[Array, Array]:
 
 
 def _apart(words: Array) -> Array:
-    """The words, drawn once: a compiler that fuses them would draw them again for each part that reads them."""
+    """The words, behind a barrier: it keeps XLA from merging the computations of two draws, and does no more."""
     return jax.lax.optimization_barrier(words)
 
 

@@ -64,9 +64,18 @@ def positive(**kwargs: object) -> None:
 
 
 def unmasked(given: _T) -> "_T | np.ndarray":
-    """An array as it is; of one of NumPy's masked arrays what is masked is NaN."""
+    """An array as it is; of one of NumPy's masked arrays what is masked is NaN.
+
+    ``TypeError`` for a list of masked arrays or numbers, whose masks NumPy would drop or warn of.
+    """
     import numpy as np
 
+    def hidden(one: object) -> bool:
+        inner = isinstance(one, list | tuple) and any(map(hidden, one))
+        return inner or isinstance(one, np.ma.MaskedArray)
+
+    if isinstance(given, list | tuple) and hidden(given):
+        raise TypeError("records must be numbers, got a list with what NumPy masks: give one masked array")
     if isinstance(given, np.ma.MaskedArray) and given.dtype.kind in "biuf":
         return np.ma.filled(given.astype(np.float64), np.nan)
     return given

@@ -73,8 +73,11 @@ class Decoded:
     def by_node(self, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
         """Counts of a question by node, int32 [n, K], and who reported, bool [n].
 
-        :func:`ldp_jax.pipeline.piloted.piloted_counts` takes them of every round.
+        :func:`ldp_jax.pipeline.piloted.piloted_counts` takes them of every round. ``ValueError`` for fields of a
+        table, of which a user has several.
         """
+        if self.output.ndim != 2:
+            raise ValueError("by_node is of the counts of a question, and these are a table's outputs: see vectors")
         n = whole(int(self.user.max(initial=0)) + bool(len(self.user)), num_nodes=num_nodes)
         counts, reported = np.zeros((n, *self.output.shape[1:]), np.int32), np.zeros(n, bool)
         counts[self.user], reported[self.user] = self.output, True

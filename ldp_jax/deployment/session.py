@@ -182,7 +182,7 @@ class Session:
         """How many neighbours are in each of K public groups, with noise; 32 + 4 K bytes.
 
         Neighbours are ids, in whatever can be iterated; other things, ``user`` and repeats are dropped. Errors are
-        as of :meth:`report`; ``user`` is an integer in [0, n).
+        as of :meth:`report`, with a ``TypeError`` for a row of booleans; ``user`` is an integer in [0, n).
 
         >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
         >>> from ldp_jax.deployment import decode

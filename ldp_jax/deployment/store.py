@@ -137,6 +137,8 @@ class ReportStore:
             return
         for batch in self._batches(paths, rows):
             missed -= batch.num_rows
+            if {*batch.column("mechanism").unique().to_pylist()} - {codec.digest.hex()}:  # a whole file, of another
+                raise OSError(f"files of {self.folder} are damaged: some hold reports about another {codec.of}")
             if wanted is not None:
                 batch = batch.filter(wanted)
             if batch.num_rows:
@@ -149,7 +151,7 @@ class ReportStore:
         kind = pyarrow.dataset.ParquetFileFormat(default_fragment_scan_options=checked)
         try:
             yield from pyarrow.dataset.dataset(paths, format=kind).to_batches(batch_size=rows)
-        except pyarrow.ArrowInvalid as error:  # a ValueError, of a file that is cut short
+        except pyarrow.ArrowException as error:  # a ValueError of a file that is cut short, a TypeError of columns
             raise OSError(f"files of {self.folder} are damaged: {error}") from error
 
     def all(self, asked: Table | Question, *, rounds: Sequence[int] | None = None) -> Decoded:

@@ -36,8 +36,9 @@ class NeighbourList(NamedTuple):
     def of(cls, ids: object, n: int) -> "NeighbourList":
         """The list of capacity n of some ids on the host, whatever they are: NumPy arrays, alone.
 
-        Repeats, and all but whole numbers in [0, n), are dropped: never raises or warns. (A JAX array of 32 bits
-        would take 2^32 + 3 for 3: give lists that may hold such ids to this function, before ``vmap`` or ``jit``.)
+        Repeats, and all but whole numbers in [0, n), are dropped without a warning; ``TypeError`` for the row of a
+        matrix, booleans alone. (A JAX array of 32 bits would take 2^32 + 3 for 3: give lists that may hold such ids
+        to this function, before ``vmap`` or ``jit``.)
 
         >>> NeighbourList.of([3, 10**12, 1, -1, 2**63, float("nan"), 1.5, None, 1], n=5)
         NeighbourList(2 of 5: [1, 3])

@@ -178,7 +178,11 @@ def _simple(pairs: np.ndarray) -> set[tuple[int, int]] | None:
 
 
 def directed(senders: ArrayLike | tuple, receivers: ArrayLike | tuple, num_nodes: int) -> jraph.GraphsTuple:
-    """A graph of directed edges, int32 [m], that are sorted by (receiver, sender) already."""
+    """A graph of directed edges, int32 [m], that are sorted by (receiver, sender) already.
+
+    ``ValueError`` for ends that are no whole numbers in [0, 2^31 - 1): 32 bits would take them for others.
+    """
+    ids(_MAX_NODES, senders=senders, receivers=receivers)
     one, other = np.asarray(senders, np.int32), np.asarray(receivers, np.int32)
     return _tuple(one, other, np.array([num_nodes], np.int32), np.array([len(one)], np.int32))
 

@@ -20,6 +20,7 @@ from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, Scalar
+from ldp_jax.edges.neighbour_counts import checked_groups
 from ldp_jax.pipeline.counts import noise_variance
 
 # Of neighbours in a group: what their mean is at least, and an estimate as a share of it.
@@ -89,12 +90,8 @@ def link_scores(
     validate.positive(epsilon=epsilon)
     noise = np.float32(noise_variance(float(epsilon)))
     n, num_groups = np.shape(reports)
-    for name, given, least, most in (("groups", groups, -1, num_groups), ("pairs", pairs, 0, n)):
-        values = np.asarray(given)
-        if values.size and (values.min() < least or values.max() >= most):
-            raise ValueError(f"{name} must be in [{least}, {most}), got {values.min()} to {values.max()}")
-    if np.shape(groups) != (n,):
-        raise ValueError(f"groups must be of the {n} users of reports, got shape {np.shape(groups)}")
+    groups = checked_groups(np.asarray(groups), n, num_groups)
+    validate.ids(n, "the users of reports", pairs=pairs)
     places = (np.asarray(given, np.int32) for given in (groups, pairs))
     return _link_scores(jnp.asarray(reports), *map(jnp.asarray, places), noise, num_groups=num_groups)
 

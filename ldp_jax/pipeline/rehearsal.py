@@ -45,6 +45,7 @@ from ldp_jax.edges import NeighbourCounts
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning import metrics
+from ldp_jax.pipeline.groups import check_labels
 from ldp_jax.pipeline.jointly import JointFacts, JointPrivacy, joint_prediction, one_report, record_alphabets
 from ldp_jax.pipeline.links import LinkFacts, link_scores
 from ldp_jax.pipeline.local_prediction import Broadcast, PanelFacts, local_prediction
@@ -104,7 +105,7 @@ class StatedFriends(NamedTuple):
     """Known or assumed facts of private friendships.
 
     Attributes:
-      mean_degree: neighbours of a user, > 0.
+      mean_degree: neighbours of a user, > 0 and fewer than there are users.
       homophily: share of neighbours of the own class, beyond chance, in [0, 1] (:func:`homophily`).
       spread: standard deviation of a degree over the mean, in [0, 10].
       overlap: of homophily, the share in [0, 1] that follows what features say of a user's class, right or wrong
@@ -285,7 +286,8 @@ def rehearse(
             if friends.overlap is not None:
                 raise ValueError("overlap must be None of joint totals: nobody has public features")
             message, splits = "records and lists", [_splits(total) for total in asked]
-            run = _of_both(key, public, _checked(friends), tuple(split for some in splits for split in some))
+            stated = _checked(friends, len(private))
+            run = _of_both(key, public, stated, tuple(split for some in splits for split in some))
         for world in _phases(worlds):
             y, posteriors = run(world)
             found = [np.asarray(one).argmax(1) == np.asarray(y) for one in posteriors]
@@ -468,10 +470,10 @@ def _under_one(log_p: Array) -> Array:
 _Stated = tuple[np.float32, np.float32, np.float32]  # mean degree, homophily, spread
 
 
-def _checked(friends: StatedFriends) -> _Stated:
-    """The stated facts; refused where no friendships are like them."""
+def _checked(friends: StatedFriends, n: int) -> _Stated:
+    """The stated facts; refused where no friendships of n users are like them."""
     return (
-        np.float32(validate.number(0.0, open_lower=True, mean_degree=friends.mean_degree)),
+        np.float32(validate.number(0.0, n - 1.0, open_lower=True, mean_degree=friends.mean_degree)),
         np.float32(validate.number(0.0, 1.0, homophily=friends.homophily)),
         np.float32(validate.number(0.0, 10.0, spread=friends.spread)),
     )
@@ -481,7 +483,7 @@ def _of_lists(key: PRNGKey, public: PublicFacts, friends: StatedFriends, epsilon
     rows = public.rows
     assert isinstance(public.log_q, FeaturesPosterior)
     assert not isinstance(rows, Mapping)
-    stated = _checked(friends)
+    stated = _checked(friends, len(public.labels))
     if friends.overlap is not None:
         validate.number(0.0, 1.0, overlap=friends.overlap)
     log_q, labels = public.log_q.log_q, np.asarray(public.labels)
@@ -674,7 +676,7 @@ class _Pilot:
 def _of_links(
     key: PRNGKey, facts: LinkFacts, epsilons: tuple[float, ...], worlds: int, progress: Progress | None
 ) -> Rehearsal:
-    _check_pilot(facts)
+    facts = _checked_pilot(facts)
     n, num_groups = np.shape(facts.log_q)
     nobody, of_pilot = np.zeros(n, np.int32), _Pilot.of(facts)
     size = min(math.ceil(_HELD_OUT * len(facts.friends) / len(facts.pilot) * n / 2), _MOST_LINKS)
@@ -712,18 +714,30 @@ def _percent(scores: Array, size: int) -> float:
     return 100.0 * float(metrics.auc(scores[:size], scores[size:]))
 
 
-def _check_pilot(facts: LinkFacts) -> None:
-    n, pilot, friends = len(facts.log_q), np.asarray(facts.pilot), np.asarray(facts.friends)
-    if len(facts.labels) != n:
-        raise ValueError(f"labels must be of the {n} users of log_q, got {len(facts.labels)}")
-    validate.in_range(-1.0, facts.log_q.shape[1] - 1.0, labels=facts.labels)
+def _check_posterior(log_q: np.ndarray) -> None:
+    """Refuse what is no logarithms of probabilities."""
+    with np.errstate(over="ignore"):
+        if log_q.ndim != 2 or not np.allclose(np.exp(log_q).sum(1), 1.0, atol=1e-3):
+            raise ValueError("log_q must be logarithms of probabilities [n, C], which have the sum 1 of each user")
+
+
+def _checked_pilot(facts: LinkFacts) -> LinkFacts:
+    """The facts with labels as whole numbers; what does not fit is refused."""
+    log_q, labels = np.asarray(facts.log_q), validate.labels(facts.labels)
+    pilot, friends = np.asarray(facts.pilot), np.asarray(facts.friends)
+    _check_posterior(log_q)
+    n = len(log_q)
+    check_labels(labels, log_q.shape[1])
+    if len(labels) != n:
+        raise ValueError(f"labels must be of the {n} users of log_q, got {len(labels)}")
     if friends.ndim != 2 or friends.shape[1] != 2 or not len(friends):
         raise ValueError(f"friends must be entries of shape [entries, 2], one at least, got {friends.shape}")
-    named = np.concatenate([pilot, friends.ravel()])
-    if named.min() < 0 or named.max() >= n:
-        raise ValueError(f"pilot and friends must be users in [0, {n})")
+    validate.ids(n, "the users", pilot=pilot, friends=friends)
     if len(np.unique(pilot)) < len(pilot) or not np.isin(friends[:, 0], pilot).all():
         raise ValueError("pilot must name each member once, and friends must be of their lists alone")
+    if len(np.unique(friends, axis=0)) < len(friends) or (friends[:, 0] == friends[:, 1]).any():
+        raise ValueError("friends must name each entry once, and nobody as their own friend")
+    return LinkFacts(log_q, labels, pilot, friends)
 
 
 @partial(jax.jit, static_argnames="size")
@@ -764,12 +778,14 @@ def homophily(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> float:
     s is the share of pairs whose ends have one label, :math:`s_0` what random pairs of these ends would have.
     ``pairs`` [pairs, 2] are public friendships, such as those of labelled users who consent; those with an end that
     has no label (-1) are left out. A handful of pairs says little. ``ValueError`` for pairs of another shape (an
-    ``edge_index`` is [2, pairs]: give its transpose), a node outside [0, n), or no pair with two labels.
+    ``edge_index`` is [2, pairs]: give its transpose), a node outside [0, n), a user paired with themselves, or no
+    pair with two labels.
 
     >>> homophily([[0, 1], [2, 3], [1, 2]], np.array([0, 0, 1, 1]))
     0.333...
     """
-    ends = np.asarray(labels)[_labelled_pairs(pairs, labels)]
+    labels = validate.labels(labels)
+    ends = labels[_labelled_pairs(pairs, labels)]
     share = np.bincount(ends.ravel()) / ends.size
     chance = float((share**2).sum())
     alike = float((ends[:, 0] == ends[:, 1]).mean())
@@ -783,15 +799,17 @@ def overlap(
 
     The class of a friend is regressed on the own class (a) and on the posterior q of it by features (b): friends of
     users whose features mislead may be of the class that features say. ``pairs``, ``labels`` and errors are as of
-    :func:`homophily`; ``log_q`` [n, C] must not have seen the own label. ``ValueError`` for another shape of it.
+    :func:`homophily`; ``log_q`` [n, C] must not have seen the own label. ``ValueError`` where it is none.
 
     >>> y, seen = np.array([0, 0, 1, 1]), np.log([[0.9, 0.1], [0.1, 0.9], [0.1, 0.9], [0.9, 0.1]])
     >>> overlap([[0, 1], [2, 3]], y, seen), overlap([[0, 3], [1, 2]], y, seen)
     (0.0, 1.0)
     """
+    labels = validate.labels(labels)
     ends = _labelled_pairs(pairs, labels)
     if np.ndim(log_q) != 2 or len(log_q) != len(labels) or np.max(labels) >= np.shape(log_q)[1]:
         raise ValueError(f"log_q must have a row for each of {len(labels)} users and a column for each class")
+    _check_posterior(np.asarray(log_q))
     ends = np.concatenate([ends, ends[:, ::-1]])
     of_class = np.eye(np.shape(log_q)[1])[np.maximum(labels, 0)]
     mean = of_class[ends].mean((0, 1))
@@ -802,11 +820,13 @@ def overlap(
 
 
 def _labelled_pairs(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> Int[np.ndarray, "pairs two"]:
-    labels, pairs = np.asarray(labels), np.asarray(pairs)
+    pairs = np.asarray(pairs)
     if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
         raise ValueError(f"pairs must be integers of shape [pairs, 2], got {pairs.dtype} of shape {pairs.shape}")
     if len(pairs) and (pairs.min() < 0 or pairs.max() >= len(labels)):
         raise ValueError(f"pairs must join nodes in [0, {len(labels)}), got {pairs.min()} to {pairs.max()}")
+    if (pairs[:, 0] == pairs[:, 1]).any():
+        raise ValueError("pairs must join two users, and one joins a user with themselves")
     pairs = pairs[(labels[pairs] >= 0).all(-1)]
     if not len(pairs):
         raise ValueError("pairs must hold one of two labelled users, got none: state a guess of the homophily")

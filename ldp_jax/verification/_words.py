@@ -1,5 +1,6 @@
 """A sampler as a function of the random words that it draws: its program, with other words in their place."""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -55,6 +56,11 @@ def _program(mechanism: Randomizer, x: Values) -> tuple[core.ClosedJaxpr, list[A
     leaves = [jnp.asarray(leaf) for leaf in leaves]
     program, shape = jax.make_jaxpr(privatize, return_shape=True)(jax.random.key(0), *leaves)
     return program, leaves, jax.tree.structure(shape)
+
+
+def calls_host(mechanism: Randomizer, x: Values) -> bool:
+    """Whether the program of ``privatize`` calls the host on its way: what it shows there is no report."""
+    return re.search("(callback|debug_print)\\[", str(_program(mechanism, x)[0])) is not None
 
 
 def _inner(equation: core.JaxprEqn) -> core.ClosedJaxpr | None:

@@ -10,7 +10,7 @@ import numpy as np
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import Randomizer
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import AnyArray, PRNGKey, Report
+from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.verification._programs import (
     count_of,
     generator,
@@ -21,6 +21,7 @@ from ldp_jax.verification._programs import (
     report_each_retraced,
     take,
 )
+from ldp_jax.verification._words import calls_host
 from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import Fit
 
@@ -59,13 +60,21 @@ def _unusual(reports: Report) -> int:
     return found
 
 
+def _by_hand(leaf: np.ndarray) -> Values:
+    """A record as one writes it: Python's number, whole where it is; NumPy's 64 bits of a vector."""
+    if np.ndim(leaf):
+        return leaf.astype(np.float64 if is_float(leaf) else np.int64)
+    return int(leaf) if np.isfinite(leaf) and leaf == int(leaf) else float(leaf)
+
+
 def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
-    """Whether ``privatize`` gives the same report traced, eager, traced again and eager again.
+    """Whether ``privatize`` gives the same report traced, eager, traced again and eager again, and shows no more.
 
     Both extreme records, the typical one, the centre and ``calls`` random ones are reported by a compiled program,
-    by plain calls with NumPy and with JAX arrays, and by the program of a second trace where that is another one.
-    Types must be the same, whole numbers equal, others to 2e-5. In 4 096 more reports of each of the first three no
-    number may be -0, and all NaN must have the same bits.
+    by plain calls with NumPy and with JAX arrays, with Python's numbers or arrays of 64 bits, and by the program of
+    a second trace where that is another one. Types must be the same, whole numbers equal, others to 2e-5. In 4 096
+    more reports of each of the first three, and of as many random records, no number may be -0, and all NaN must
+    have the same bits. A program that calls the host, as ``jax.debug.callback`` does, is refused at once.
 
     >>> from ldp_jax.features import Duchi
     >>> is_pure(Duchi(1.0), jax.random.key(0)).fits
@@ -73,27 +82,31 @@ def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
     """
     validate.integer_in(1, calls=calls)
     domain, count = mechanism.domain(), 4 + calls
+    if calls_host(mechanism, domain.typical()):
+        return Fit(False, "calls of the host", 1.0, 0.0, 0.0, 1)
     record_key, bits_key, key = random.split(key, 3)
-    drawn = domain.sample(generator(record_key), calls)
+    sampled = domain.sample(generator(record_key), _ASKED + calls)
+    drawn, others = take(sampled, slice(calls)), take(sampled, slice(calls, None))
     known = [*domain.extremes(), domain.typical(), domain.centre()]
     many = jax.tree.map(
         lambda leaf, *more: np.concatenate([np.stack(more).astype(leaf.dtype), leaf]), drawn, *known
     )
     data = np.asarray(jax.random.key_data(random.split(key, count)))
 
-    def eager(as_given: Callable[[np.ndarray], AnyArray]) -> Report:
+    def eager(as_given: Callable[[np.ndarray], Values]) -> Report:
         keys = jax.random.wrap_key_data(jnp.asarray(data))  # the same keys, on purpose: nothing is released
-        given = lambda place: jax.tree.map(lambda leaf: as_given(leaf[place]), many)
+        given = lambda place: jax.tree.map(lambda leaf: as_given(np.asarray(leaf[place])), many)
         reports = [mechanism.privatize(one, given(place)) for place, one in enumerate(keys)]
         return jax.tree.map(lambda *leaves: np.stack(leaves), *reports)
 
     first = report_each(data, mechanism, many)
-    others = [eager(np.asarray), report_each_retraced(data, mechanism, many), eager(jnp.asarray)]
-    different = sum(int((~_same(first, other, FUSED)).sum()) for other in others if other is not None)
-    words = jax.random.key_data(random.split(bits_key, 3 * _ASKED))
-    asked = jax.tree.map(lambda *leaves: np.concatenate(leaves), *(repeated(one, _ASKED) for one in known[:3]))
+    again = [eager(np.asarray), report_each_retraced(data, mechanism, many), eager(jnp.asarray), eager(_by_hand)]
+    different = sum(int((~_same(first, other, FUSED)).sum()) for other in again if other is not None)
+    words = jax.random.key_data(random.split(bits_key, 4 * _ASKED))
+    repeats = (repeated(one, _ASKED) for one in known[:3])
+    asked = jax.tree.map(lambda *leaves: np.concatenate(leaves), *repeats, others)
     different += _unusual(report_each(words, mechanism, asked))
-    return Fit(different == 0, "eager and traced", float(different), 0.0, 1.0 / (3 * count), 3 * count)
+    return Fit(different == 0, "eager and traced", float(different), 0.0, 1.0 / (4 * count), 4 * count)
 
 
 def uses_the_whole_key(mechanism: Randomizer, key: PRNGKey, *, calls: int = 256) -> Fit:

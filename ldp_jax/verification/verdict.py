@@ -8,7 +8,7 @@ from typing import Any
 
 import jax  # noqa: F401 - the examples below
 
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS, Guarantee
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS, Guarantee, any_two
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import HasCoordinates, Randomizer, check_budget, require_protocol
 from ldp_jax.core.progress import Progress, phase, watched
@@ -16,6 +16,7 @@ from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.types import PRNGKey, Report
 from ldp_jax.edges.curator import CentralMechanism, promised
 from ldp_jax.verification._programs import Exact, draws
+from ldp_jax.verification._words import calls_host
 from ldp_jax.verification.arithmetic import ROUNDING, arithmetic
 from ldp_jax.verification.bits import asked_of, has_reals, record_in_bits
 from ldp_jax.verification.central import matches_release, private_edge_lower_bound, private_edge_supremum
@@ -197,6 +198,14 @@ def _fit(fit: Fit) -> Answer:
     return fit.statistic, fit.threshold, fit.fits, "; ".join(said)
 
 
+def _refused_at_once(mechanism: Randomizer) -> bool:
+    """Whether a program calls the host: it is not pure, and to compile it for many records would take hours."""
+    try:
+        return calls_host(mechanism, mechanism.domain().typical())
+    except Exception:  # the rungs say what they meet
+        return False
+
+
 class Questions:
     """The questions about a mechanism that each user runs."""
 
@@ -208,12 +217,15 @@ class Questions:
         self.claim = self.guarantee.epsilon
 
     def table(self) -> list[Question]:
-        """All questions, in order."""
+        """All questions, in order; of a program that calls the host one, since nothing else need be known."""
         m, trials = self.m, self.trials
         density, moments, both = "log_density", "mean variance", "log_density mean variance"
         fits = lambda rung, **more: lambda key: _fit(rung(m, key, **more))
         many = {"trials": trials, "significance": self.share}
         few, windows = many | {"trials": min(trials, 50_000)}, many | {"trials": max(trials, _WINDOWS)}
+        pure = ("pure", "a function of its arguments", "", fits(is_pure))
+        if _refused_at_once(m):
+            return [pure]
         lost = "delta at the claimed epsilon" if self.guarantee.delta else "the largest loss of the law"
         found: list[Question] = [
             ("unit", "the unit is one of such records", "", self._unit),
@@ -232,7 +244,7 @@ class Questions:
             ("words", "the loss in words that are drawn", density, self._words),
             ("reference", "word by word, the published law", "", fits(matches_reference, trials=trials)),
             ("coordinates", "coordinates are independent", "", fits(independent_coordinates, **few)),
-            ("pure", "a function of its arguments", "", fits(is_pure)),
+            pure,
             ("key", "every bit of the key is used", "", fits(uses_the_whole_key)),
             ("edge", "what an edge costs", "", self._edge),
         ]
@@ -247,10 +259,14 @@ class Questions:
     def _unit(self, _: PRNGKey) -> Answer:
         g, m = self.guarantee, self.m
         domain = spaces(m)[0]
-        fits = g.unit == (NEIGHBOUR_LIST if domain.users else RECORD) or g.unit.rate is not None
+        if g.unit.rate is not None:
+            raise NotApplicable("a loss per unit of distance: the law is asked of any two records, however near")
+        if (now := m.guarantee()) != g:
+            return 1.0, 0.0, False, f"guarantee() has changed to {now}"
+        fits = g.unit == (NEIGHBOUR_LIST if domain.users else RECORD)
         if known := [unit for unit, words in WORDS.items() if words == g.adjacency]:
             fits = fits and g.unit in known  # other words are the author's to answer for
-            fits = fits and (g.unit != RECORD or domain.all_adjacent)  # else the law was not asked of any two
+        fits = fits and (any_two(g.adjacency) == "two" or domain.all_adjacent)  # else the law was not asked of any
         said = f"a guarantee per {g.unit} ({g.adjacency}) about records of {m.domain()}"
         return float(not fits), 0.0, fits, said
 

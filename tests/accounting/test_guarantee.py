@@ -103,6 +103,10 @@ def test_a_guarantee_prints_its_reason_and_the_numbers_rounded_up():
     assert str(Guarantee(1e-320)).startswith("epsilon 9.99989e-321 per record")
     assert str(proved(0.1) + proved(0.9)).startswith("epsilon 1 per record")
     assert str(metric(1.00000149)) == "metric(1.00001)"
+    half = proved(0.5, unit=metric(0.5))
+    for twice in (half + half, half.repeated(2), sequential(half, half)):
+        assert str(twice).startswith("epsilon 1 per metric(1) (two records at distance 1;")
+    assert str(Budget(1.0, unit=metric(0.5))) == "at most epsilon 1 per metric(1)"
     assert str(Budget(1.99999999, 1e-6)) == "at most epsilon 1.99999, delta 1e-06 per record"
 
 
@@ -121,7 +125,8 @@ def test_nothing_is_proved_without_a_reason(untyped):
         *((lambda bad=bad: Guarantee(1.0, status=bad), "status must be one of") for bad in ("Proved", None)),
         (lambda: Guarantee(1.0, arithmetic="float"), "arithmetic must be one of"),
         *((lambda bad=bad: Unit(bad), "name of a unit must be a word") for bad in ("", " ", None, 3)),
-        *((lambda bad=bad: metric(bad), "rate must be") for bad in (0.0, -1.0, math.nan, math.inf, "1", True)),
+        *((lambda bad=bad: metric(bad), "rate must be") for bad in (-1.0, math.nan, "1", True)),
+        *((lambda bad=bad: Unit(*bad), "write metric") for bad in (("metric",), ("household", 1.0))),
     ):
         with pytest.raises(ValueError, match=words):
             make()

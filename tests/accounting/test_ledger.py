@@ -26,7 +26,7 @@ from ldp_jax.accounting.guarantee import (
 )
 from ldp_jax.accounting.ledger import BudgetExceededError, Ledger, Release
 from ldp_jax.core.checksum import sealed
-from ldp_jax.core.rounding import digits_down
+from ldp_jax.core.rounding import add_up, digits_down
 from tests.accounting.parts import proved
 
 
@@ -208,8 +208,8 @@ def test_what_remains_is_rounded_down(limit, epsilons):
 
 LISTS, EDGES = Budget(1.0, unit=NEIGHBOUR_LIST), Budget(2.0, unit=RELATIONSHIP)
 BITS, *OTHERS = map(Unit, ("neighbour-list of 3 bits", "record + relationship", "household"))
-UNITS = [RECORD, metric(1.0), metric(2.0), NEIGHBOUR_LIST, RELATIONSHIP, EDGE_CENTRAL, BITS, *OTHERS]
-RECORDS_ALONE, EDGES_ALONE = {0, 1, 2}, {3, 4, 5, 6}  # the others speak of both
+UNITS = [RECORD, metric(1.0), NEIGHBOUR_LIST, RELATIONSHIP, EDGE_CENTRAL, BITS, *OTHERS]
+RECORDS_ALONE, EDGES_ALONE = {0, 1}, {2, 3, 4, 5}  # the others speak of both
 
 
 def per(unit, epsilon=0.5, **more):
@@ -280,6 +280,20 @@ def test_every_pair_of_units():
         with pytest.raises(BudgetExceededError, match="which has no budget"):
             Ledger(Budget(1.0, unit=UNITS[kept])).spend("x", per(UNITS[said]))
         assert Ledger().spend("x", per(UNITS[said])).spent(UNITS[kept]).epsilon == 0.0  # a record only
+
+
+def test_metric_privacy_is_one_unit_whose_rate_is_its_loss():
+    """Two losses of 0.3 and 0.6 per unit of distance are 0.9; a budget of another rate bounds them."""
+    ledger = Ledger(Budget(1.0, unit=metric(2.0)))
+    for name, rate in (("near", 0.3), ("far", 0.6)):
+        ledger = ledger.spend(name, proved(rate, unit=metric(rate)))
+    spent = ledger.spent(metric(0.3))
+    assert spent.unit.rate == spent.epsilon == add_up([0.3, 0.6])
+    assert str(ledger.total()).count("epsilon 0.9 per metric(0.9)") == 1
+    assert "metric(0.9): spent epsilon 0.9 " in ledger.explain()
+    with pytest.raises(BudgetExceededError, match=r"per metric\(1\): epsilon 0.9 is spent"):
+        ledger.spend("third", proved(0.3, unit=metric(0.3)))
+    assert Ledger.from_bytes(ledger.to_bytes()).explain() == ledger.explain()
 
 
 def test_edges_that_have_a_budget_are_not_used_in_the_clear():

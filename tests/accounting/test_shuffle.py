@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ldp_jax.accounting import shuffle
+from ldp_jax.accounting import composition, shuffle
 from ldp_jax.accounting.gaussian import GaussianCurve
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, Guarantee, metric
 from ldp_jax.accounting.shuffle import amplified, clone_share
@@ -27,11 +27,11 @@ def shuffled(law, records):
     return found
 
 
-def true_delta(law, n, epsilon):
+def true_delta(law, n, epsilon, first=None):
     """The largest hockey-stick divergence over all sets of n records that differ in the first user's."""
     worst = 0.0
     for others in itertools.combinations_with_replacement(range(len(law)), n - 1):
-        made = [shuffled(law, (x, *others)) for x in range(len(law))]
+        made = [shuffled(law, (x, *others)) for x in first or range(len(law))]
         for p, q in itertools.permutations(made, 2):
             worst = max(worst, sum(max(0.0, mass - math.exp(epsilon) * q.get(y, 0.0)) for y, mass in p.items()))
     return worst
@@ -59,6 +59,21 @@ def test_no_data_set_is_told_apart_by_more(law, users, delta):
     assert this_one.epsilon <= any_mechanism.epsilon <= own
     twin = shuffle._epsilon(own, users, 1.0, delta)
     assert true_delta(law, users, twin) > delta or own < 1.2
+
+
+def test_adjacent_records_alone_need_the_clones_of_all():
+    """Others may hold hours that are far from both: taken for clones at e^-1, they promise less than the truth."""
+    away = np.abs(np.arange(12)[:, None] - np.arange(12))
+    law = np.exp(-1.0 * np.minimum(away, 12 - away))
+    law /= law.sum(1, keepdims=True)
+    step = proved(1.0, adjacency="two hours that follow each other")
+    for least in (step, composition.sampled(step, 1, 2), composition.over_rounds(step, 1, answers="fresh")):
+        with pytest.raises(ValueError, match="between any two records, got one between .*two .*clone_share"):
+            amplified(least, 4, 0.1, reports="anonymous")
+    found = amplified(step, 4, 0.1, reports="anonymous", clones=clone_share(law)).epsilon
+    assert true_delta(law, 4, found, first=(0, 1)) <= 0.1
+    twin = amplified(proved(1.0), 4, 0.1, reports="anonymous").epsilon
+    assert true_delta(law, 4, twin, first=(0, 1)) > 0.15
 
 
 def exact_delta(own, n, share, epsilon):

@@ -14,12 +14,15 @@ from tests.stats import SIGMAS
 N = 400
 
 
+@pytest.mark.usefixtures("untyped")
 def test_liars_are_of_those_who_are_asked_and_nobody_else():
     asked = np.arange(N) % 2 == 0
     liars = poisoning.choose_liars(jax.random.key(0), N, 0.2, asked)
     assert liars.sum() == 0.2 * N / 2
     assert not liars[~asked].any()
     assert not poisoning.choose_liars(jax.random.key(0), N, 0.0).any()
+    with pytest.raises(ValueError, match=rf"among must be bool \[{N}\]"):  # of ids it took the places
+        poisoning.choose_liars(jax.random.key(0), N, 0.2, np.flatnonzero(asked))
 
 
 MECHANISMS = {

@@ -1,6 +1,7 @@
 """The one set of checks: which values pass, what a message names, and what it costs to import."""
 
 import math
+import warnings
 from decimal import Decimal
 from fractions import Fraction
 
@@ -147,6 +148,19 @@ def test_what_is_masked_is_unknown():
     assert host_ids(labels.astype(object), 3).tolist() == host_ids(labels, 3).tolist() == [1, 0]
     with pytest.raises(ValueError, match="x must be finite"):
         feature_rows(x[None])
+
+
+@pytest.mark.usefixtures("untyped")
+def test_masked_numbers_in_a_list_are_refused_and_not_shown():
+    """NumPy would warn and read NaN, or read what a mask hides."""
+    hidden = np.ma.array(0.125, mask=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for x in ([np.ma.masked, 0.125], (0.125, hidden), [[0.125, np.ma.masked]], [np.ma.array([0.125, 1.0])]):
+            for read in (as_records, as_numbers):
+                with pytest.raises(TypeError, match="got a list with what NumPy masks") as caught:
+                    read(x)
+                assert "0.125" not in str(caught.value)
 
 
 def _mistaken():

@@ -100,6 +100,9 @@ def test_bad_input_is_refused():
         (lambda: link_split(good, np.append(EDGES, [[7, N]], 0), N), f"edges must join nodes in .0, {N}"),
         *((lambda key=key: node_split(key, N), "key must be a") for key in (jax.random.key(0, impl="rbg"), 0)),
         (lambda: link_split(0, EDGES, N), "key must be a"),
+        # Beside two ends a weight, which was sorted among them.
+        (lambda: link_split(good, np.insert(EDGES, 2, 5, 1), N), r"edges must be integers of shape \[m, 2\]"),
+        (lambda: link_split(good, EDGES + 0.5, N), "edges must be integers"),
     ):
         with pytest.raises(ValueError, match=message):
             make()

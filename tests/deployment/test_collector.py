@@ -69,6 +69,8 @@ def test_counts_that_count_for_nothing_are_counted_apart():
     assert by_node.sum() == found.output.sum()
     with pytest.raises(ValueError, match="num_nodes"):
         found.by_node(3)
+    with pytest.raises(ValueError, match="of the counts of a question"):
+        deployment.decode(b"", CATEGORY).by_node(3)
 
 
 @pytest.mark.parametrize(("asked", "shape"), [(CATEGORY, (0, 2)), (ASKED, (0, 5))])

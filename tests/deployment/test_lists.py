@@ -106,6 +106,17 @@ def test_what_is_no_neighbour_is_dropped():
 
 
 @pytest.mark.usefixtures("untyped")
+def test_the_row_of_a_matrix_is_refused_and_nothing_is_spent():
+    held = list_session()
+    for row in ([True] * 12, np.eye(12, dtype=bool)[3], (one for one in [False] * 12)):
+        with pytest.raises(TypeError, match=r"booleans: of a row .* numpy.flatnonzero\(row\)"):
+            held.report_neighbours(ASKED, row, user=0)
+        with pytest.raises(TypeError, match="booleans"):
+            deployment.ownership(np.ones(12)).owned(0, [True, False])
+    assert held.counter == 0
+
+
+@pytest.mark.usefixtures("untyped")
 def test_what_is_no_list_is_an_empty_one_and_what_is_no_user_is_refused():
     """Whether a device reports at all, and how much, is seen by the server: no list may change it."""
     for nothing in (None, 99, 1.5, object(), (), set(), [0], [5, 11], "12", [2**70], np.zeros(0)):
@@ -125,6 +136,9 @@ def test_by_one_rule_each_pair_is_on_one_device_as_it_is_simulated():
     friends = np.triu(rng.random((12, 12)) < 0.4, 1)
     friends |= friends.T
     rule = deployment.ownership(rng.integers(0, 3, 12) / 2, silent=np.arange(12) < 3)  # ties and silent users
+    for nobody in (-1, 12):  # NumPy would answer for user 11
+        with pytest.raises(ValueError, match=r"user must be a whole number in \[0, 11\]"):
+            rule.owned(nobody, MINE)
     mine = [rule.owned(user, [*np.flatnonzero(friends[user]), user, -1, 12, None]) for user in range(12)]
     held = np.zeros((12, 12), int)
     for user, ids in enumerate(mine):

@@ -56,10 +56,13 @@ def test_late_repeated_shuffled_and_damaged_uploads(tmp_path):
     assert len(store.all(GRID, rounds=[4]).user) == 0
 
 
-def test_counts_are_stored_beside_numbers(tmp_path):
-    store = ReportStore(tmp_path)
+def counts_of(*users):
     lists = deployment.Session(session().device, budget=Budget(2.0, unit=NEIGHBOUR_LIST))
-    sent = b"".join(lists.report_neighbours(QUESTION, [1, 2, 3], user=user) for user in (7, 9))
+    return b"".join(lists.report_neighbours(QUESTION, [1, 2, 3], user=user) for user in users)
+
+
+def test_counts_are_stored_beside_numbers(tmp_path):
+    store, sent = ReportStore(tmp_path), counts_of(7, 9)
     assert store.add(sent, QUESTION).accepted == 2
     assert store.add(UPLOADS[0], GRID).accepted == K
     for found, expected in zip(
@@ -99,6 +102,11 @@ def test_files_without_a_name_are_not_read_and_go_and_damaged_ones_are_refused(t
     data[len(data) // 4] ^= 1
     left.write_bytes(bytes(data))
     with pytest.raises(OSError):  # noqa: PT011 - pyarrow's own words
+        store.all(GRID)
+    store.add(counts_of(7, 9), QUESTION)
+    (other,) = set(tmp_path.glob("*.parquet*")) - {left}
+    left.write_bytes(other.read_bytes())  # whole, and about something else
+    with pytest.raises(OSError, match="hold reports about another table"):
         store.all(GRID)
     left.unlink()
     with pytest.raises(FileNotFoundError, match="lacks 1 files that count"):

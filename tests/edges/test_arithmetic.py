@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ldp_jax.core import random_words
+from ldp_jax.core.list_ids import host_ids
 from ldp_jax.edges import DPRR, ListReport, LocalLap, NeighbourList, RandomizedResponse, _draws, _sparse
 from ldp_jax.edges.lists import to_bits
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON
@@ -109,6 +110,9 @@ STRANGE = [
     [1.0, 2.0, 1.5, math.nan, math.inf, -math.inf, 1e300, 5e-324],
     (2, 1, 2, 1),
     [1, None, "3", 2, 1j, b"4", [3], {}],
+    [1, np.ma.array(3, mask=True), 2],
+    [True, 2, 1, False],
+    np.array([2, True, np.False_, 1], object),
     [[1, 2], [2, 1]],
     [1, 2, [3, [4]]],
     *([1, 2, other] for other in ("x", b"3", 3j, np.timedelta64(3), np.datetime64("2020-01-01"))),
@@ -138,6 +142,18 @@ def test_lists_of_anything_are_taken_on_a_host():
             assert int(made.count) == len(known)
             bits = np.asarray(to_bits(NeighbourList(ids, 2**63), N))
             assert np.flatnonzero(bits).tolist() == known, ids
+
+
+@pytest.mark.usefixtures("untyped")
+def test_the_row_of_a_matrix_is_no_list():
+    """As ids its booleans would be nodes 0 and 1."""
+    row = [False, True, True, False]
+    for given in (row, tuple(row), np.array(row), np.array(row, object), jnp.array(row), [row, row]):
+        for read in (NeighbourList.of, host_ids, lambda ids, n: to_bits(NeighbourList(ids, 2), n)):
+            with pytest.raises(TypeError, match="ids, and these are booleans: .*flatnonzero"):
+                read(given, 4)
+    with pytest.raises(TypeError, match="booleans"):
+        jax.jit(DPRR(0.5, 0.5, n=4).privatize)(jax.random.key(0), NeighbourList(jnp.array(row), jnp.int32(2)))
 
 
 @pytest.mark.usefixtures("untyped")

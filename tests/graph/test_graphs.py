@@ -112,6 +112,14 @@ def test_asymmetric_graphs_are_refused():
             graphs.validate_symmetric(graphs.from_edges(EDGES, num_nodes=4)._replace(**ends))
 
 
+@pytest.mark.usefixtures("untyped")
+def test_ends_that_32_bits_would_take_for_others_are_refused():
+    for wrong in (np.array([2**32 + 1]), [1.5], [-1], np.array([True])):
+        for ends in ((wrong, [0]), ([0], wrong)):
+            with pytest.raises(ValueError, match="(senders|receivers) must be"):
+                graphs.directed(*ends, 4)
+
+
 def test_graphs_of_a_set_are_named():
     one = graphs.directed([3], [2], 4)
     with pytest.raises(ValueError, match="graph 0 must be symmetric"):

@@ -65,7 +65,9 @@ def test_what_does_not_fit_is_refused():
     for asked, ends, epsilon, message in (
         (groups, pairs, 0.0, "epsilon must be"),
         (np.array([0, 1, 2]), pairs, 1.0, r"groups must be in \[-1, 2\), got 0 to 2"),
-        (groups, np.array([[0, 3]]), 1.0, r"pairs must be in \[0, 3\), got 0 to 3"),
+        (groups, np.array([[0, 3]]), 1.0, r"pairs must be in \[0, 3\), the users of reports, got 3"),
+        (groups, pairs + 0.5, 1.0, "pairs must be integers"),
+        (groups + 0.5, pairs, 1.0, "groups must be int"),
     ):
         with pytest.raises(ValueError, match=message):
             link_scores(np.zeros((3, 2), int), asked, ends, epsilon)

@@ -153,6 +153,7 @@ def test_overlap_is_what_features_say_of_friends_beyond_the_own_class(untyped):
     y, q = np.arange(3000) % 3, rng.dirichlet(np.ones(3), 3000)
     said = (rng.random(3000)[:, None] > q.cumsum(1)).sum(1)
     own, q_alone = (np.stack([np.arange(3000), 3 * rng.integers(0, 1000, 3000) + one], 1) for one in (y, said))
+    own, q_alone = (pairs[pairs[:, 0] != pairs[:, 1]] for pairs in (own, q_alone))
     found = [overlap(pairs, y, np.log(q)) for pairs in (own, np.concatenate([own, q_alone]), q_alone)]
     assert found[0] < 0.1
     assert 0.2 < found[1] < 0.7
@@ -160,6 +161,8 @@ def test_overlap_is_what_features_say_of_friends_beyond_the_own_class(untyped):
     for wrong in (np.log(q)[:-1], np.log(q)[:, :2]):
         with pytest.raises(ValueError, match="log_q must have a row for each of 3000"):
             overlap(own, y, wrong)
+    with pytest.raises(ValueError, match="logarithms of probabilities"):
+        overlap(own, y, q)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +228,7 @@ def test_what_cannot_be_rehearsed_is_refused(graph):
         (lists, {}, "friends must be stated"),
         (lists, {"epsilons": (5e-4,), "friends": StatedFriends(4, 0.5)}, r"epsilons must be in \[0.001, 40\]"),
         (lists, {"friends": StatedFriends(0, 0.5)}, "mean_degree must be"),
+        (lists, {"friends": StatedFriends(N, 0.5)}, rf"mean_degree must be in \(0, {N - 1}\]"),
         (lists, {"friends": StatedFriends(4, 1.5)}, "homophily must be"),
         (lists, {"friends": StatedFriends(4, 0.5, 1.0, -0.1)}, "overlap must be"),
         (lists._replace(labels=np.full(N, -1)), {"friends": StatedFriends(4, 0.5)}, "a member of each"),
@@ -233,11 +237,18 @@ def test_what_cannot_be_rehearsed_is_refused(graph):
             ldp.rehearse(jax.random.key(0), public, **also)
 
 
+@pytest.mark.usefixtures("untyped")
 def test_homophily_is_beyond_chance_and_of_labelled_pairs():
     labels = np.array([0, 0, 1, 1, -1])
     assert homophily([[0, 1], [2, 3], [0, 4]], labels) == 1.0
     assert homophily([[0, 2], [1, 3]], labels) == 0.0
-    for pairs, words in (([[0, 4]], "two labelled users"), ([[0, 9]], "join nodes in"), ([[0, 1, 2]], "shape")):
+    assert homophily([[0, 1], [2, 3], [0, 4]], np.array([0, 0, 1, 1, None])) == 1.0
+    for pairs, words in (
+        ([[0, 4]], "two labelled users"),
+        ([[0, 9]], "join nodes in"),
+        ([[0, 1, 2]], "shape"),
+        ([[0, 1], [2, 2]], "themselves"),
+    ):
         with pytest.raises(ValueError, match=words):
             homophily(pairs, labels)
 
@@ -288,6 +299,7 @@ def test_counts_and_degrees_find_links_about_as_well_as_was_foretold(graph):
     assert str(few).startswith("cannot tell: 20 public lists")
 
 
+@pytest.mark.usefixtures("untyped")
 def test_an_invalid_pilot_is_refused(graph):
     facts, rehearse = pilot_of(graph[2], graph[1], 60), ldp.rehearse
     key, stranger = jax.random.key(0), np.array([[facts.friends[0, 1], N]])
@@ -295,7 +307,15 @@ def test_an_invalid_pilot_is_refused(graph):
         ({"pilot": facts.pilot[:-1]}, "of their lists alone"),
         ({"pilot": np.r_[facts.pilot, facts.pilot[:1]]}, "each member once"),
         ({"friends": facts.friends[:0]}, "one at least"),
-        ({"friends": stranger}, "must be users in"),
+        ({"friends": stranger}, rf"friends must be in \[0, {N}\), the users"),
+        ({"friends": facts.friends + 0.5}, "friends must be integers"),
+        ({"pilot": np.isin(np.arange(N), facts.pilot)}, "pilot must be integers"),
+        ({"friends": np.r_[facts.friends, facts.friends[:1]]}, "each entry once"),
+        ({"friends": np.r_[facts.friends, facts.friends[:1, :1].repeat(2, 1)]}, "their own friend"),
+        ({"log_q": facts.log_q * np.nan}, "logarithms of probabilities"),
+        ({"log_q": np.exp(facts.log_q)}, "logarithms of probabilities"),
+        ({"log_q": facts.log_q[:, 0]}, "logarithms of probabilities"),
+        ({"labels": facts.labels + 0.5}, "labels must be integers"),
         ({"labels": facts.labels[:-1]}, "labels must be of the"),
         ({"labels": facts.labels + 1}, "labels must be"),
         ({"pilot": facts.pilot[:0]}, "of their lists alone"),

@@ -54,6 +54,7 @@ def test_one_file_is_enough_for_a_mechanism_on_lists():
 
 TWINS = {
     "claims it of any two hours": ({"steps": ('adjacency="two hours that follow each other",', "")}, "unit"),
+    "says so in words of its own": ({"steps": ('"two hours that follow each other"', '"any two hours"')}, "unit"),
     "claims less than it loses": ({"steps": ("largest(self.epsilon),", "largest(self.epsilon) / 1.05,")}, "law"),
     "draws another law": ({"steps": ("cumsum(self._mass(x))", "cumsum(self._mass(x) ** 2)")}, "sampler"),
     "takes an hour for another": ({"steps": ("self.domain().clip(x)", "jnp.nan_to_num(x) % 6")}, "total"),

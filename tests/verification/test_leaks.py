@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from ldp_jax import verification
-from ldp_jax.accounting.guarantee import LABEL, RECORD, WORDS, Guarantee
+from ldp_jax.accounting.guarantee import LABEL, RECORD, WORDS, Guarantee, metric
 from ldp_jax.core.mechanism import largest
 from ldp_jax.core.pytree import mechanism, static
-from ldp_jax.core.spaces import Finite, NotApplicable, Product
+from ldp_jax.core.spaces import Finite, Interval, NotApplicable, Product
 from ldp_jax.edges import ListReport, NeighbourCounts, RandomizedResponse
 from ldp_jax.features import Duchi, GeneralizedRR, GridSquareWave, Laplace, Sampled
 from ldp_jax.hyperbolic import HyperbolicGaussian
@@ -78,6 +78,25 @@ class ClaimsPerLabel(Laplace):
 
     def guarantee(self):
         return Guarantee(largest(self.epsilon), unit=self.unit, adjacency=WORDS[LABEL])
+
+
+@mechanism
+class ClaimsPerDistance(Laplace):
+    """The loss between records 2 apart is 1, claimed for every unit of distance; it is a half."""
+
+    def guarantee(self):
+        return Guarantee(largest(self.epsilon), unit=metric(largest(self.epsilon)))
+
+
+@mechanism
+class ClaimsLessLater(Laplace):
+    """Every second guarantee is a tenth of the first."""
+
+    asked: Any = static(default=())
+
+    def guarantee(self):
+        self.asked.append(self)
+        return Guarantee(largest(self.epsilon) * (0.1, 1.0)[len(self.asked) % 2])
 
 
 @mechanism
@@ -170,6 +189,48 @@ class WiderWherePlain(Laplace):
         return np.asarray(y, np.float64) + 1e-9 * np.asarray(self.domain().clip(x), np.float64)
 
 
+@mechanism
+class RawByHand(Laplace):
+    """Python's numbers, or whole ones, are sent as they are."""
+
+    kind: Any = static(default=float)
+
+    def draw(self, key, x):
+        return jnp.float32(x) if type(x) is self.kind else super().draw(key, x)
+
+
+@mechanism
+class SignOfZeroInside(SignOfZero):
+    """The zeros of records in a tenth of the domain are negative."""
+
+    def domain(self):
+        return Interval(-1.0, 1.0)
+
+    def codomain(self):
+        return Product(2, Finite((0.0, 1.0)))
+
+    def privatize(self, key, x):
+        x = self.domain().clip(x)
+        y = (jax.random.uniform(key, (2,)) < 0.5 + 0.1 * x).astype(jnp.float32)
+        return jnp.where((y == 0) & (x > 0.2) & (x < 0.4), -0.0, y)
+
+
+@mechanism
+class CallsTheHost(Laplace):
+    """Honest, and the server's log has the record; ``by`` prints it or keeps it."""
+
+    by: Any = static(default="debug")
+
+    def privatize(self, key, x):
+        if self.by == "print":
+            jax.debug.print("{x}", x=x)
+        if self.by == "debug":
+            jax.debug.callback(lambda x: None, x)
+        if self.by == "pure":
+            x = jax.pure_callback(np.asarray, jax.ShapeDtypeStruct((), jnp.float32), jnp.float32(x))
+        return super().privatize(key, x)
+
+
 FEW = 1 << 17
 LEAKS = {
     "delta far too small": (lambda: broken.ThinTail(1.0), "law"),
@@ -184,6 +245,9 @@ LEAKS = {
     "one count more than is said": (lambda: OneCountMore(1.0, 2, n=6, groups=GROUPS, most=5), "sampler"),
     "the sign of zero is the record's": (lambda: SignOfZero(1.0), "pure"),
     "a NaN holds the record": (lambda: broken.InTheNoise(1.0), "pure"),
+    "negative zeros of few records": (lambda: SignOfZeroInside(1.0), "pure"),
+    "Python's numbers raw": (lambda: RawByHand(1.0), "pure"),
+    "whole numbers raw": (lambda: RawByHand(1.0, kind=int), "pure"),
     "a unit of labels": (lambda: ClaimsPerLabel(1.0), "unit"),
     "words of labels": (lambda: ClaimsPerLabel(1.0, RECORD), "unit"),
     "float16 where records are": (lambda: broken.InTheRecordsPrecision(1.0), "total"),
@@ -222,11 +286,33 @@ def test_what_leaks_is_refused_by_the_rung_that_is_there_for_it(name):
 
 
 @untyped
+def test_a_loss_per_unit_of_distance_is_not_shown():
+    """Of a domain of diameter 0.1 a loss of 1 would pass for that of a distance of 1."""
+    found = asked_of(ClaimsPerDistance(1.0), "unit")
+    assert found.holds is None
+    assert "unit" in verdict.needed(ClaimsPerDistance(1.0))
+
+
+@untyped
+def test_a_guarantee_that_changes_is_refused():
+    assert asked_of(ClaimsLessLater(1.0, asked=[]), "unit").holds is False
+
+
+@untyped
 def test_a_report_with_a_part_more_than_its_space_has_is_refused():
     for rung in ("sampler", "records"):
         found = asked_of(SendsItsSize(Laplace(0.5), 10, 2), rung, 5_000)
         assert found.holds is False
         assert "raised TypeError" in found.reason
+
+
+@untyped
+@pytest.mark.parametrize("by", ["print", "debug", "pure"])
+def test_what_calls_the_host_is_refused_at_once(by):
+    """Its report is honest; to compile it for many records would take hours."""
+    found = verification.check(CallsTheHost(1.0, by=by), jax.random.key(0), trials=1_000)
+    assert [rung.name for rung in found.refused] == ["pure"]
+    assert not found
 
 
 @untyped
