@@ -212,7 +212,7 @@ class SignOfZeroInside(SignOfZero):
     def privatize(self, key, x):
         x = self.domain().clip(x)
         y = (jax.random.uniform(key, (2,)) < 0.5 + 0.1 * x).astype(jnp.float32)
-        return jnp.where((y == 0) & (x > 0.2) & (x < 0.4), -0.0, y)
+        return jnp.where((y == 0) & (x > -0.4) & (x < -0.2), -0.0, y)
 
 
 @mechanism
