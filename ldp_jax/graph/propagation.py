@@ -433,6 +433,8 @@ def _given(op_or_graph: Operator | Graph, x: ArrayLike | tuple) -> tuple[Operato
     if not np.ndim(x):
         raise ValueError(f"x must have a row for each node, got {type(x).__name__} of shape ()")
     columns = jnp.asarray(x)
+    if jnp.iscomplexobj(columns):
+        raise ValueError(f"x must be of real numbers, got {columns.dtype}")
     if not jnp.issubdtype(columns.dtype, jnp.floating) or jnp.finfo(columns.dtype).bits < 32:
         columns = columns.astype(jnp.float32)
     op = _as_operator(op_or_graph, columns.shape[0])

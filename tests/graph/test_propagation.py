@@ -235,6 +235,7 @@ REFUSED = [
     (lambda: kprop(GRAPH, X[1:], 1), f"x must have a row for each of {N} nodes"),
     (lambda: kprop_many(GRAPH, X, (1,), normalisation="max"), "normalisation must be one of mean, symmetric"),
     (lambda: kprop(ONE_WAY, X, 1), "must be symmetric"),
+    (lambda: ppr(GRAPH, 1j * X, 0.1, 0.5), "x must be of real numbers, got complex64"),
     (lambda: jax.jit(lambda graph: ppr_rows(graph, np.array([0]), 0.1, 0.5))(GRAPH), "not tell how many nodes"),
 ]  # fmt: skip
 
