@@ -211,8 +211,8 @@ def ids(size: int | None = None, of: str = "", **kwargs: object) -> None:
             raise ValueError(f"{name} must be integers, got {array.dtype}")
         if array.size and (array.min() < 0 or (size is not None and array.max() >= size)):
             wrong = array < 0 if size is None else (array < 0) | (array >= size)
-            place = tuple(np.argwhere(wrong)[0])
-            where = f" at place {place[0]}" if place else ""
+            place = tuple(np.argwhere(wrong)[0].tolist())
+            where = f" at place {', '.join(map(str, place))}" if place else ""
             wanted = ", ".join(filter(None, [">= 0" if size is None else f"in [0, {size})", of]))
             raise ValueError(f"{name} must be {wanted}, got {array[place]}{where}")
 
