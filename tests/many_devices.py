@@ -18,8 +18,9 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from ldp_jax import features, pipeline
+from ldp_jax import edges, features, pipeline
 from ldp_jax.core import mechanism as mechanisms
+from ldp_jax.edges import whole_counts
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import Operator, kprop_many, operator, ppr, ppr_push
 from ldp_jax.verification import cases
@@ -226,6 +227,36 @@ def embeddings() -> None:
     assert all(is_divided(leaf, "devices") for leaf in jax.tree.leaves(reports))
 
 
+def counts_by_user() -> None:
+    """Counts of divided groups are those of one device; a process counts for its own users; noise moves nothing."""
+    graph, key, groups = network(), jax.random.key(2), np.arange(NODES) % 4 - 1
+    m, real = edges.NeighbourCounts(0.5, 3), edges.NeighbourCounts(0.5, 3, noise="laplace")
+    level, owners = np.arange(NODES) % 2, edges.ownership(values(columns=1)[:, 0], np.arange(NODES) % 2 == 0)
+    menu = [m, edges.NeighbourCounts(2.0, 3)]
+    asked = (m, {}), (menu, {"levels": level}), (real, {"reporters": level > 0, "owners": owners})
+    with jax.debug_key_reuse(False), pytest.MonkeyPatch.context() as patch:
+        for together in (NODES, 5):  # one block, and blocks that begin and end within a device
+            patch.setattr(whole_counts, "_DRAWN", 3 * together)
+            for law, given in asked:
+                counts = lambda groups, key=key, law=law, given=given: (
+                    edges.privatize_counts(key, graph, law, groups, **given).counts
+                )
+                one = counts(groups)
+                for mesh in meshes().values():
+                    check_divided(counts(put(groups, mesh, "devices")), one, "devices")
+        counted, count = [], whole_counts._counts
+        patch.setattr(whole_counts, "_counts", lambda *given: (counted.append(given[-1]), count(*given))[1])
+        users = put(groups, mesh, "devices")
+        noisy = lambda key: edges.privatize_counts(key, graph, m, users).counts
+        check_divided(noisy(key), one := edges.privatize_counts(key, graph, m, groups).counts, "devices")
+        own = {part.index[0].indices(NODES)[:2] for part in users.addressable_shards}
+        assert {(rows.start, rows.stop) for rows in counted[:-1]} == own
+        if jax.process_count() == 1:  # else no program may hold the true counts
+            found, moved = compiled(noisy, key)
+            check_divided(found, one, "devices")
+            assert not moved
+
+
 def models_by_key() -> None:
     """Runs of a trainer, and all that is stacked with their keys."""
     from ldp_jax.learning import models, training  # which takes longer to import than what else is asked
@@ -261,13 +292,14 @@ CHECKS: dict[str, Callable[[], None]] = {
     "nodes on a mesh": nodes_on_a_mesh,
     "nodes and other arrays": nodes_and_other_arrays,
     "embeddings": embeddings,
+    "counts by user": counts_by_user,
     "models by key": models_by_key,
 }
 RARE = [name for name in CHECKS if name.startswith("users of") and name.removeprefix("users of ") not in FEW]
 RARE += ["models by key", "columns, segment", "columns, ell", "nodes and other arrays"]
 USUAL = [name for name in CHECKS if name not in RARE]
 HOSTS = ["users on meshes"]
-PAIR = ["columns, ell", "rows are exchanged", "nodes on a mesh", "embeddings"]
+PAIR = ["columns, ell", "rows are exchanged", "nodes on a mesh", "embeddings", "counts by user"]
 
 
 def run(names: list[str]) -> Iterator[tuple[str, str]]:

@@ -2,17 +2,22 @@
 
 import dataclasses
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.experimental.multihost_utils import process_allgather
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Int
 
 from ldp_jax.accounting.composition import parallel
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, PipelineGuarantee, sequential
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.ownership import Ownership
+from ldp_jax.core.sharding import by_rows, each_part
 from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey, Values
 from ldp_jax.core.whole_noise import WORDS
 from ldp_jax.edges import _sparse
@@ -35,7 +40,8 @@ class NoisyCounts(NamedTuple):
     """The reports of users about their lists.
 
     Attributes:
-      counts: [n, K], int32 or, of Laplace noise, float32; 0 for those who report nothing. Traced where the key is.
+      counts: [n, K], int32 or, of Laplace noise, float32; 0 for those who report nothing. Traced where the key is,
+        divided among devices where the groups were.
       reported: bool [n], who reports.
       guarantee: per bit of a list and per edge, of the rounds before too.
       owners: the rule by which a pair was reported: an order of users, or a reporting.
@@ -68,15 +74,26 @@ def count_neighbours(
     [[1, 1], [1, 0], [1, 0], [1, 0]]
     """
     n = len(users.group)
-    groups = checked_groups(groups, n, num_groups)
-    found = np.zeros((n, num_groups), np.int32)
-    for at in range(0, len(users.receivers), _BLOCK):
-        user, other = users.receivers[at : at + _BLOCK], users.senders[at : at + _BLOCK]
+    return _counts(users, checked_groups(groups, n, num_groups), num_groups, counted, range(n))
+
+
+def _counts(
+    users: Population,
+    groups: np.ndarray,
+    num_groups: int,
+    counted: Callable[[np.ndarray, np.ndarray], np.ndarray] | None,
+    rows: range,
+) -> np.ndarray:
+    """:func:`count_neighbours` of some users."""
+    found = np.zeros((len(rows), num_groups), np.int32)
+    begin, end = np.searchsorted(users.receivers, (rows.start, rows.stop))  # edges are sorted by receiver
+    for at in range(begin, end, _BLOCK):
+        user, other = (ends[at : min(at + _BLOCK, end)] for ends in (users.receivers, users.senders))
         group = groups[other]
         kept = group >= 0 if counted is None else (group >= 0) & counted(user, other)
         if kept.any():
-            user, group = user[kept].astype(np.int64), group[kept]
-            first, last = int(user[0]), int(user[-1]) + 1  # edges are sorted by receiver
+            user, group = user[kept].astype(np.int64) - rows.start, group[kept]
+            first, last = int(user[0]), int(user[-1]) + 1
             code = (user - first) * num_groups + group
             found[first:last] += np.bincount(code, minlength=(last - first) * num_groups).reshape(-1, num_groups)
     return found
@@ -103,6 +120,7 @@ def privatize_counts(
       graph: undirected, or a :class:`~ldp_jax.graph.graphs.GraphSet`.
       mechanism: whose ``n`` and ``groups`` are ignored; or a public menu, of which epsilon alone differs.
       groups: int [n] in [-1, K), public or made of the reports of ``after``; -1 for a node that counts nowhere.
+        Where they are divided among devices, so are the counts; the draws stay the same.
       levels: int [n], public: which mechanism of a menu each user takes, whatever the user's list is.
       reporters: bool [n], public: who reports; all by default.
       owners: a public rule by which each pair is reported once, for epsilon, instead of ``reporting``.
@@ -134,7 +152,8 @@ def privatize_counts(
         raise ValueError(f"after must be of {n} users, as the graph is, got {len(after.reported)}")
     menu, level = _menu(mechanism, levels, n)
     first = menu[0]
-    groups = checked_groups(groups, n, first.num_groups)
+    over = by_rows(groups)
+    groups = checked_groups(groups if over is None else process_allgather(groups, tiled=True), n, first.num_groups)
     reported = mask_of(n, reporters=reporters)
     if owners is not None:
         if first.reporting != "full":
@@ -148,12 +167,19 @@ def privatize_counts(
     counted = None if owners is None else owners.owns
     if first.reporting == "half":
         counted = lambda user, other: _sparse.owns(_sparse.Users(user, 0, n, n), other, True)
-    counts = count_neighbours(users, groups, first.num_groups, counted)
-    xp = np if validate.concrete(key) else jnp
+
+    def true(index: tuple[slice, ...] | None) -> np.ndarray:
+        rows = range(n) if index is None else range(n)[index[0]]
+        return np.clip(_counts(users, groups, first.num_groups, counted, rows), 0, first.most)
+
+    # Of divided users each process counts for its own.
+    shape, to = (n, first.num_groups), over and NamedSharding(over.mesh, P(over.spec[0]))
+    counts = true(None) if to is None else jax.make_array_from_callback(shape, to, true)
+    xp = np if over is None and validate.concrete(key) else jnp
     keys = [key] if len(menu) == 1 else random.split(key, len(menu))
-    noisy = _noisy(first, keys[0], counts)
+    noisy = _noisy(first, keys[0], counts, over)
     for number in range(1, len(menu)):
-        noisy = xp.where((level == number)[:, None], _noisy(menu[number], keys[number], counts), noisy)
+        noisy = xp.where((level == number)[:, None], _noisy(menu[number], keys[number], counts, over), noisy)
     unprotected = ("number of nodes", "groups of nodes")
     unprotected += () if reported.all() else ("who reports",)
     unprotected += ("personal budgets",) if len(menu) > 1 else ()
@@ -217,39 +243,56 @@ def _one_rule(first: Ownership | Reporting, second: Ownership | Reporting) -> bo
     return all(map(np.array_equal, first, second)) if orders else first == second
 
 
-def _noisy(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> Array | np.ndarray:
+def _noisy(m: NeighbourCounts, key: PRNGKey, counts: AnyArray, over: NamedSharding | None) -> AnyArray:
     """Counts with noise; of many users by blocks of one size, each with its own key."""
-    xp, draw = (np, _drawn) if validate.concrete(key) else (jnp, _add_noise)
-    users = max(_DRAWN // counts.shape[1], 1)
-    if len(counts) <= users:
-        return draw(m, key, counts)
-    starts = range(0, len(counts), users)
-    padded = np.pad(counts, ((0, len(starts) * users - len(counts)), (0, 0)))
-    keys = random.split(key, len(starts))
-    blocks = [draw(m, keys[i], padded[at : at + users]) for i, at in enumerate(starts)]
-    return xp.concatenate(blocks)[: len(counts)]
+    n, groups = counts.shape
+    together = max(_DRAWN // groups, 1)
+    size = min(n, together) * groups
+    kind, numbers = (np.float32, [m.epsilon]) if m.noise == "laplace" else (np.int32, [*m.noise_sizes(), *m.span()])
+    given = m.thresholds, np.int32(size), np.array(numbers, kind)
+    if over is not None or not validate.concrete(key):
+        return _by_user(key, counts, given, together, over)
+    keys = [key] if n <= together else random.split(key, -(-n // together))
+    parts = []
+    for own, first in zip(keys, range(0, n, together), strict=False):  # nobody has one key
+        true = np.ravel(counts[first : first + together])
+        for at in range(0, len(true), _TOGETHER):
+            some = true[at : at + _TOGETHER]
+            padded = np.pad(some, (0, _TOGETHER - len(some)))
+            parts.append((len(some), _drawn(own, np.arange(at, at + _TOGETHER, dtype=np.int32), padded, given)))
+    drawn = [np.asarray(part)[:real] for real, part in parts]
+    return np.concatenate([np.zeros(0, kind), *drawn]).reshape(n, groups)
 
 
-def _drawn(m: NeighbourCounts, key: PRNGKey, counts: np.ndarray) -> np.ndarray:
-    """The draws of ``add_noise``, by one program for all budgets, users and groups."""
-    if m.noise == "laplace":
-        return np.asarray(_add_noise(m, key, counts))
-    true = np.clip(counts, 0, m.most).astype(np.int32).ravel()
-    size = len(true)
-    numbers = np.array([size, *m.noise_sizes(), *m.span()], np.int32)
-    padded = np.pad(true, (0, -size % _TOGETHER))
-    starts = range(0, len(padded), _TOGETHER)
-    parts = [_whole(m.thresholds, key, padded[at : at + _TOGETHER], np.int32(at), numbers) for at in starts]
-    return np.concatenate([np.zeros(0, np.int32), *map(np.asarray, parts)])[:size].reshape(counts.shape)
+@partial(jax.jit, static_argnames=("together", "over"))
+def _by_user(key: PRNGKey, counts: AnyArray, given: tuple, together: int, over: NamedSharding | None) -> Array:
+    """:func:`_noisy` in one program, some users at a time; each device draws for its own, if any."""
+    n, groups = counts.shape
+
+    def part(key: PRNGKey, user: Array, counts: Array, given: tuple) -> Array:
+        def one(row: tuple[Array, Array]) -> Array:
+            block, within = jnp.divmod(row[0], together)
+            own = key if n <= together else random.fold_in(key, block)
+            return _drawn(own, within * groups + jnp.arange(groups), row[1], given)
+
+        each = max(min(together, len(user)), 1)
+        more = (0, -len(user) % each)  # a rest of another size would be another copy of the program
+        rows = jnp.pad(user, more), jnp.pad(counts, (more, (0, 0)))
+        return jax.lax.map(one, rows, batch_size=each)[: len(user)]
+
+    if over is not None:
+        rows = P(over.spec[0])
+        part = each_part(part, over, (P(), rows, rows, P()), rows)
+    return part(key, jnp.arange(n), jnp.asarray(counts), given)
 
 
 @jax.jit
-def _whole(thresholds: Array, key: PRNGKey, counts: Array, start: Array, numbers: Array) -> Array:
-    size, near, reach, low, high = numbers
-    place = start + jnp.arange(len(counts)) + size * jnp.arange(1 + WORDS)[:, None]
-    return with_noise(thresholds, random_words.words_at(key, place), counts, (near, reach), (low, high))
-
-
-@jax.jit
-def _add_noise(m: NeighbourCounts, key: PRNGKey, counts: AnyArray) -> Array:
-    return m.add_noise(key, counts)
+def _drawn(key: PRNGKey, place: AnyArray, counts: AnyArray, given: tuple) -> Array:
+    """The draws of ``add_noise`` for counts at some places of all, elementwise: one program for all budgets."""
+    thresholds, size, numbers = given
+    word = np.arange(random_words.NOISE_WORDS if thresholds is None else 1 + WORDS)
+    words = random_words.words_at(key, place + size * word[:, None])
+    if thresholds is None:
+        return counts + random_words.laplace_from_words(words) / numbers[0]
+    near, reach, low, high = numbers
+    return with_noise(thresholds, words, counts, (near, reach), (low, high))

@@ -107,10 +107,21 @@ def test_owners_report_each_pair_once_and_silent_ones_nothing():
 
 
 def test_noise_by_blocks_of_users_has_the_same_law(monkeypatch):
-    """Blocks of five users: no two of them share their noise, and without noise the counts are the true ones."""
+    """Blocks of five users: no two of them share their noise, and without noise the counts are the true ones.
+
+    Bit for bit ``add_noise`` of each block by its own key, seven numbers at a time or in one program.
+    """
     monkeypatch.setattr(whole_counts, "_DRAWN", 16)
+    monkeypatch.setattr(whole_counts, "_TOGETHER", 7)
     true = count_neighbours(Population.of(RING), GROUPS % 3, 3)
+    blocks, key = np.pad(true, ((0, 3), (0, 0))).reshape(3, 5, 3), jax.random.key(2)
     for noise in ("geometric", "laplace"):
+        m = NeighbourCounts(0.3, 3, noise=noise)
+        whole = lambda key, m=m: privatize_counts(key, RING, m, GROUPS % 3).counts
+        with jax.debug_key_reuse(False):
+            drawn = jax.jit(jax.vmap(m.add_noise))(jax.random.split(key, 3), blocks).reshape(15, 3)[:12]
+            for found in (whole(key), jax.jit(whole)(key)):
+                np.testing.assert_array_equal(found, drawn)
         sure = NeighbourCounts(40.0, 3, noise=noise)
         found = privatize_counts(jax.random.key(0), RING, sure, GROUPS % 3).counts
         np.testing.assert_allclose(found, true, atol=0 if noise == "geometric" else 1.5)
