@@ -4,7 +4,9 @@
 ``... hosts INDEX PORT`` (or ``pair``, of more checks) is one of two processes.
 """
 
+import dataclasses
 import json
+import math
 import re
 import sys
 import traceback
@@ -257,19 +259,64 @@ def counts_by_user() -> None:
             assert not moved
 
 
+def graphs_in_batches() -> None:
+    """Devices that share batches of graphs train the model of one, to 1e-5; sums move, and means of graphs."""
+    import optax  # which takes longer to import than what else is asked
+
+    from ldp_jax.graph import packing
+    from ldp_jax.learning import graph_training, models, training
+
+    size = np.arange(36) % 7 + 3
+    hub = np.cumsum(size) - size
+    others, at = np.setdiff1d(np.arange(size.sum()), hub), np.repeat(np.arange(36), size)
+    ends = np.where(at[others] % 2, hub[at[others]], others - 1), others  # stars and paths, which point away
+    directed = packing.GraphSet.from_edges(*ends, at, np.arange(36) % 2)
+    both = packing.GraphSet.from_edges(*map(np.concatenate, (ends, ends[::-1])), at, np.arange(36) % 2)
+    settings = training.Settings(optax.sgd(0.1), epochs=2, batch_size=12)  # which the devices may not divide
+    model, mesh = models.gin(layers=3, hidden=8, dropout=0.2), [*meshes().values()][-1]
+    fit = lambda on: graph_training.fit_graphs(
+        jax.random.key(0), model, directed, both, both, dataclasses.replace(settings, mesh=on)
+    )
+    if jax.process_count() > 1:
+        with pytest.raises(ValueError, match="devices of one process"):
+            fit(mesh)
+        return
+    with jax.debug_key_reuse(False):
+        one, found = fit(None), fit(mesh)
+    check_divided(found.variables, one.variables, atol=1e-5)
+    np.testing.assert_allclose(found.losses, one.losses, rtol=1e-5)
+    assert (found.validation, found.test, found.epoch) == (one.validation, one.test, one.epoch)
+    packed = packing.pack(directed, 12, mesh=mesh)
+    run = graph_training._begin(jax.random.key(0), packed, model=model, optimizer=settings.optimizer, room=8)
+    static = {"model": model, "optimizer": settings.optimizer}
+    given = jax.random.key(0), np.int32(1), np.int32(1), packed, packed
+    text = graph_training._train.lower(run, *given, **static).compile().as_text()
+    moved = re.findall(r"= \(?f32\[([\d,]*)\][^\n]*? (all-gather|all-to-all|collective-permute)", text)
+    most = 8 * len(jax.devices()) * -(-12 // len(jax.devices()))  # a row for each graph
+    assert moved
+    assert all(math.prod(map(int, shape.split(","))) <= most for shape, _ in moved), moved
+
+
 def models_by_key() -> None:
-    """Runs of a trainer, and all that is stacked with their keys."""
+    """Runs of a trainer, and all that is stacked with their keys: bit for bit, and nothing moves."""
     from ldp_jax.learning import models, training  # which takes longer to import than what else is asked
 
-    x, mesh, keys = values(columns=5), meshes()["Auto"], jax.random.split(jax.random.key(0), 8)
-    settings = training.Settings(training.adam(0.05), epochs=1, batch_size=8)
-    index = np.arange(8, dtype=np.int32)
-    data = np.stack([x] * 8), *[training.Examples(np.stack([index] * 8), np.stack([index % 3] * 8))] * 3
-    objective = training.node_classification
-    fit = lambda keys, data: training.fit_many(keys, models.linear(3), objective, *data, settings)
+    x, mesh, keys = values(columns=5), meshes()["Auto"], jax.random.split(jax.random.key(0), 16)
+    settings = training.Settings(training.adam(0.05), epochs=2, batch_size=8)
+    stacked = lambda leaf: np.stack([leaf] * 16)
+    index, model = np.arange(8, dtype=np.int32), models.mlp(2, 8, 3, dropout=0.5)
+    data = stacked(x), *[training.Examples(stacked(index), stacked(index % 3))] * 3
+    fit = lambda keys, data: training.fit_many(keys, model, training.node_classification, *data, settings)
     with jax.debug_key_reuse(False):
-        divided = jax.device_put(keys, NamedSharding(mesh, P("devices")))
-        check_divided(fit(divided, put(data, mesh, "devices")), fit(keys, data), "devices", atol=1e-4)
+        divided = put(data, mesh, "devices")
+        some = jax.device_put(keys, NamedSharding(mesh, P("devices")))
+        check_divided(fit(some, divided), fit(keys, data), "devices")
+    shared = dataclasses.replace(settings, mesh=mesh)
+    with pytest.raises(ValueError, match="divide the keys"):
+        training.fit_many(keys, model, training.node_classification, *data, shared)
+    static = {"model": model, "objective": training.node_classification, "settings": settings}
+    train = lambda *given: training._fit_many(None, *given, **static, over=some.sharding)
+    assert not compiled(train, np.int32(2), np.int32(2), (some, *divided))[1]
 
 
 def checks_can_fail() -> None:
@@ -293,13 +340,21 @@ CHECKS: dict[str, Callable[[], None]] = {
     "nodes and other arrays": nodes_and_other_arrays,
     "embeddings": embeddings,
     "counts by user": counts_by_user,
+    "graphs in batches": graphs_in_batches,
     "models by key": models_by_key,
 }
 RARE = [name for name in CHECKS if name.startswith("users of") and name.removeprefix("users of ") not in FEW]
-RARE += ["models by key", "columns, segment", "columns, ell", "nodes and other arrays"]
+RARE += ["graphs in batches", "models by key", "columns, segment", "columns, ell", "nodes and other arrays"]
 USUAL = [name for name in CHECKS if name not in RARE]
 HOSTS = ["users on meshes"]
-PAIR = ["columns, ell", "rows are exchanged", "nodes on a mesh", "embeddings", "counts by user"]
+PAIR = [
+    "columns, ell",
+    "rows are exchanged",
+    "nodes on a mesh",
+    "embeddings",
+    "counts by user",
+    "graphs in batches",
+]
 
 
 def run(names: list[str]) -> Iterator[tuple[str, str]]:

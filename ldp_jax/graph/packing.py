@@ -10,10 +10,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.pytree import pytree, static
+from ldp_jax.core.sharding import divided_by
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.graph.aggregation import NeighbourRows, Segments, gather_sum, rows_of_neighbours
 from ldp_jax.graph.graphs import GraphSet, as_graph
@@ -44,7 +47,8 @@ def _starts(counts: np.ndarray) -> np.ndarray:
 class Shape(NamedTuple):
     """The static shape of some ``batches``: the room of each.
 
-    ``rows`` are of neighbours after a node's first ones, ``rows_out`` the same for the reversed edges.
+    ``rows`` are of neighbours after a node's first ones, ``rows_out`` the same for the reversed edges. ``part`` is
+    the room of each of the devices that share a batch, where there are several.
     """
 
     batches: int
@@ -53,6 +57,7 @@ class Shape(NamedTuple):
     edges: int
     rows: int
     rows_out: int
+    part: "Shape | None" = None
 
 
 @pytree
@@ -77,6 +82,7 @@ class Packed:
       into: rows of the senders of each node.
       out: rows of the receivers of each node; None where the set is symmetric, whose ``into`` serves both.
       shapes: the shapes of the batches, in the order of the columns of ``strata``.
+      over: the devices that share each batch.
     """
 
     labels: Array
@@ -86,6 +92,7 @@ class Packed:
     into: _Graded
     out: _Graded | None
     shapes: tuple[Shape, ...] = static()
+    over: NamedSharding | None = static(default=None)
 
     def __len__(self) -> int:
         return len(self.labels) - 1
@@ -93,6 +100,9 @@ class Packed:
 
 class Batch(NamedTuple):
     """Some graphs side by side, padded to a static shape: the input of a graph model.
+
+    Where devices share it, nodes are those of one device after the other, and ``nodes_per_graph``, ``node_graph``,
+    ``into`` and ``out`` have a leading axis of devices; the first one has the first graph, the next one the second.
 
     Attributes:
       labels: int32 [graphs]; 0 in free places.
@@ -114,12 +124,17 @@ class Batch(NamedTuple):
 
     def sum_neighbours(self, h: Float[Array, "nodes d"]) -> Float[Array, "nodes d"]:
         """The sum of ``h`` over the senders of each node's edges; 0 for padding. Differentiable in both modes."""
-        return self.into.sum(h) if isinstance(self.into, Segments) else self.into.sum(h, self.out)
+        if isinstance(self.into, Segments):
+            return self.into.sum(h)
+        parts, total = h.reshape(*self.node_graph.shape, h.shape[1]), NeighbourRows.sum
+        return (total if parts.ndim == 2 else jax.vmap(total))(self.into, parts, self.out).reshape(h.shape)
 
     def mean_nodes(self, h: Float[Array, "nodes d"]) -> Float[Array, "graphs d"]:
         """The mean of ``h`` over the nodes of each graph; 0 in free places. ``h`` has ``jax.grad`` alone."""
-        total = _pool(h, self.node_graph, self.nodes_per_graph)
-        return total / jnp.maximum(self.nodes_per_graph, 1.0)[:, None]
+        parts, counts = h.reshape(*self.node_graph.shape, h.shape[1]), self.nodes_per_graph
+        total = (_pool if parts.ndim == 2 else jax.vmap(_pool))(parts, self.node_graph, counts)
+        means = total / jnp.maximum(counts, 1.0)[..., None]
+        return means if parts.ndim == 2 else means.swapaxes(0, 1).reshape(-1, h.shape[1])[: len(self.labels)]
 
 
 @jax.custom_vjp
@@ -159,17 +174,20 @@ def _runs(counts: Array, size: int) -> tuple[Array, Array, Array]:
     return run, place - (ends - counts)[run], inside
 
 
-def pack(graph_set: GraphSet, batch_size: int, *, shapes: int = 2) -> Packed:
+def pack(graph_set: GraphSet, batch_size: int, *, shapes: int = 2, mesh: Mesh | None = None) -> Packed:
     """Lay a graph set out for batches of a few static shapes; on the host, once.
 
     Batches have at most ``batch_size`` graphs, and nearly equally many. They have at most ``shapes`` shapes; each
-    is compiled, and more of them waste less. :func:`deal` repeats a draw that does not fit.
+    is compiled, and more of them waste less. :func:`deal` repeats a draw that does not fit. All devices of a
+    ``mesh`` share each batch, which has the graphs that it has on one.
 
     >>> pairs = GraphSet.from_edges([1, 0, 3, 2], [0, 1, 2, 3], [0, 0, 1, 1, 2], [0, 1, 1])
     >>> pack(pairs, batch_size=2).shapes
-    (Shape(batches=2, graphs=2, nodes=3, edges=2, rows=0, rows_out=0),)
+    (Shape(batches=2, graphs=2, nodes=3, edges=2, rows=0, rows_out=0, part=None),)
     """
     validate.integer_in(1, batch_size=batch_size, shapes=shapes)
+    if mesh is not None and mesh.is_multi_process:
+        raise ValueError("mesh must be of devices of one process: batches are not shared by several")
     graphs = len(graph_set)
     nodes, edges = graph_set.nodes_per_graph, graph_set.edges_per_graph
     first = _starts(nodes)[graph_set.node_graph]
@@ -188,11 +206,14 @@ def pack(graph_set: GraphSet, batch_size: int, *, shapes: int = 2) -> Packed:
     sizes[:graphs] = np.stack([np.ones(graphs, np.int64), nodes, edges, rows, rows_out], 1)
     loads = _trial_loads(sizes, strata)
     top = (nodes + edges)[strata[0]]
-    found = []
+    found, parts = [], 1 if mesh is None else mesh.size
+    largest = np.pad(sizes[strata].max(1), ((0, -slots % parts), (0, 0)))
     for begin, end in _classes(top, shapes):
         room = loads[begin:end].max(0)
         room[0] = slots
-        found.append(Shape(end - begin, *room.tolist()))
+        largest[0] = sizes[strata[0, begin:end]].max(0)  # the other strata are dealt to all shapes
+        part = None if mesh is None else Shape(1, *largest.reshape(-1, parts, 5).sum(0).max(0).tolist())
+        found.append(Shape(end - begin, *room.tolist(), part=part))
     return Packed(
         labels=_int32(np.append(graph_set.labels, 0)),
         node_start=_int32(np.append(_starts(nodes), nodes.sum())),
@@ -201,6 +222,8 @@ def pack(graph_set: GraphSet, batch_size: int, *, shapes: int = 2) -> Packed:
         into=into,
         out=out,
         shapes=tuple(found),
+        # Of automatic axes, whatever those of the mesh are: programs index rows.
+        over=None if mesh is None else NamedSharding(Mesh(mesh.devices, mesh.axis_names), P(mesh.axis_names)),
     )
 
 
@@ -276,7 +299,7 @@ def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batche
     strata = packed.strata
     kind = np.repeat(np.arange(len(packed.shapes)), [shape.batches for shape in packed.shapes])
     if key is not None:
-        room = jnp.asarray([shape[1:] for shape in packed.shapes])[kind]
+        room = jnp.asarray([shape[1:6] for shape in packed.shapes])[kind]
 
         def draw(attempt: Array) -> Array:
             order = random.uniform(random.fold_in(key, attempt), strata.shape)
@@ -297,8 +320,19 @@ def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batche
 
 @partial(jax.jit, static_argnames="shape")
 def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: Shape) -> Batch:
-    """Put ``graphs`` that :func:`deal` drew for ``shape`` side by side in one batch."""
-    graphs = jnp.asarray(graphs)
+    """Put ``graphs`` that :func:`deal` drew for ``shape`` side by side in one batch, which devices may share."""
+    graphs, over = jnp.asarray(graphs), packed.over
+    if over is None or shape.part is None:
+        return _assemble(packed, graphs, shape)
+    filled = jnp.pad(graphs, (0, -len(graphs) % over.mesh.size), constant_values=len(packed))
+    each = jax.vmap(partial(_assemble, packed, shape=shape.part))(filled.reshape(-1, over.mesh.size).T)
+    each = jax.tree.map(lambda leaf: divided_by(leaf, over), each)
+    # Each node with its device; each graph in its place, which dropout knows.
+    mask, labels = each.node_mask.reshape(-1), packed.labels[graphs]
+    return each._replace(labels=labels, graph_mask=graphs < len(packed), node_mask=mask)
+
+
+def _assemble(packed: Packed, graphs: Array, shape: Shape) -> Batch:
     counts = packed.node_start[graphs + 1] - packed.node_start[graphs]
     slot, within, inside = _runs(counts, shape.nodes)
     offset = jnp.cumsum(counts) - counts

@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec as P
 from jaxtyping import Float, Int, PyTree
 
 from ldp_jax.core import random, validate
@@ -201,7 +203,7 @@ def fit_graphs(
       train: graphs to learn from.
       validation: graphs that choose the epoch by their accuracy.
       test: graphs that are scored once.
-      settings: optimizer, epochs, graphs in a batch, and patience.
+      settings: optimizer, epochs, graphs in a batch, patience, and the devices that share each batch.
       checkpoint: a folder for this run alone, written after every epoch (by orbax-checkpoint, extra
         ``experiments``). Where it holds a part of this run already, training goes on from there.
       progress: called with the epoch from 0, its loss and validation score, after each is on disk.
@@ -215,7 +217,8 @@ def fit_graphs(
         _import_orbax()
     parts = {"train": train, "validation": validation, "test": test}
     packed, packed_validation, packed_test = (
-        packing.pack(part, settings.batch_size, shapes=2 if name == "train" else 1) for name, part in parts.items()
+        packing.pack(part, settings.batch_size, shapes=2 if name == "train" else 1, mesh=settings.mesh)
+        for name, part in parts.items()
     )
     init_key, epochs_key = random.split(key)
     static = {"model": model, "optimizer": settings.optimizer}
@@ -239,7 +242,8 @@ def fit_graphs(
             "versions": [jax.__version__, jax.lib.__version__, jax.default_backend()],
         }
         store = _Store(Path(checkpoint), {name: digest(value).hex() for name, value in made_by.items()})
-    go_on = lambda run, until: _train(run, given[0], until, *given[2:], **static)
+    everywhere = None if packed.over is None else NamedSharding(packed.over.mesh, P())
+    go_on = lambda run, until: _train(jax.device_put(run, everywhere), given[0], until, *given[2:], **static)
     with watched("fit_graphs", settings.progress):
         run = _watched(run, go_on, settings.epochs, store, progress)
     done = int(run.number)

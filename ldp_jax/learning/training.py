@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import NamedSharding
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Float, Int, PyTree
 
@@ -90,6 +90,7 @@ class Settings:
       batch_size: examples, or graphs, in a batch; any size.
       patience: stop after as many epochs without a better validation score; None trains all epochs.
       at_once: of many runs, those that are vmapped together; None for one at a time, fastest on a CPU.
+      mesh: devices that share each batch of graphs, by :func:`~ldp_jax.learning.graph_training.fit_graphs` alone.
       progress: told how far a training of more than five seconds is; by default that is shown.
     """
 
@@ -98,6 +99,7 @@ class Settings:
     batch_size: int
     patience: int | None = None
     at_once: int | None = None
+    mesh: Mesh | None = None
     progress: shown.Progress | None = dataclasses.field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -371,6 +373,8 @@ def _to_the_end(
     settings: Settings,
 ) -> Fitted:
     """A training in blocks; at once, where an argument is traced or bound to devices. The first one is the key."""
+    if settings.mesh is not None:
+        raise ValueError("mesh is for batches of graphs, by fit_graphs: here divide the keys and their arrays")
     traced_or_bound = (
         not validate.concrete(leaf) or (isinstance(leaf, jax.Array) and leaf.committed)
         for leaf in jax.tree.leaves(given)
