@@ -27,7 +27,7 @@ TOTALS = (1.0, 2.0, 4.0, 8.0)
 
 
 def check_of(members: int) -> float:
-    """The share of a panel that reports as private users do: by fewer than ten of them nothing can be told."""
+    """The share of a panel that reports as private users do: a tenth of a small one is too few to tell."""
     return 0.1 if members >= 100 else 0.2
 
 

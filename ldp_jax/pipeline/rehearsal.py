@@ -228,7 +228,7 @@ def rehearse(
     To collect is recommended where the mean gain is at least 0.5 points and P(gain > 0) is at least 0.6, beside at
     least 50 public labels. To find links, counts are held against released degrees, and it takes 50 public lists.
     The experiments hold verdicts against what came (``frontier_features.md``, ``frontier_edges.md``,
-    ``frontier_joint.md``, ``frontier_beyond.md``): the points of lists are too high where they are many.
+    ``frontier_joint.md``, ``frontier_beyond.md``): of lists, large gains are foretold too large.
 
     Args:
       key: of public randomness.
