@@ -250,7 +250,8 @@ def _neighbours(
     first, more, node = rows_of_neighbours(local, receivers, n, widths, free=-1)
     per_graph = np.bincount(node_graph[node], minlength=graphs)
     made = jnp.asarray(first), jnp.asarray(more), _int32(node - first_node[node])
-    return _Graded(*made, _int32(_starts(per_graph))), per_graph
+    start = np.append(_starts(per_graph), len(node))  # of no graph, which free places name, there are no rows
+    return _Graded(*made, _int32(start)), per_graph
 
 
 def _widths(degree: np.ndarray) -> tuple[int, int]:
