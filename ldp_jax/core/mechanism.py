@@ -523,6 +523,13 @@ def _reported(
     return by_blocks(some, len(read[0]), block)
 
 
+def _taken(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
+    """x [n, d] at the indices [n, k] of its rows; rows in one piece are read as one, in half the time."""
+    if x.flags.c_contiguous:
+        return x.reshape(-1).take(indices + x.shape[1] * np.arange(len(x))[:, None])
+    return np.take_along_axis(x, indices, 1)
+
+
 def _in_part(mechanism: ReadsPart, x: AnyArray) -> bool:
     return mechanism.reads_part() and x.shape[1:] == (mechanism.dim,) and x.dtype.kind in "fiub"
 
@@ -547,7 +554,7 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
     key, known = random.counted(key), all(map(validate.concrete, jax.tree.leaves((key, mechanism))))
     if known and isinstance(x, np.ndarray) and isinstance(mechanism, ReadsPart) and _in_part(mechanism, x):
         indices = _chosen(key, mechanism, 0, len(x), block)  # what no report reads stays on the host
-        values = as_records(np.take_along_axis(x, np.asarray(indices), 1))
+        values = as_records(_taken(x, np.asarray(indices)))
         return _reported(key, mechanism, 0, (indices, values), block)
     records = as_records(x)
     return _privatize(key, mechanism, records, block, by_rows(records))

@@ -115,7 +115,19 @@ def below_from_words(high: Array, low: Array, bound: ArrayLike) -> Array:
     bound = jnp.asarray(bound).astype(jnp.uint32)
     carry = jax.lax.rem(jnp.full_like(bound, 2**16), bound)
     carry = jax.lax.rem(carry * carry, bound)
-    return jax.lax.rem(jax.lax.rem(high, bound) * carry + jax.lax.rem(low, bound), bound).astype(jnp.int32)
+    return _remainder(_remainder(high, bound) * carry + _remainder(low, bound), bound).astype(jnp.int32)
+
+
+def _remainder(word: Array, bound: Array) -> Array:
+    """word mod bound, of bounds up to 2^31: a CPU divides whole numbers one by one, and float32 many at a time.
+
+    The inverse is 2^-21 too small, more than all that is rounded: no quotient is too large. The first leaves less
+    than bound + 2^12 of a word, the second less than 2 bound.
+    """
+    inverse = np.float32(1 - 2.0**-21) / bound.astype(jnp.float32)
+    for _ in range(2):
+        word = word - (word.astype(jnp.float32) * inverse).astype(jnp.uint32) * bound
+    return jnp.minimum(word, word - bound)  # mod 2^32: the latter is large where it would be below 0
 
 
 def fraction(word: ArrayLike) -> Array:

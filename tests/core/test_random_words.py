@@ -171,3 +171,14 @@ def test_numbers_below_a_bound_are_those_of_randint():
         return random_words.below_from_words(high, low, bounds), wanted
 
     np.testing.assert_array_equal(*both(jax.random.key(7)))
+
+
+def test_remainders_are_those_of_whole_numbers():
+    """Words beside multiples of a bound, where a quotient of float32 may be one off; small, large and odd bounds."""
+    bounds = np.unique(np.concatenate([np.arange(1, 70), np.geomspace(70, 2**31 - 1, 400)])).astype(np.int64)[:, None]
+    quotients = np.concatenate([np.arange(4), np.geomspace(4, 2**32, 300), 2**32 // bounds.ravel()[:300]])
+    words = bounds * (quotients.astype(np.int64) % (2**32 // bounds + 1))
+    words = np.concatenate([words + step for step in (-1, 0, 1)] + [np.full_like(bounds, 2**32 - 1)], axis=1)
+    words = np.clip(words, 0, 2**32 - 1)
+    found = jax.jit(random_words.below_from_words)(np.uint32(0), words.astype(np.uint32), bounds.astype(np.int32))
+    np.testing.assert_array_equal(found, words % bounds)
