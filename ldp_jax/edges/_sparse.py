@@ -5,8 +5,11 @@ log1p(-a)) of uniform ranks is drawn *with* replacement and repeats are dropped.
 probability exactly a, independently of the rest. Nothing is ever as large as the square of the number of users.
 """
 
+import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -20,6 +23,8 @@ from ldp_jax.edges.population import Population, ReportedPairs, tally
 
 _BLOCK = 2**22
 """Pairs and users of one block, but for a user who has more alone."""
+_AT_ONCE = 4
+"""Blocks in work at a time, of 0.4 GB each: NumPy sorts and searches on one core a thread."""
 
 
 @runtime_checkable
@@ -122,13 +127,15 @@ def plan(m: BitMechanism, people: Population, half: bool) -> Plan:
     if half:
         _check_owners(np.broadcast_to(m.sums(), group.shape)[member], begin, users.start)
 
-    place_of = np.full(n, -1, np.int32)
-    place_of[member] = np.arange(len(member))
     if not private.all():
         reported = private[receivers] & (private[senders] | (not half))
         senders, receivers = senders[reported], receivers[reported]
-    user, local = place_of[receivers], place_of[senders]
-    local -= begin.astype(np.int32)[user]
+    user, local = receivers, senders
+    if half:
+        place_of = np.full(n, -1, np.int32)
+        place_of[member] = np.arange(len(member))
+        user, local = place_of[receivers], place_of[senders]
+    local = local - begin.astype(np.int32)[user]
     if half:  # pairs of whole lists are in order, by receiver and then by sender
         mine = owns(Users(*(leaf[user] for leaf in users)), local, half)
         user, local = user[mine], local[mine]
@@ -198,12 +205,20 @@ def sample(key: PRNGKey, m: BitMechanism, people: Population, memory: float) -> 
         counted = None
         if m.reporting == "half list":  # edges with public users are no part of a private list
             counted = tally(people.receivers[people.private[people.senders]], n)[made.who]
-        for number, (start, stop) in enumerate(_blocks(made.degree)):
-            degree, user, place = _block(random.fold_in(key, number), m, made, counted, start, stop)
-            reporter.append(made.who[user])
-            reported.append(made.member[made.begin[user] + place])
-            if degree is not None:
-                noisy[made.who[start:stop]] = degree
+        spans = list(_blocks(made.degree))
+
+        def block(number: int) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
+            degree, user, place = _block(random.fold_in(key, number), m, made, counted, *spans[number])
+            return degree, made.who[user], made.member[made.begin[user] + place]
+
+        with ThreadPoolExecutor(min(_AT_ONCE, os.cpu_count() or 1)) as pool:
+            first = block(0)  # which compiles for the others
+            found = chain([first], pool.map(block, range(1, len(spans))))
+            for (start, stop), (degree, who, whom) in zip(spans, found, strict=True):
+                reporter.append(who)
+                reported.append(whom)
+                if degree is not None:
+                    noisy[made.who[start:stop]] = degree
     return ReportedPairs(np.concatenate(reporter), np.concatenate(reported), noisy)
 
 
@@ -257,32 +272,33 @@ def _block(
     count = poisson_counts(keys[1], np.asarray(_means(owned, degree, add)))
 
     before = int(made.degree[:start].sum(dtype=np.int64))
-    whose = np.repeat(np.arange(len(degree)), degree)
-    true = made.node[before : before + len(whose)]
-    kept = happens(keys[2], np.asarray(keep)[whose], np.asarray(drop)[whose])
-    ranks = rank_of(Users(*(leaf[whose] for leaf in mine)), true, half)
-    user, width = np.repeat(np.arange(len(count)), count), int(made.users.size.max())
-    drawn = each_below(keys[3], np.maximum(owned - degree, 1)[user])
-    ordinal = np.arange(len(whose)) - np.repeat(np.cumsum(degree) - degree, degree)
-    liar, rank = _among_others(user * width + drawn, whose * width + ranks - ordinal, degree, width)
+    each = partial(np.repeat, repeats=degree)  # what is a user's, for each true pair
+    true = made.node[before : before + int(degree.sum(dtype=np.int64))]
+    kept = happens(keys[2], each(np.asarray(keep)), each(np.asarray(drop)))
+    ranks, width = rank_of(Users(*map(each, mine)), true, half), int(made.users.size.max())
+    whose = np.arange(len(degree)) * width
+    drawn = np.repeat(whose, count) + each_below(keys[3], np.repeat(np.maximum(owned - degree, 1), count))
+    first = np.cumsum(degree, dtype=np.int64) - degree
+    liar, rank = _among_others(drawn, each(whose + first) + ranks - np.arange(len(true)), first, width)
     wrong = liar * width + node_of(Users(*(leaf[liar] for leaf in mine)), rank, half)
-    pairs = np.concatenate([whose[kept] * width + true[kept], wrong])
+    pairs = np.concatenate([(each(whose) + true)[kept], wrong])
     pairs.sort(kind="stable")  # which merges what is in order
-    user, place = np.divmod(pairs, width)
-    user, place = (user + start).astype(np.int32), place.astype(np.int32)
-    return None if noisy is None else np.asarray(noisy)[:length], user, place
+    user = pairs // width
+    place = (pairs - user * width).astype(np.int32)
+    return None if noisy is None else np.asarray(noisy)[:length], (user + start).astype(np.int32), place
 
 
 def _among_others(
-    drawn: np.ndarray, true: np.ndarray, degree: np.ndarray, width: int
+    drawn: np.ndarray, true: np.ndarray, first: np.ndarray, width: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Users, and the ranks below ``width`` of their false pairs, in order and each once."""
     # ``drawn`` is, times ``width`` the user, which of the pairs that are not true. The r-th of them has rank r + k,
     # k the number of true ranks t_j with t_j - j <= r; ``true`` are these differences, in order, plus the users.
+    # A user's begin at ``first``.
     drawn.sort(kind="stable")
-    drawn = drawn[np.diff(drawn, prepend=-1) > 0]
-    user, rank = np.divmod(drawn, width)
-    return user, rank + np.searchsorted(true, drawn, "right") - (np.cumsum(degree) - degree)[user]
+    drawn = drawn[np.append(True, drawn[1:] != drawn[:-1])[: len(drawn)]]
+    user = drawn // width
+    return user, drawn - user * width + np.searchsorted(true, drawn, "right") - first[user]
 
 
 def _part(m: BitMechanism, start: int, stop: int) -> BitMechanism:

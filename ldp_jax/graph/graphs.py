@@ -257,7 +257,8 @@ def check_edges(senders: np.ndarray, receivers: np.ndarray, node_graph: np.ndarr
         inside = [end for end in pair if 0 <= end < n]
         where = f"graph {node_graph[inside[0]]}" if inside else "no graph of the set"
         raise ValueError(f"edges must join nodes in [0, {n}), got {pair[0]} -> {pair[1]} in {where}")
-    across = _first(lambda s, r: node_graph[s] != node_graph[r], *ends)
+    several = (node_graph != node_graph[:1]).any()
+    across = _first(lambda s, r: node_graph[s] != node_graph[r], *ends) if several else None
     if across is not None:
         s, r = senders[across], receivers[across]
         raise ValueError(
