@@ -244,29 +244,27 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
         x = _declared(x, domain, None, clip=True)
     leaves, structure = jax.tree.flatten(mechanism)
     known = all(map(validate.concrete, (key, *leaves)))
-    keys = random.split(_key_for(key, x), n)
+    key, users = random.counted(_key_for(key, x)), np.arange(n, dtype=np.int32)
     if not isinstance(x, RowSource):
         records = jnp.asarray(as_records(x), jnp.float32)
         over = by_rows(records)
         known = known and validate.concrete(records)
-        return (_reports if known else _report)(keys, mechanism, records, over)
+        return (_reports if known else _report)(key, users, mechanism, records, over)
     if not known:
-        return _report(keys, mechanism, _to_domain(as_records(x.scaled_rows(0, n)), domain))
-    axes, words, rows = _axes(mechanism, n), np.asarray(jax.random.key_data(keys)), min(n, _ROWS)
-    del keys  # as many bytes as one reported number a user
+        return _report(key, users, mechanism, _to_domain(as_records(x.scaled_rows(0, n)), domain))
+    axes, rows = _axes(mechanism, n), min(n, _ROWS)
     wholes, like = [], jax.tree.structure(None)
     for start in range(0, n, rows):
-        place = np.minimum(start + np.arange(rows), n - 1)  # a last block of the same shape, to be cut off
+        place = np.minimum(start + users[:rows], n - 1)  # a last block of the same shape, to be cut off
         own = [leaf if axis is None else np.asarray(leaf)[place] for leaf, axis in zip(leaves, axes, strict=True)]
         stop = min(n, start + rows)
         block, wanted = real(x.scaled_rows(start, stop)).astype(np.float32, copy=False), (stop - start, domain.dim)
         if block.shape != wanted:
             raise ValueError(f"scaled_rows({start}, {stop}) of x must give shape {wanted}, got {block.shape}")
         block = np.pad(_to_domain(block, domain), ((0, rows - len(block)), (0, 0)))
-        some = jax.random.wrap_key_data(jax.device_put(words[place]), impl="threefry2x32")
         made = jax.tree.unflatten(structure, own)
         # jnp.asarray would compile a program for each shape that is brought to the device.
-        parts, like = jax.tree.flatten(_reports(some, made, jax.device_put(block)))
+        parts, like = jax.tree.flatten(_reports(key, jax.device_put(place), made, jax.device_put(block)))
         # Filled on the host, where another shape of report compiles nothing.
         wholes = wholes or [_aligned((n, *part.shape[1:]), part.dtype) for part in parts]
         for whole, part in zip(wholes, parts, strict=True):
@@ -281,7 +279,10 @@ def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
     return memory[-memory.ctypes.data % 64 :][:size].view(dtype).reshape(shape)
 
 
-def _report(keys: PRNGKeys, mechanism: Mechanism, x: Array, over: NamedSharding | None = None) -> Report:
+def _report(
+    key: PRNGKey, users: Array | np.ndarray, mechanism: Mechanism, x: Array, over: NamedSharding | None = None
+) -> Report:
+    keys = jax.vmap(random.fold_in, (None, 0))(key, users)  # those of random.split
     return _each(lambda m, key, record: m.privatize(key, record), mechanism, keys, x, over=over)
 
 
@@ -641,7 +642,7 @@ def _private_embeddings(
         return mapped(keys, op, x, mechanism, alpha, r, tol)
 
     def one(key: PRNGKey, op: Operator = op) -> Array:
-        reports = _report(random.split(key, x.shape[0]), mechanism, x)
+        reports = _report(random.counted(key), jnp.arange(x.shape[0]), mechanism, x)
         return _propagate(op, mechanism, reports, alpha, r, tol)
 
     return jax.lax.map(lambda run: one(*run), (keys, op) if op.degree.ndim == 2 else (keys,))
