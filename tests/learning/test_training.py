@@ -361,6 +361,9 @@ def test_accuracy_and_f1_are_scikit_learns():
             theirs = sklearn.metrics.f1_score(labels, predicted, average=average, zero_division=0)
             assert float(f1(scores, labels, average)) == pytest.approx(theirs, rel=1e-5)
     assert accuracy(scores, labels, np.zeros(40, bool)) == 0.0
+    weight = rng.uniform(size=40) / 400  # of a sum below 1
+    theirs = sklearn.metrics.accuracy_score(labels, predicted, sample_weight=weight)
+    assert float(accuracy(scores, labels, weight)) == pytest.approx(theirs, rel=1e-5)
     assert accuracy(np.full_like(scores, np.nan), np.zeros(40, int)) == 0.0  # argmax would be class 0
     for average in ("micro", "macro", "weighted"):
         assert f1(np.full_like(scores, np.nan), np.zeros(40, int), average) == 0.0
@@ -375,8 +378,15 @@ def test_metrics_refuse_what_would_be_broadcast():
             metrics.accuracy(jnp.eye(2), wrong)
     with pytest.raises(ValueError, match="mask must be bool, or float weights"):
         metrics.accuracy(jnp.eye(2), np.arange(2), np.array([0, 1]))
-    with pytest.raises(ValueError, match=r"labels must be in \[0, 2\)"):
-        metrics.f1(jnp.eye(2), np.array([0, 5]))
+    for metric in (metrics.accuracy, metrics.f1):  # classes from 1, or one column for two of them
+        with pytest.raises(ValueError, match=r"labels must be in \[0, 2\)"):
+            metric(jnp.eye(2), np.array([1, 2]))
+    with pytest.raises(ValueError, match=r"labels must be in \[0, 1\)"):
+        metrics.accuracy(jnp.ones((3, 1)), np.array([5, 0, 1]), np.array([False, True, True]))
+    with pytest.raises(ValueError, match="labels must be of shape"):
+        metrics.micro_f1(jnp.eye(3), np.arange(3))
+    with pytest.raises(ValueError, match="values must be one a run"):
+        metrics.mean_interval(np.ones((3, 4)))
 
 
 def test_other_metrics():
