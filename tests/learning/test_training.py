@@ -265,6 +265,8 @@ def test_examples_outside_the_model_are_refused():
 def test_other_bad_input_is_refused():
     z, train, *others = blobs()
     pairs = Pairs(np.int32([[0, 1]]), np.int32([[2, 90]]))
+    columns = Pairs(np.int32([[0, 1, 2], [3, 4, 5]]), np.int32([[0, 1, 2], [6, 7, 8]]))  # as an edge_index
+    short = Examples(train.index, np.eye(3, dtype=np.int32)[train.label][:-1])
     one = jax.random.key(0)
     fitted = fit(jax.random.key(0), linear(3), training.node_classification, z, train, *others, SETTINGS)
     one_output = linear(3)._replace(apply=lambda *_, **__: (jnp.zeros((90, 1)), {}))
@@ -273,6 +275,27 @@ def test_other_bad_input_is_refused():
         (lambda: classify(one, train._replace(label=np.float32(train.label))), "label of train must be integers"),
         (lambda: classify(one, train._replace(label=train.label[:1])), "label of train must be as many as index"),
         (lambda: classify(one, Examples(*(part[:0] for part in train))), "train must hold at least one example"),
+        (
+            lambda: fit(
+                one,
+                linear(3),
+                training.node_classification,
+                z,
+                train,
+                Examples(*(part[:0] for part in train)),
+                train,
+                SETTINGS,
+            ),
+            "validation must hold at least one example",
+        ),
+        (
+            lambda: fit(one, linear(1), training.link_prediction, z, columns, columns, columns, SETTINGS),
+            r"edge of train must be a pair a row, \[n, 2\], got shape \(2, 3\)",
+        ),
+        (
+            lambda: fit(one, linear(3), training.node_labels, z, short, short, short, SETTINGS),
+            "label of train must be as many as index of train",
+        ),
         (lambda: classify(jax.random.key(0, impl="rbg"), train), "threefry2x32 key, got rbg"),
         (
             lambda: fit(one, linear(1), training.link_prediction, z, pairs, pairs, pairs, SETTINGS),
