@@ -100,14 +100,21 @@ def micro_f1(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray
     >>> float(micro_f1(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([[1, 1], [0, 1]])))
     0.6666...
     """
-    if np.shape(labels) != scores.shape:
-        raise ValueError(f"labels must be of shape {scores.shape}, as scores are, got {np.shape(labels)}")
+    _alike(scores, labels=labels)
     predicted, true = scores > 0, jnp.asarray(labels) > 0
     return 2 * (predicted & true).sum() / jnp.maximum(predicted.sum() + true.sum(), 1)
 
 
+def _alike(one: Array, **other: Array | np.ndarray) -> None:
+    """Refuse arrays of two shapes, which would be broadcast."""
+    for name, given in other.items():
+        if np.shape(given) != np.shape(one):
+            raise ValueError(f"{name} must have shape {np.shape(one)}, got {np.shape(given)}")
+
+
 def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Float[Array, ""]:
     """The relative error of an embedding in the Frobenius norm."""
+    _alike(z, reference=reference)
     return jnp.linalg.norm(z - reference) / jnp.linalg.norm(reference)
 
 
@@ -127,6 +134,7 @@ def fidelity(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Fidelity
     >>> round(float(found.correlation), 4), round(float(found.relative_error), 2)
     (1.0, 0.0)
     """
+    _alike(z, reference=reference)
     a, b = z - z.mean(0), reference - reference.mean(0)
     sizes = jnp.linalg.norm(a) * jnp.linalg.norm(b)
     correlation = jnp.where(sizes > 0, (a * b).sum() / jnp.where(sizes > 0, sizes, 1.0), 0.0)
@@ -147,6 +155,7 @@ def ssim(
     """
     validate.integer_in(2, min(images.shape[1:]), window=window)
     validate.positive(value_range=value_range)
+    _alike(images, others=others)
     count = window**2
 
     def mean(values: Array) -> Array:
@@ -180,6 +189,7 @@ def mean_interval(values: Iterable[float] | Array, confidence: float = 0.95) -> 
     ConfidenceInterval(mean=2.0, half_width=2.48..., n=3)
     """
     data = np.asarray(values, np.float64)
+    validate.number(0.0, 1.0, open_lower=True, open_upper=True, confidence=confidence)
     if data.ndim != 1:
         raise ValueError(f"values must be one a run, with one axis, got shape {data.shape}")
     n = len(data)

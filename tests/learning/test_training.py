@@ -406,8 +406,11 @@ def test_metrics_refuse_what_would_be_broadcast():
             metric(jnp.eye(2), np.array([1, 2]))
     with pytest.raises(ValueError, match=r"labels must be in \[0, 1\)"):
         metrics.accuracy(jnp.ones((3, 1)), np.array([5, 0, 1]), np.array([False, True, True]))
-    with pytest.raises(ValueError, match="labels must be of shape"):
-        metrics.micro_f1(jnp.eye(3), np.arange(3))
+    for metric in (metrics.micro_f1, metrics.embedding_error, metrics.fidelity):
+        with pytest.raises(ValueError, match=r"(labels|reference) must have shape \(3, 3\), got \(3,\)"):
+            metric(jnp.eye(3), jnp.arange(3.0))
+    with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\), got 95"):
+        metrics.mean_interval([1.0, 2.0], 95)
     with pytest.raises(ValueError, match="values must be one a run"):
         metrics.mean_interval(np.ones((3, 4)))
 
