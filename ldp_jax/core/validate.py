@@ -192,7 +192,8 @@ def known(labels: object, mask: object = None, classes: int | None = None) -> No
         counted = np.asarray(labels) if mask is None else np.asarray(labels)[np.asarray(mask) != 0]
         if (counted < 0).any():
             raise ValueError("labels must be known, and some are -1: leave those out")
-        ids(classes, "one of the columns of scores", labels=counted)
+        if classes is not None:
+            ids(classes, "one of the columns of scores", labels=counted)
 
 
 def ids(size: int | None = None, of: str = "", **kwargs: object) -> None:

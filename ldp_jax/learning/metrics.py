@@ -101,6 +101,7 @@ def micro_f1(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray
     0.6666...
     """
     _alike(scores, labels=labels)
+    validate.known(labels)
     predicted, true = scores > 0, jnp.asarray(labels) > 0
     return 2 * (predicted & true).sum() / jnp.maximum(predicted.sum() + true.sum(), 1)
 

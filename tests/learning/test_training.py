@@ -409,6 +409,8 @@ def test_metrics_refuse_what_would_be_broadcast():
     for metric in (metrics.micro_f1, metrics.embedding_error, metrics.fidelity):
         with pytest.raises(ValueError, match=r"(labels|reference) must have shape \(3, 3\), got \(3,\)"):
             metric(jnp.eye(3), jnp.arange(3.0))
+    with pytest.raises(ValueError, match="labels must be known, and some are -1"):
+        metrics.micro_f1(jnp.eye(2), np.array([[1, 0], [-1, 1]]))
     with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\), got 95"):
         metrics.mean_interval([1.0, 2.0], 95)
     with pytest.raises(ValueError, match="values must be one a run"):
