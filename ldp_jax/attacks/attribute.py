@@ -16,7 +16,7 @@ _SHRINKAGE = 0.02
 def inferred_edges(attack: Attack, *, known: ArrayLike | tuple = ()) -> np.ndarray:
     """The pairs that an attack takes for edges, the ``believed`` share of largest scores, with the known ones.
 
-    Integers [m, 2], each pair once with u < v, sorted.
+    Equal scores are taken in a fixed random order. Integers [m, 2], each pair once with u < v, sorted.
 
     >>> from ldp_jax.attacks import all_pairs, evaluate
     >>> asked = all_pairs([0, 1, 2], [[0, 1]], known=[[1, 2]])
@@ -27,7 +27,8 @@ def inferred_edges(attack: Attack, *, known: ArrayLike | tuple = ()) -> np.ndarr
     if units.shape[1] != 2:
         raise ValueError(f"attack must be on pairs of nodes, got units of shape {units.shape}")
     count = round(attack.believed * len(units))
-    top = np.argsort(-attack.scores, kind="stable")[:count]
+    order = np.random.default_rng(0).permutation(len(units))  # the places of targets may tell their truth
+    top = order[np.argsort(-attack.scores[order], kind="stable")][:count]
     return np.unique(np.sort(np.concatenate([units[top], pairs_of("known", known)]), 1), axis=0)
 
 

@@ -92,6 +92,8 @@ def _pair_features(
     posteriors: np.ndarray, others: tuple[np.ndarray, ...], pairs: np.ndarray
 ) -> Float[np.ndarray, "p k"]:
     """The features of a pair for the trained attacker; the same for {u, v} and {v, u}."""
+    if posteriors.min() < 0 or posteriors.max() > 1 + 1e-5:  # of which there is no entropy
+        raise ValueError(f"posteriors must be probabilities, got {posteriors.min():g} to {posteriors.max():g}")
     distances = [_apart(rows, pairs, tuple(_DISTANCES)) for rows in (posteriors, *others)]
     entropy = -(posteriors * np.log(np.maximum(posteriors, _TINY))).sum(-1)
     first, second = entropy[np.asarray(pairs)].T

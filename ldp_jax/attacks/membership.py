@@ -53,6 +53,8 @@ def log_odds(
     validate.ids(classes, labels=labels)
     own = np.arange(classes) == labels[:, None]
     if outputs == "logits":
+        if answers.min() >= 0 and np.allclose(answers.sum(-1), 1.0, rtol=0.0, atol=1e-4):
+            raise ValueError("answers must be logits, and are probabilities: outputs='softmax' reads them")
         return (answers * own).sum(-1) - scipy.special.logsumexp(np.where(own, -np.inf, answers), axis=-1)
     if answers.min() < 0 or answers.max() > 1 + 1e-5:
         raise ValueError(f"answers must be probabilities, got from {answers.min()} to {answers.max()}")

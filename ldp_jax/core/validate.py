@@ -177,8 +177,8 @@ def first_fraction(values: "np.ndarray", of: str) -> str:
     return f": {values[found[0]]} for {of} {found[0]}" if len(found) else ""
 
 
-def known(labels: object, mask: object = None) -> None:
-    """Refuse -1, an unknown label, among concrete labels (where ``mask`` is not 0).
+def known(labels: object, mask: object = None, classes: int | None = None) -> None:
+    """Refuse -1, an unknown label, and any beyond ``classes``, among concrete labels (where ``mask`` is not 0).
 
     >>> import numpy as np
     >>> known(np.array([0, -1]), np.array([1, 0]))
@@ -192,6 +192,8 @@ def known(labels: object, mask: object = None) -> None:
         counted = np.asarray(labels) if mask is None else np.asarray(labels)[np.asarray(mask) != 0]
         if (counted < 0).any():
             raise ValueError("labels must be known, and some are -1: leave those out")
+        if classes is not None:
+            ids(classes, "one of the columns of scores", labels=counted)
 
 
 def ids(size: int | None = None, of: str = "", **kwargs: object) -> None:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 Missing = Literal["centre", "refuse"]
 
+_UNORDERED = set, frozenset  # of strings each process has an order of its own
+
 
 class Records(NamedTuple):
     """The records of the users ``names`` as numbers in [0, 1].
@@ -76,6 +78,8 @@ def read_records(
     numbers, categories = dict(numbers or {}), dict(categories or {})
     faults: list[str] = []
     names = list(table.index) if nodes is None else list(nodes)
+    if isinstance(nodes, _UNORDERED):
+        faults.append("nodes must be in the order of the graph's nodes, and a set has none")
     for what, given in (("users", list(table.index)), ("nodes", names)):
         if len(set(given)) != len(given):
             faults.append(f"{what} must be named once each, and are not")
@@ -141,7 +145,9 @@ def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, 
         return np.zeros((len(column), 1))
     values = pandas.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     absent = column.isna().to_numpy()
-    if (np.isnan(values) & ~absent).any() or column.dtype.kind in "mMc":  # dates count nanoseconds
+    # Dates count nanoseconds, periods their number since 1970.
+    dated = column.dtype.kind in "mMc" or isinstance(column.dtype, pandas.PeriodDtype)
+    if (np.isnan(values) & ~absent).any() or dated:
         say("must hold numbers, and does not everywhere")
     if absent.any() and refuse:
         say("misses values: missing='centre' puts them at the middle of the bounds")
@@ -155,7 +161,7 @@ def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, 
 def _one_hot(column: "pandas.Series", words: Sequence[Hashable], refuse: bool, say: Say) -> np.ndarray:
     """[n, categories] of 0 and 1; a missing word is zeros."""
     absent = column.isna().to_numpy()
-    if isinstance(words, str) or len(set(words)) != len(words) or not words:
+    if isinstance(words, (str, *_UNORDERED)) or len(set(words)) != len(words) or not words:
         say("must declare each category once, and at least one, in a tuple")
         return np.zeros((len(column), 1))
     made = np.stack([(column == word).to_numpy(bool, na_value=False) for word in words], 1)
@@ -171,6 +177,8 @@ def _labels(
 ) -> tuple[np.ndarray, tuple[Hashable, ...]]:
     import pandas
 
+    if isinstance(classes, (str, *_UNORDERED)):
+        say("must declare its classes in order, in a tuple")
     if classes is not None and not {-1, "-1", ""}.isdisjoint(classes):
         say("may not declare a class -1 or '': they mark an unknown class")
     if classes is not None and len(set(classes)) < len(classes):

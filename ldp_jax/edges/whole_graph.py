@@ -11,7 +11,7 @@ from ldp_jax.core import validate
 from ldp_jax.core.types import Graph, PRNGKey, Values
 from ldp_jax.edges import _one_by_one
 from ldp_jax.edges._one_by_one import OneUsersView
-from ldp_jax.edges.neighbour_lists import Reporting
+from ldp_jax.edges.neighbour_lists import OnLists, Reporting
 from ldp_jax.edges.population import HasGraphSampler, Population
 from ldp_jax.graph import graphs
 
@@ -93,11 +93,12 @@ def privatize_graph(
     guarantees = [made.guarantee()]
     if isinstance(made, OneUsersView):
         guarantees.append(made.relationship())
-    guarantee = PipelineGuarantee.of(
-        guarantees,
-        protected=("edges",),
-        unprotected=("number of nodes", *(("lists of public users",) if not private.all() else ())),
-    )
+    unprotected = ("number of nodes",)
+    if isinstance(graph, graphs.GraphSet):
+        unprotected = ("number of nodes of each graph", "labels of graphs")
+    unprotected += () if private.all() else ("lists of public users",)
+    unprotected += ("personal budgets",) if isinstance(made, OnLists) and made.sums().ndim else ()
+    guarantee = PipelineGuarantee.of(guarantees, protected=("edges",), unprotected=unprotected)
     if isinstance(made, HasGraphSampler):
         reporter, reported, noisy = made.sample_graph(key, users, memory)
     else:

@@ -79,7 +79,10 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
         except ValueError as why:  # it does not take such a budget or so many classes
             refused[name] = str(why)
             continue
-        found[name] = mechanism, scale, _worst(mechanism, scale, length, dim)
+        error = _worst(mechanism, scale, length, dim)
+        if domain == "classes" and isinstance(mechanism, (PrivUnit, PrivUnitG)):
+            error -= 1.0  # its worst record is 0, and those of classes have length 1
+        found[name] = mechanism, scale, error
     order = sorted(found, key=lambda name: found[name][2])
     errors = {name: found[name][2] for name in order}
     mechanism, scale, error = found[order[0]]

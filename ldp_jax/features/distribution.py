@@ -177,8 +177,8 @@ def histogram(reports: ArrayLike | tuple, edges: ArrayLike | tuple) -> np.ndarra
     reports, edges = np.asarray(reports), np.asarray(edges)
     if reports.ndim not in (1, 2):
         raise ValueError(f"reports must have shape (n,) or (n, columns), got {reports.shape}")
-    if edges.ndim != 1 or len(edges) < 2:
-        raise ValueError(f"edges must have shape (outputs + 1,), got {edges.shape}")
+    if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
+        raise ValueError(f"edges must have shape (outputs + 1,), got {edges.shape}, and rise")
     outputs = len(edges) - 1
     bins = np.clip(np.searchsorted(edges, reports, "right") - 1, 0, outputs - 1)
     bins = np.where(np.isnan(reports), outputs, bins)  # the last is dropped
@@ -212,6 +212,8 @@ def em(
     given, matrix = np.asarray(counts, np.float64), np.asarray(matrix, np.float64)
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"matrix must have shape (outputs, inputs), got {matrix.shape}")
+    if not np.allclose(matrix.sum(0), 1.0, rtol=0.0, atol=1e-3):
+        raise ValueError("matrix must have columns of sum 1, the law of a record each: transpose one of rows")
     if given.ndim not in (1, 2) or len(given) != len(matrix):
         outputs = len(matrix)
         raise ValueError(f"counts must have shape ({outputs},) or ({outputs}, columns), got {given.shape}")

@@ -300,6 +300,8 @@ def _named(n: int | None, names: Iterable | None) -> Names:
     """Names of n nodes, each once; their numbers by default."""
     if names is None:
         return np.arange(n or 0)
+    if isinstance(names, (set, frozenset)):
+        raise ValueError("nodes must be names in order, and a set has none")
     listed = [name.item() if isinstance(name, np.generic) else name for name in names]
     # Names of one simple type make an array of it; tuples stay names.
     simple = len({type(name) for name in listed}) <= 1 and isinstance(listed[0] if listed else 0, (str, int))

@@ -43,7 +43,8 @@ def accuracy(
     if mask is None:
         return right.mean()
     weight = jnp.asarray(mask, jnp.float32)
-    return (right * weight).sum() / jnp.maximum(weight.sum(), 1.0)
+    total = weight.sum()
+    return (right * weight).sum() / jnp.where(total > 0, total, 1.0)
 
 
 def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"], average: str = "macro") -> Array:
@@ -57,7 +58,6 @@ def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"],
     _check(scores, labels)
     validate.one_of(("micro", "macro", "weighted"), average=average)
     classes = scores.shape[-1]
-    validate.ids(classes, "one of the columns of scores", labels=labels)
     predicted = jnp.eye(classes)[scores.argmax(-1)] * ~jnp.isnan(scores).any(-1, keepdims=True)
     true = jnp.eye(classes)[labels]
     hits, found, wanted = (predicted * true).sum(0), predicted.sum(0), true.sum(0)
@@ -77,7 +77,7 @@ def _check(scores: Array, labels: Array | np.ndarray, mask: Array | np.ndarray |
         raise ValueError(f"labels must be classes of shape {rows}, one a row of scores, got {np.shape(labels)}")
     if mask is not None and (np.shape(mask) != rows or jnp.issubdtype(jnp.result_type(mask), jnp.integer)):
         raise ValueError(f"mask must be bool, or float weights, of shape {rows}, got {np.shape(mask)}")
-    validate.known(labels, mask)
+    validate.known(labels, mask, scores.shape[-1])
 
 
 def auc(positive: Float[Array, " p"], negative: Float[Array, " q"]) -> Float[Array, ""]:
@@ -100,12 +100,22 @@ def micro_f1(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray
     >>> float(micro_f1(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([[1, 1], [0, 1]])))
     0.6666...
     """
+    _alike(scores, labels=labels)
+    validate.known(labels)
     predicted, true = scores > 0, jnp.asarray(labels) > 0
     return 2 * (predicted & true).sum() / jnp.maximum(predicted.sum() + true.sum(), 1)
 
 
+def _alike(one: Array, **other: Array | np.ndarray) -> None:
+    """Refuse arrays of two shapes, which would be broadcast."""
+    for name, given in other.items():
+        if np.shape(given) != np.shape(one):
+            raise ValueError(f"{name} must have shape {np.shape(one)}, got {np.shape(given)}")
+
+
 def embedding_error(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Float[Array, ""]:
     """The relative error of an embedding in the Frobenius norm."""
+    _alike(z, reference=reference)
     return jnp.linalg.norm(z - reference) / jnp.linalg.norm(reference)
 
 
@@ -125,6 +135,7 @@ def fidelity(z: Float[Array, "n d"], reference: Float[Array, "n d"]) -> Fidelity
     >>> round(float(found.correlation), 4), round(float(found.relative_error), 2)
     (1.0, 0.0)
     """
+    _alike(z, reference=reference)
     a, b = z - z.mean(0), reference - reference.mean(0)
     sizes = jnp.linalg.norm(a) * jnp.linalg.norm(b)
     correlation = jnp.where(sizes > 0, (a * b).sum() / jnp.where(sizes > 0, sizes, 1.0), 0.0)
@@ -145,6 +156,7 @@ def ssim(
     """
     validate.integer_in(2, min(images.shape[1:]), window=window)
     validate.positive(value_range=value_range)
+    _alike(images, others=others)
     count = window**2
 
     def mean(values: Array) -> Array:
@@ -178,6 +190,9 @@ def mean_interval(values: Iterable[float] | Array, confidence: float = 0.95) -> 
     ConfidenceInterval(mean=2.0, half_width=2.48..., n=3)
     """
     data = np.asarray(values, np.float64)
+    validate.number(0.0, 1.0, open_lower=True, open_upper=True, confidence=confidence)
+    if data.ndim != 1:
+        raise ValueError(f"values must be one a run, with one axis, got shape {data.shape}")
     n = len(data)
     if n == 0:
         raise ValueError("values must not be empty")

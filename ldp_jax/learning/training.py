@@ -138,16 +138,24 @@ def check_index(name: str, index: Array | np.ndarray, z: jax.ShapeDtypeStruct) -
 def check_nodes(name: str, examples: Examples, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
     """Refuse rows that the context lacks, and classes that the model has no output for."""
     check_index(f"index of {name}", examples.index, z)
-    if np.shape(examples.index) != np.shape(examples.label):
+    _check_rows(name, examples, np.shape(examples.label))
+    validate.ids(scores.shape[-1], "one of the model's outputs", **{f"label of {name}": examples.label})
+
+
+def _check_rows(name: str, examples: Examples, rows: tuple[int, ...]) -> None:
+    """Refuse labels of other rows: beyond the last a compiled program reads the last again."""
+    if np.shape(examples.index) != rows:
         shapes = f"{np.shape(examples.label)} and {np.shape(examples.index)}"
         raise ValueError(f"label of {name} must be as many as index of {name}, got shapes {shapes}")
-    validate.ids(scores.shape[-1], "one of the model's outputs", **{f"label of {name}": examples.label})
 
 
 def _check_pairs(name: str, pairs: Pairs, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
     if scores.shape[-1] != 1:
         raise ValueError(f"model must have one output, the score of a pair, got {scores.shape[-1]}")
     for field in Pairs._fields:
+        shape = np.shape(getattr(pairs, field))
+        if shape[-1:] != (2,):
+            raise ValueError(f"{field} of {name} must be a pair a row, [n, 2], got shape {shape}: transpose it")
         check_index(f"{field} of {name}", getattr(pairs, field), z)
 
 
@@ -163,6 +171,7 @@ def check_columns(name: str, labels: Array | np.ndarray, outputs: int) -> None:
 def _check_labels(name: str, examples: Examples, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
     check_index(f"index of {name}", examples.index, z)
     check_columns(name, examples.label, scores.shape[-1])
+    _check_rows(name, examples, np.shape(examples.label)[:-1])
     if validate.concrete(examples.label) and not np.isin(np.asarray(examples.label), (0, 1)).all():
         raise ValueError(f"label of {name} must be 0 or 1, one column a label")
 
@@ -439,11 +448,11 @@ def _outputs(context: PyTree, examples: PyTree, *, model: Model, objective: Obje
 def check_examples(
     model: Model, objective: Objective, context: PyTree, parts: dict[str, PyTree], *, stacked: bool = False
 ) -> None:
-    """Refuse a training without examples, and parts that the objective's own check refuses."""
-    sizes = {np.shape(leaf)[1 if stacked else 0 :][:1] for leaf in jax.tree.leaves(parts["train"])}
-    if not sizes or (0,) in sizes:
-        raise ValueError("train must hold at least one example, got none")
+    """Refuse a training without examples, to learn from or to choose by, and what the objective's check refuses."""
     for name, part in parts.items():
+        sizes = {np.shape(leaf)[1 if stacked else 0 :][:1] for leaf in jax.tree.leaves(part)}
+        if (not sizes and name == "train") or ((0,) in sizes and name != "test"):
+            raise ValueError(f"{name} must hold at least one example, got none")
         if isinstance(part, Examples) and getattr(part.index, "dtype", None) == np.bool_:
             raise ValueError(f"index of {name} must be integers, got a mask: np.flatnonzero(mask) gives them")
     fields = getattr(context, "_fields", ())

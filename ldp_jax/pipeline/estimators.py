@@ -149,10 +149,12 @@ class _UserClassifier(ClassifierMixin, BaseEstimator, abc.ABC):
 
     def fit(self, X: Users, y: Any) -> "_UserClassifier":  # noqa: N803
         """Ask the users; of X, each user once, the classes y are public."""
-        users, y = _users(X, graphs.num_nodes(_graph(self.graph))), np.asarray(y)
+        users, known = _users(X, graphs.num_nodes(_graph(self.graph))), validate.labels(y)
+        y = np.asarray(y)
         if y.shape != users.shape or len(np.unique(users)) != len(users):
             raise ValueError(f"X must name {y.shape} users, one a class and each once, got {users.shape}")
-        if y.dtype.kind in "iuf" and not (y >= 0).all():
+        negative = known.dtype.kind in "iuf" and not (known >= 0).all()
+        if negative or np.isin(known.astype(str), ("", "-1", "nan")).any():
             raise ValueError(
                 "y must not hold -1 or NaN, which elsewhere mark an unknown class: leave such users out of X; or "
                 "where -1 is a class, give it another name"

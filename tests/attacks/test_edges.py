@@ -219,6 +219,12 @@ def test_bad_targets_and_settings_are_refused():
         (lambda: ask(given, targets, degrees=np.ones(3)), r"degrees must be \[90\] numbers >= 0"),
         (lambda: ask(given._replace(scale=jnp.ones(N)), targets), "inputs must have no scale"),
         (lambda: ask(given, targets, outputs="labels"), "outputs must be one of logits, softmax, sigmoid"),
+        (
+            lambda: attacks.trained_link_stealing(
+                jax.random.key(0), 9 * leaking, targets, known=targets, known_posteriors=leaking
+            ),
+            "posteriors must be probabilities",
+        ),
         (lambda: train(known=targets), "known must have no pair that is among the targets"),
         (lambda: train(known=Targets(*(part[:15] for part in targets))), "at least 10 pairs of each kind"),
         (lambda: attacks.common_neighbours([[0, N]], N, targets), r"public_edges must be in \[0, 90\)"),

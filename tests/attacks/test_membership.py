@@ -270,6 +270,7 @@ def test_what_does_not_fit_is_refused():
         (lambda: evaluate_membership("any", confidences * np.nan, member), "scores of any must be numbers"),
         (lambda: trained_membership(key, p, member, side=np.zeros((22, 1))), "side must be finite numbers"),
         (lambda: log_odds([[0.5, 1.5]], [1], outputs="softmax"), "answers must be probabilities"),
+        (lambda: log_odds([[0.5, 0.5], [0.9, 0.1]], [1, 0]), "answers must be logits, and are probabilities"),
     ):
         with pytest.raises(ValueError, match=message):
             call()

@@ -163,6 +163,14 @@ def test_masked_numbers_in_a_list_are_refused_and_not_shown():
                 assert "0.125" not in str(caught.value)
 
 
+@pytest.mark.usefixtures("untyped")
+def test_times_are_no_records():
+    """NumPy takes them for integers: a day is 1, 24 or 86 400."""
+    for read in (as_records, as_numbers):
+        with pytest.raises(TypeError, match="records must be real numbers, got timedelta64"):
+            read(np.array([1, 2], "timedelta64[D]"))
+
+
 def _mistaken():
     """Calls that a newcomer makes, and what the error says."""
     key, graph = jax.random.key(0), graphs.from_edges([[0, 1], [1, 2]], 3)

@@ -61,6 +61,7 @@ def test_all_faults_at_once_and_no_value():
     assert "999" not in said
 
 
+@pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -73,11 +74,21 @@ def test_all_faults_at_once_and_no_value():
         ({"classes": ("red", "blue", "-1")}, "'team' may not declare a class -1"),
         ({"classes": ("red", "blue", "red")}, "'team' must declare each class once"),
         ({"classes": ("red", "blue", 1, "1")}, "'team' holds classes that are written alike"),
+        ({"categories": {"city": {"ulm", "bern"}}}, "'city' must declare each category once, .* in a tuple"),
+        ({"classes": {"red", "blue"}}, "'team' must declare its classes in order"),
+        ({"classes": "rb"}, "'team' must declare its classes in order"),
+        ({"nodes": {"ana", "bo", "cy", "dee"}}, "nodes must be in the order of the graph's nodes"),
     ],
 )
 def test_declarations_that_do_not_fit_are_refused(change, words):
     with pytest.raises(ValueError, match=words):
         read_records(TABLE, **{**DECLARED, "missing": "centre"} | change)
+
+
+def test_dates_are_no_numbers():
+    for dates in (pd.period_range("1990", periods=4, freq="Y"), pd.date_range("1990", periods=4)):
+        with pytest.raises(ValueError, match="'age' must hold numbers"):
+            read_records(TABLE.assign(age=dates), numbers={"age": (0, 1e20)})
 
 
 @pytest.mark.parametrize("classes", [("x", "z", "y"), ("x", "y", "z")])

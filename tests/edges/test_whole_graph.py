@@ -114,6 +114,18 @@ def test_budgets_of_another_number_of_users_are_refused():
                 privatize_graph(jax.random.key(0), graph, m)
 
 
+def test_all_that_a_release_shows_beside_the_reports_is_said():
+    """Budgets decide who reports a pair, and a set comes with the sizes and labels of its graphs."""
+    budgets, one = RandomizedResponse(np.array([1.0, 2.0, 1.0, 1.0])), RandomizedResponse(1.0)
+    graph, pair = graphs.from_edges([[0, 1]], 4), GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1, 1], [0, 1])
+    for given, m, shown in (
+        (graph, one, {"number of nodes"}),
+        (graph, budgets, {"number of nodes", "personal budgets"}),
+        (pair, one, {"number of nodes of each graph", "labels of graphs"}),
+    ):
+        assert set(privatize_graph(jax.random.key(0), given, m).guarantee.unprotected) == shown
+
+
 def test_new_keys_compile_nothing(caplog):
     """Five keys on one graph: 30 000 false pairs of a sd of 160, so that none changes the slots."""
     n = 500

@@ -108,6 +108,8 @@ def test_what_does_not_fit_is_refused(untyped):
         (lambda: em(jnp.zeros(3), matrix, tolerance=float("nan")), "tolerance must be"),
         (lambda: em(jnp.zeros(3), matrix, max_iterations=-1), "max_iterations must be a whole number >= 0"),
         (lambda: histogram(jnp.zeros((1, 1, 1)), jnp.zeros(2)), r"reports must have shape \(n,\) or"),
+        (lambda: em(jnp.zeros(2), np.array([[0.9, 0.1], [0.4, 0.6]])), "matrix must have columns of sum 1"),
+        (lambda: histogram(jnp.zeros(3), [1.0, 0.0, 2.0]), r"edges must have .* and rise"),
         (lambda: histogram(jnp.zeros(3), jnp.zeros(1)), r"edges must have shape \(outputs \+ 1,\), got \(1,\)"),
     ):
         with pytest.raises(ValueError, match=message):

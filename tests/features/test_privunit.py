@@ -217,6 +217,9 @@ def test_choose_takes_the_least_error():
     assert few.error == pytest.approx(float(np.asarray(few.mechanism.variance(0)).sum()), rel=1e-4)
     assert type(many.mechanism) is PrivUnit
     assert "GeneralizedRR" in many.refused
+    large = choose("classes", None, 100, 25.0)  # records of length 1, of which none is 0
+    of_class = np.asarray(large.mechanism.variance(jnp.eye(100)[0]), np.float64).sum()
+    assert large.error == pytest.approx(of_class, rel=1e-5)
 
 
 @pytest.mark.usefixtures("untyped")

@@ -107,6 +107,7 @@ REFUSED = {
     "the other shape": ((EDGES, 5, "columns"), r"must have shape \[2, m\]"),
     "unknown names": ((pd.DataFrame(NAMED), NAMES[:2]), "miss 2, as"),
     "a name twice": ((EDGES, ["a", "b", "b", "c"]), "name each node once"),
+    "no order": ((pyg(BOTH), {"a", "b", "c", "d", "e"}), "nodes must be names in order, and a set has none"),
     "another number": ((pyg(BOTH), 7), "nodes must be 5"),
     "three columns": ((pd.DataFrame(np.zeros((2, 3))),), r"two columns.*table\[\[one, other\]\]"),
     "nothing": ((None,), "source must be a networkx graph"),

@@ -265,6 +265,8 @@ def test_examples_outside_the_model_are_refused():
 def test_other_bad_input_is_refused():
     z, train, *others = blobs()
     pairs = Pairs(np.int32([[0, 1]]), np.int32([[2, 90]]))
+    columns = Pairs(np.int32([[0, 1, 2], [3, 4, 5]]), np.int32([[0, 1, 2], [6, 7, 8]]))  # as an edge_index
+    short = Examples(train.index, np.eye(3, dtype=np.int32)[train.label][:-1])
     one = jax.random.key(0)
     fitted = fit(jax.random.key(0), linear(3), training.node_classification, z, train, *others, SETTINGS)
     one_output = linear(3)._replace(apply=lambda *_, **__: (jnp.zeros((90, 1)), {}))
@@ -273,6 +275,27 @@ def test_other_bad_input_is_refused():
         (lambda: classify(one, train._replace(label=np.float32(train.label))), "label of train must be integers"),
         (lambda: classify(one, train._replace(label=train.label[:1])), "label of train must be as many as index"),
         (lambda: classify(one, Examples(*(part[:0] for part in train))), "train must hold at least one example"),
+        (
+            lambda: fit(
+                one,
+                linear(3),
+                training.node_classification,
+                z,
+                train,
+                Examples(*(part[:0] for part in train)),
+                train,
+                SETTINGS,
+            ),
+            "validation must hold at least one example",
+        ),
+        (
+            lambda: fit(one, linear(1), training.link_prediction, z, columns, columns, columns, SETTINGS),
+            r"edge of train must be a pair a row, \[n, 2\], got shape \(2, 3\)",
+        ),
+        (
+            lambda: fit(one, linear(3), training.node_labels, z, short, short, short, SETTINGS),
+            "label of train must be as many as index of train",
+        ),
         (lambda: classify(jax.random.key(0, impl="rbg"), train), "threefry2x32 key, got rbg"),
         (
             lambda: fit(one, linear(1), training.link_prediction, z, pairs, pairs, pairs, SETTINGS),
@@ -361,6 +384,9 @@ def test_accuracy_and_f1_are_scikit_learns():
             theirs = sklearn.metrics.f1_score(labels, predicted, average=average, zero_division=0)
             assert float(f1(scores, labels, average)) == pytest.approx(theirs, rel=1e-5)
     assert accuracy(scores, labels, np.zeros(40, bool)) == 0.0
+    weight = rng.uniform(size=40) / 400  # of a sum below 1
+    theirs = sklearn.metrics.accuracy_score(labels, predicted, sample_weight=weight)
+    assert float(accuracy(scores, labels, weight)) == pytest.approx(theirs, rel=1e-5)
     assert accuracy(np.full_like(scores, np.nan), np.zeros(40, int)) == 0.0  # argmax would be class 0
     for average in ("micro", "macro", "weighted"):
         assert f1(np.full_like(scores, np.nan), np.zeros(40, int), average) == 0.0
@@ -375,8 +401,20 @@ def test_metrics_refuse_what_would_be_broadcast():
             metrics.accuracy(jnp.eye(2), wrong)
     with pytest.raises(ValueError, match="mask must be bool, or float weights"):
         metrics.accuracy(jnp.eye(2), np.arange(2), np.array([0, 1]))
-    with pytest.raises(ValueError, match=r"labels must be in \[0, 2\)"):
-        metrics.f1(jnp.eye(2), np.array([0, 5]))
+    for metric in (metrics.accuracy, metrics.f1):  # classes from 1, or one column for two of them
+        with pytest.raises(ValueError, match=r"labels must be in \[0, 2\)"):
+            metric(jnp.eye(2), np.array([1, 2]))
+    with pytest.raises(ValueError, match=r"labels must be in \[0, 1\)"):
+        metrics.accuracy(jnp.ones((3, 1)), np.array([5, 0, 1]), np.array([False, True, True]))
+    for metric in (metrics.micro_f1, metrics.embedding_error, metrics.fidelity):
+        with pytest.raises(ValueError, match=r"(labels|reference) must have shape \(3, 3\), got \(3,\)"):
+            metric(jnp.eye(3), jnp.arange(3.0))
+    with pytest.raises(ValueError, match="labels must be known, and some are -1"):
+        metrics.micro_f1(jnp.eye(2), np.array([[1, 0], [-1, 1]]))
+    with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\), got 95"):
+        metrics.mean_interval([1.0, 2.0], 95)
+    with pytest.raises(ValueError, match="values must be one a run"):
+        metrics.mean_interval(np.ones((3, 4)))
 
 
 def test_other_metrics():

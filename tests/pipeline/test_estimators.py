@@ -144,3 +144,9 @@ def test_what_does_not_fit_is_refused(data):
     ):  # fmt: skip
         with pytest.raises(ValueError, match=fault):
             classifier.fit(np.array(users), np.array(y))
+    for unknown in (
+        np.array([0, -1], object), np.array([0, np.nan], object), np.ma.array([0, 1], mask=[False, True]),
+        ["red", "-1"], ["red", ""],
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="y must not hold -1 or NaN"):
+            classifier.fit(np.array([1, 2]), unknown)
