@@ -43,7 +43,7 @@ from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifi
 from ldp_jax.pipeline.from_reports import class_reports
 from ldp_jax.pipeline.guard import checked, guard
 from ldp_jax.pipeline.local_prediction import Broadcast
-from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_evidence
+from ldp_jax.pipeline.message import ClassReports, likeliest_evidence
 from ldp_jax.pipeline.one_message import HOMOPHILY, Devices, one_message
 from ldp_jax.pipeline.panel import MOST_EPSILON, folded_panel, label_guarantee, panel_arguments, reported_shares
 from ldp_jax.pipeline.piloted import Ask, CountRound, PilotedCounts, PublicFacts, piloted_counts
@@ -168,11 +168,6 @@ class JointFacts(NamedTuple):
         return self.known.labels
 
     @property
-    def scored(self) -> ScoredPanel:
-        """The panel as the classifier finds it."""
-        return ScoredPanel(self.classifier.panel_scores, self.labels[self.known.nodes], self.known.keep)
-
-    @property
     def log_prior(self) -> Float[np.ndarray, " classes"]:
         """Natural logarithms of the class shares; float32."""
         return np.log(self.prior).astype(np.float32)
@@ -250,7 +245,8 @@ def joint_prediction(
     if records is not None:
         posterior, asked = np.tile(np.exp(prior), (shape[0], 1)), "records alone"
         reports = records(record_key, Broadcast(posterior, facts.classifier, facts.known.nodes))
-        own = np.asarray(likeliest_evidence(reports, facts.scored, posterior, labels < 0)[0])
+        scored = facts.classifier.scored(facts.known)
+        own = np.asarray(likeliest_evidence(reports, scored, posterior, labels < 0)[0])
         if check is not None:
             own, believed, _ = checked(own, facts.prior, check)
     log_posterior = log_softmax(prior + own, axis=1)

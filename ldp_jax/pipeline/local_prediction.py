@@ -23,7 +23,7 @@ from ldp_jax.graph.graphs import GraphsTuple, as_graph
 from ldp_jax.graph.propagation import Operator, operator, ppr
 from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifier, panel_regression
 from ldp_jax.pipeline.guard import guard
-from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_evidence
+from ldp_jax.pipeline.message import ClassReports, likeliest_evidence
 from ldp_jax.pipeline.panel import folded_panel
 from ldp_jax.pipeline.rows import Rows
 from ldp_jax.pipeline.self_training import FoldedLabels
@@ -55,11 +55,6 @@ class PanelFacts(NamedTuple):
     def num_classes(self) -> int:
         """C."""
         return self.known.num_classes
-
-    @property
-    def scored(self) -> ScoredPanel:
-        """The panel as the classifier finds it."""
-        return ScoredPanel(self.classifier.panel_scores, self.labels[self.known.nodes], self.known.keep)
 
 
 class Broadcast(NamedTuple):
@@ -199,7 +194,7 @@ def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guard
             raise ValueError(f"{name} of reports must have shape {wanted}, got {np.shape(given)}")
     if isinstance(answers, ClassReports):
         asked = asked if answers.reported is None else asked & answers.reported
-        own, smoothing = likeliest_evidence(answers, facts.scored, posterior, asked)
+        own, smoothing = likeliest_evidence(answers, facts.classifier.scored(known), posterior, asked)
     else:
         own, smoothing = answers
     trusted = guard(own, posterior, asked)
