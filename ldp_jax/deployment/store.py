@@ -113,15 +113,10 @@ class ReportStore:
     def read(
         self, asked: Table | Question, *, rounds: Sequence[int] | None = None, rows: int = 2**20
     ) -> Iterator[Decoded]:
-        """The reports about a table or question, some at a time; no (user, round, field) comes twice.
+        """The reports about a table or question; no (user, round, field) comes twice.
 
-        Args:
-          asked: the table or question.
-          rounds: only these.
-          rows: how many at a time, at most.
-
-        Raises:
-          OSError: for a file that is missing or damaged; of damage that only the number of rows shows, at the end.
+        They come at most ``rows`` at a time, those of some ``rounds`` alone. ``OSError`` for a file that is missing
+        or damaged; of damage that only the number of rows shows, at the end.
         """
         codec = codec_of(asked)
         validate.integer_in(1, rows=rows)
@@ -196,14 +191,9 @@ class ReportStore:
     ) -> Ledger:
         """Write what a result spent, once: a server that begins anew writes it again at no cost.
 
-        Args:
-          name: of the release.
-          release: a guarantee, or a result that has one.
-          budget: of the ledger, when first written, or None for one that only adds up; later the same, or None.
-
-        Raises:
-          BudgetExceededError: if it does not fit; nothing is written.
-          ValueError: for another budget than the ledger's, and a name that has another cost.
+        A ``release`` is a guarantee, or a result that has one. The ``budget`` is the ledger's, when first written,
+        or None for one that only adds up; later the same, or None. ``BudgetExceededError`` if it does not fit:
+        nothing is written. ``ValueError`` for another budget than the ledger's, and a name that has another cost.
         """
         with self._database() as database:
             kept = _ledger(database)

@@ -127,8 +127,7 @@ def privatize_counts(
       after: the round of whose reports ``groups``, ``reporters`` or ``owners`` were made; the guarantee is of all
         rounds. A list that is in one round alone costs what that round does.
 
-    Raises:
-      ValueError: for arguments that do not fit each other, or a menu that differs in more than epsilon.
+    ``ValueError`` for arguments that do not fit each other, or a menu that differs in more than epsilon.
 
     >>> star = graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
     >>> noisy = privatize_counts(jax.random.key(0), star, NeighbourCounts(2.0, num_groups=2), [0, 0, 1, 1])

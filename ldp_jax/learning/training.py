@@ -415,8 +415,7 @@ def fit(
       test: examples that are scored once, with the variables of that epoch.
       settings: optimizer, epochs, batch size and patience.
 
-    Raises:
-      ValueError: before compilation, for no example, a row that the context lacks, or a class without an output.
+    ``ValueError`` before compilation, for no example, a row that the context lacks, or a class without an output.
     """
     validate.threefry(key)
     check_examples(model, objective, context, {"train": train, "validation": validation, "test": test})

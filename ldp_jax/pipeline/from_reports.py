@@ -119,9 +119,8 @@ def predict_from_reports(
       ValueError: before anybody reports, for arguments that do not fit each other or are out of range, or a panel
         without a member of some class or of one class alone.
 
-    >>> nodes = np.arange(60)
-    >>> same = nodes[:, None] // 30 == nodes // 30  # two circles, in which everybody knows everybody
-    >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
+    >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
+    >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
     >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as the record says
     >>> panel, private = nodes[::3], nodes[nodes % 3 > 0]
     >>> found = predict_from_reports(jax.random.key(2), circles, np.eye(2)[y], panel, y[panel], 4.0, num_folds=2)
@@ -204,9 +203,8 @@ def classify_reports(
 
     >>> from ldp_jax.deployment import Alphabet, Classifier, Device, Session, alphabet_table, decode, report_class
     >>> from ldp_jax.pipeline.rows import feature_rows
-    >>> nodes = np.arange(60)
-    >>> same = nodes[:, None] // 30 == nodes // 30  # two circles, in which everybody knows everybody
-    >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
+    >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
+    >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
     >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as the record says
     >>> labels, x = np.where(nodes % 3 == 0, y, -1), np.eye(2)[y]
     >>> given = (circles, feature_rows(x[::3]), labels)

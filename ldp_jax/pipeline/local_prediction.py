@@ -19,7 +19,7 @@ from jaxtyping import Float, Int
 from ldp_jax.core import validate
 from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.graph.graphs import GraphsTuple, as_graph
+from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import Operator, operator, ppr
 from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifier, panel_regression
 from ldp_jax.pipeline.guard import guard
@@ -121,7 +121,7 @@ class LocalPrediction(NamedTuple):
 
 def panel_facts(
     key: PRNGKey,
-    graph: GraphsTuple,
+    graph: graphs.GraphsTuple,
     rows: Rows,
     labels: Int[np.ndarray, " n"],
     *,
@@ -141,14 +141,11 @@ def panel_facts(
       keep: the probability in (1 / C, 1] that a label is the true one. Below 1, labels are reports, and a class
         that nobody reported is no error.
 
-    Raises:
-      ValueError: for a panel that cannot teach (:func:`~ldp_jax.pipeline.panel.check_panel`).
+    ``ValueError`` for a panel that cannot teach (:func:`~ldp_jax.pipeline.panel.check_panel`).
 
-    >>> from ldp_jax.graph import graphs
     >>> from ldp_jax.pipeline.rows import feature_rows
-    >>> nodes = np.arange(60)
-    >>> same = nodes[:, None] // 30 == nodes // 30  # two circles, in which everybody knows everybody
-    >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
+    >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
+    >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
     >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as the record says
     >>> labels, x = np.where(nodes % 3 == 0, y, -1), feature_rows(np.eye(2)[y])
     >>> facts = panel_facts(jax.random.key(0), circles, x.take(nodes[::3]), labels, num_classes=2, num_folds=2)
@@ -166,7 +163,7 @@ def panel_facts(
     ('reports', 39)
     """
     known, panel = folded_panel(key, labels, num_classes, num_folds, keep)
-    graph = as_graph(graph)
+    graph = graphs.as_graph(graph)
     op = operator(graph)
     phase("what structure says", 0.0)
     structure = structure_posterior(graph, known, rows=rows, op=op)

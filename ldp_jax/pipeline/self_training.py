@@ -386,8 +386,7 @@ def regression(
       tolerance: the least gain of a step, of the loss.
       room: public number of rows that are padded to; n by default.
 
-    Returns:
-      The log posteriors [n, C], of teachers out of fold; the ridge; the weights [d + 1, F C].
+    It gives the log posteriors [n, C], of teachers out of fold, the ridge, and the weights [d + 1, F C].
     """
     n, teachers = rows.shape[0], lesson.teachers
     if len(lesson.evidence) != len(teachers) or len(lesson.fold) != n:
