@@ -14,14 +14,11 @@ from ldp_jax.core import validate
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
-_GROUPS = 100
-"""Groups of nodes that the jackknife leaves out, one at a time."""
+_GROUPS = 100  # groups of nodes that the jackknife leaves out, one at a time
 
-_FALSE, _STRICT = 0.01, 0.001
-"""The shares of false positives at which true ones are counted."""
+_FALSE, _STRICT = 0.01, 0.001  # the shares of false positives at which true ones are counted
 
-_BLOCK = 2**21
-"""Values of a block of the jackknife's sums, about: 16 MB."""
+_BLOCK = 2**21  # values of a block of the jackknife's sums, about: 16 MB
 
 _TITLES = {
     "auc": "AUC",
@@ -81,8 +78,7 @@ def codes(pairs: np.ndarray, size: int) -> np.ndarray:
     return pairs.min(1).astype(np.int64) * size + pairs.max(1)
 
 
-_PAIR = 80.0
-"""The most bytes that a pair takes while all pairs are listed."""
+_PAIR = 80.0  # the most bytes that a pair takes while all pairs are listed
 
 
 def all_pairs(

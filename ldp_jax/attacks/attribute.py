@@ -9,8 +9,7 @@ from ldp_jax.core import validate
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator, ppr
 
-_SHRINKAGE = 0.02
-"""The weight of the prior beside what reaches a node from those with a known attribute."""
+_SHRINKAGE = 0.02  # the weight of the prior beside what reaches a node from those with a known attribute
 
 
 def inferred_edges(attack: Attack, *, known: ArrayLike | tuple = ()) -> np.ndarray:

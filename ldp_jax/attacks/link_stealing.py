@@ -44,8 +44,7 @@ _DISTANCES = {
 }
 
 
-_BLOCK = 2**23
-"""Numbers of the records of pairs that are compared at a time, about: 64 MB."""
+_BLOCK = 2**23  # numbers of the records of pairs that are compared at a time, about: 64 MB
 
 
 @partial(jax.jit, static_argnames="distances")

@@ -8,8 +8,7 @@ from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate, pa
 from ldp_jax.attacks.link_stealing import Distance, by_distance
 from ldp_jax.core import validate
 
-_BLOCK = 2**16
-"""Pairs whose neighbours are compared at a time."""
+_BLOCK = 2**16  # pairs whose neighbours are compared at a time
 
 
 def _adjacency(public_edges: ArrayLike | tuple, num_nodes: int) -> scipy.sparse.csr_array:

@@ -18,8 +18,7 @@ from ldp_jax.core.types import AnyArray, Array, PRNGKey, Scalar
 from ldp_jax.edges._draws import capacity, each_below, happens, poisson_counts
 from ldp_jax.edges.population import Population, ReportedPairs, tally
 
-_BLOCK = 2**22
-"""Pairs and users of one block, but for a user who has more alone."""
+_BLOCK = 2**22  # pairs and users of one block, but for a user who has more alone
 
 
 @runtime_checkable

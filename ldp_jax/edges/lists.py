@@ -70,8 +70,7 @@ class LapReport(NamedTuple):
         return f"LapReport(degree={brief(self.degree)}, values={brief(self.values)})"
 
 
-_SHOWN = 6
-"""Ids of a list that are printed."""
+_SHOWN = 6  # ids of a list that are printed
 
 
 def brief(value: Scalar) -> str:

@@ -26,14 +26,11 @@ from ldp_jax.edges.neighbour_lists import Reporting, per_edge, two_largest
 from ldp_jax.edges.population import Population, mask_of
 from ldp_jax.graph import graphs
 
-_BLOCK = 2**22
-"""Edges that are counted at once."""
+_BLOCK = 2**22  # edges that are counted at once
 
-_TOGETHER = 2**16
-"""Numbers that one call of a program gives noise."""
+_TOGETHER = 2**16  # numbers that one call of a program gives noise
 
-_DRAWN = 2**19
-"""Numbers that are given noise at once: drawing one takes a hundred times its own memory."""
+_DRAWN = 2**19  # numbers that are given noise at once: drawing one takes a hundred times its own memory
 
 
 class NoisyCounts(NamedTuple):

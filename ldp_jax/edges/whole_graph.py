@@ -15,8 +15,7 @@ from ldp_jax.edges.neighbour_lists import Reporting
 from ldp_jax.edges.population import HasGraphSampler, Population
 from ldp_jax.graph import graphs
 
-_MEMORY = 8e9
-"""Bytes of reported pairs above which a dense output is refused unless the caller allows more."""
+_MEMORY = 8e9  # bytes of reported pairs above which a dense output is refused unless the caller allows more
 
 
 class NoisyGraph(NamedTuple):

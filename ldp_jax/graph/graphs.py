@@ -38,8 +38,7 @@ GraphsTuple = jraph.GraphsTuple
 
 _MAX_NODES = 2**31 - 1
 
-_BLOCK = 2**22
-"""Edges that are looked at together: what is needed beside the edges themselves stays small."""
+_BLOCK = 2**22  # edges that are looked at together: what is needed beside the edges themselves stays small
 
 
 def as_graph(graph: Graph, name: str = "graph") -> Graph:

@@ -32,8 +32,7 @@ __dir__ = lambda: __all__
 Progress = Callable[[int, float, float], object]
 """A function of an epoch, its loss and its validation score."""
 
-_ROOM = 256
-"""The room for histories is a multiple: runs of fewer epochs share a program."""
+_ROOM = 256  # the room for histories is a multiple: runs of fewer epochs share a program
 
 
 class Scores(NamedTuple):

@@ -45,11 +45,9 @@ __all__ = [
 __dir__ = lambda: __all__
 
 
-_LEAST = 1e-30
-"""Mass below which a posterior, or a neighbourhood, counts as empty."""
+_LEAST = 1e-30  # mass below which a posterior, or a neighbourhood, counts as empty
 
-_ERRORS = 3.0
-"""Standard errors that the accuracy against reports may lie above the best that a right model reaches."""
+_ERRORS = 3.0  # standard errors that the accuracy against reports may lie above the best that a right model reaches
 
 
 class NoisyExamples(NamedTuple):

@@ -45,8 +45,7 @@ __all__ = [
 __dir__ = lambda: __all__
 
 
-_ROWS = 2**16
-"""Rows of a file that are predicted together."""
+_ROWS = 2**16  # rows of a file that are predicted together
 
 
 class Objective(NamedTuple):

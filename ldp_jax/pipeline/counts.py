@@ -32,27 +32,21 @@ from ldp_jax.core.types import Array, Scalar
 DISPERSIONS = (math.inf, 10.0, 3.0)
 """The s of the negative binomial that :func:`evidence` chooses from."""
 
-_LOST = 24.0
-"""Logarithm of what a sum may leave out, of terms that are at most 1."""
+_LOST = 24.0  # logarithm of what a sum may leave out, of terms that are at most 1
 
-_STEPS = 60
-"""Of EM."""
+_STEPS = 60  # of EM
 
 LEAST = 1e-8
 """The least mean of a count: where a class's share of a group is estimated as 0, a neighbour may be there."""
 
-_NOTHING = -1e30
-"""The logarithm of an empty sum: finite, so that no difference is NaN."""
+_NOTHING = -1e30  # the logarithm of an empty sum: finite, so that no difference is NaN
 
-_LEAST_SIZE = 1024.0
-"""Of a table, so that small graphs share their programs."""
+_LEAST_SIZE = 1024.0  # of a table, so that small graphs share their programs
 
-_TERMS = 11
-"""Terms of the series of a deviance, below |v| = 0.4."""
+_TERMS = 11  # terms of the series of a deviance, below |v| = 0.4
 
 
-_Pair = tuple[Array, Array]
-"""A logarithm in two numbers, the second what the first has lost by rounding."""
+_Pair = tuple[Array, Array]  # a logarithm in two numbers, the second what the first has lost by rounding
 
 
 def log_scale(epsilon: Scalar) -> Array:

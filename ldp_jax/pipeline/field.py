@@ -25,8 +25,7 @@ from ldp_jax.graph.propagation import Operator, chebyshev_steps, operator  # noq
 LABEL_VARIANCE = 0.5
 """nu: how far a label is from what the neighbours of its node would say, as a variance of its indicator."""
 
-_FLOOR = 0.02
-"""The least probability that a value of the field is read as."""
+_FLOOR = 0.02  # the least probability that a value of the field is read as
 
 
 @jax.jit

@@ -25,23 +25,19 @@ from ldp_jax.pipeline.rows import DenseRows, Rows, RowTables, Scaling, laid_out,
 RIDGES = (10.0, 2.0, 0.4, 0.08, 0.016)
 """Weights of half the squared norm beside the summed loss that :func:`features_posterior` chooses from."""
 
-_ROOM = 8
-"""Ridges are padded to a multiple of it, so that other choices of them share a program."""
+_ROOM = 8  # ridges are padded to a multiple of it, so that other choices of them share a program
 
 IMPOSSIBLE = -1e30
 """The log-likelihood of a class that is excluded: finite, so that no gradient is NaN."""
 
-_MEMORY = 10
-"""Pairs of differences that L-BFGS holds."""
+_MEMORY = 10  # pairs of differences that L-BFGS holds
 
+# The least number of teachers that has places of its own, where twice as many nodes would have places else
 _FEW = 2**13
-"""The least number of teachers that has places of its own, where twice as many nodes would have places else."""
 
-_IN_CACHE = 256
-"""Rows whose scores stay in a CPU's cache."""
+_IN_CACHE = 256  # rows whose scores stay in a CPU's cache
 
-_STEPS = 200
-"""Points that L-BFGS tries at most."""
+_STEPS = 200  # points that L-BFGS tries at most
 
 _Laid = RowTables | DenseRows
 

@@ -170,8 +170,8 @@ def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return (sums[:, :-1] + usual * prior) / (mass + usual)
 
 
+# For linear algebra of few columns, whose threads would wait for each other most of the time
 _one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
-"""For linear algebra of few columns, whose threads would wait for each other most of the time."""
 
 
 @_one_thread

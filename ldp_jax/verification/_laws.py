@@ -238,8 +238,8 @@ class Parts(Law):
 
 # --- A product -------------------------------------------------------------------------------------------------
 
+# Points of a panel, and panels of an axis, by how many numbers are integrated together: 1e-15 of a Gaussian
 _RULES = {1: (8, 2048), 2: (8, 64), 3: (16, 6)}
-"""Points of a panel, and panels of an axis, by how many numbers are integrated together: 1e-15 of a Gaussian."""
 _SCALES = 2.0 ** np.arange(-40.0, 41.0)
 _PLACES = np.concatenate([-_SCALES[::-1], [0.0], _SCALES])
 _COARSE = np.concatenate([-(2.0 ** np.arange(6, -7, -1)), [0.0], 2.0 ** np.arange(-6, 7)])
@@ -431,14 +431,13 @@ class Sparse(Law):
 # --- Polar coordinates -----------------------------------------------------------------------------------------
 
 _ENDS = 4.0 ** -np.arange(6.0, 0.0, -1)
+# Panels of the way from the record to the rim: a metric may spread what coordinates crowd at either end
 _SHARES = np.concatenate([[0.0], _ENDS, [0.5], 1 - _ENDS[::-1], [1.0]])
-"""Panels of the way from the record to the rim: a metric may spread what coordinates crowd at either end."""
 _QUARTER = np.pi / 2 * np.concatenate([[0.0], 1 - 2 * _ENDS[:0:-1], [1.0]])
+# Panels of the angle from the record's direction: across it the way of a record near the rim bends
 _TURNS = np.concatenate([_QUARTER, np.pi - _QUARTER[-2::-1], np.pi + _QUARTER[1:], 2 * np.pi - _QUARTER[-2::-1]])
-"""Panels of the angle from the record's direction: across it the way of a record near the rim bends."""
 _RINGS = _SHARES[[0, 3, 5, 6, 7, 8, 9, 11, 14]]
-_SECTORS = np.pi / 4 * np.arange(9)
-"""Ends of the cells of a disc, by share and angle."""
+_SECTORS = np.pi / 4 * np.arange(9)  # ends of the cells of a disc, by share and angle
 
 
 class Peak(RealVectors):
