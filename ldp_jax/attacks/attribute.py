@@ -64,9 +64,8 @@ def attribute_inference(
     validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
     graph = graphs.from_edges(edges, num_nodes, pairs_in="rows")
     check_targets(targets, num_nodes, 1)
-    nodes, values = distinct("known_nodes", known_nodes, num_nodes), np.asarray(known_values)
-    if values.shape != nodes.shape or values.dtype != bool:
-        raise ValueError(f"known_values must be bool [{len(nodes)}], got {values.dtype} of shape {values.shape}")
+    nodes = distinct("known_nodes", known_nodes, num_nodes)
+    values = validate.mask(len(nodes), known_values=np.asarray(known_values))
     units = np.asarray(targets.units)[:, 0]
     if np.isin(units, nodes).any():
         raise ValueError("targets must not be among the known nodes")

@@ -167,11 +167,9 @@ def rmia(
     a = validate.number(0.0, 1.0, offline_a=offline_a)
     confidences, member = _confidences(confidences, member, 2)
     n = member.shape[1]
-    others = np.ones(n, bool) if population is None else np.asarray(population)
-    if others.shape != (n,) or others.dtype != bool or others.sum() < 2:
-        raise ValueError(
-            f"population must be bool [{n}] with at least two nodes, got {others.dtype} of {others.shape}"
-        )
+    others = validate.mask(n, population=population)
+    if others.sum() < 2:
+        raise ValueError(f"population must be bool [{n}], with at least two nodes, got {others.sum()}")
     usual = _usual(scipy.special.expit(confidences), member, form, a)
     raised = scipy.special.log_expit(confidences) - np.log(np.maximum(usual, _TINY))
     rivals = raised[:, others] + np.log(gamma)

@@ -194,6 +194,17 @@ def known(labels: object, mask: object = None) -> None:
             raise ValueError("labels must be known, and some are -1: leave those out")
 
 
+def mask(n: int, default: bool = True, /, **kwargs: object) -> "np.ndarray":
+    """A mask bool [n] of users, checked; all of them for None, or nobody by ``default``."""
+    import numpy as np
+
+    ((name, value),) = kwargs.items()
+    array = np.full(n, default) if value is None else np.asarray(value)
+    if array.shape != (n,) or array.dtype != bool:
+        raise ValueError(f"{name} must be bool [{n}], got {array.dtype} of shape {array.shape}")
+    return array
+
+
 def ids(size: int | None = None, of: str = "", **kwargs: object) -> None:
     """Refuse concrete arrays of anything but whole numbers in [0, size); ``of`` says in words which these are.
 

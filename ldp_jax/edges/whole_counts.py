@@ -23,7 +23,7 @@ from ldp_jax.core.whole_noise import WORDS
 from ldp_jax.edges import _sparse
 from ldp_jax.edges.neighbour_counts import NeighbourCounts, checked_groups, with_noise
 from ldp_jax.edges.neighbour_lists import Reporting, per_edge, two_largest
-from ldp_jax.edges.population import Population, mask_of
+from ldp_jax.edges.population import Population
 from ldp_jax.graph import graphs
 
 _BLOCK = 2**22  # edges that are counted at once
@@ -150,7 +150,7 @@ def privatize_counts(
     first = menu[0]
     over = by_rows(groups)
     groups = checked_groups(groups if over is None else process_allgather(groups, tiled=True), n, first.num_groups)
-    reported = mask_of(n, reporters=reporters)
+    reported = validate.mask(n, reporters=reporters)
     if owners is not None:
         if first.reporting != "full":
             raise ValueError(f"owners say who reports a pair, and so does reporting {first.reporting!r}: give one")

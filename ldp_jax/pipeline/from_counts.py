@@ -149,8 +149,6 @@ def predict_from_counts(
     labels = labels.astype(np.int64)
     if num_classes is None:
         num_classes = int(labels.max(initial=-1)) + 1
-        if num_classes < 2:
-            raise ValueError(f"labels must name at least two classes, got {max(num_classes, 0)}")
     NeighbourCounts(epsilon, max(num_classes, 1), most=most)  # refuses an epsilon before anybody is asked
     users = Population.of(lists)
     if labels.shape != users.group.shape:

@@ -141,7 +141,7 @@ def panel_facts(
       keep: the probability in (1 / C, 1] that a label is the true one. Below 1, labels are reports, and a class
         that nobody reported is no error.
 
-    ``ValueError`` for a panel that cannot teach (:func:`~ldp_jax.pipeline.panel.check_panel`).
+    ``ValueError`` for a panel that cannot teach (:func:`~ldp_jax.pipeline.groups.check_teachers`).
 
     >>> from ldp_jax.pipeline.rows import feature_rows
     >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody

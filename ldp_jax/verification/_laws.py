@@ -11,21 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax.core import spaces
 from ldp_jax.core.quadrature import panel_rule, subdivide
-from ldp_jax.core.spaces import (
-    Disc,
-    Enumerated,
-    Interval,
-    Mixture,
-    NotApplicable,
-    Product,
-    ReportLaw,
-    Reports,
-    Sphere,
-    Subset,
-    Turned,
-    Vectors,
-)
+from ldp_jax.core.spaces import NotApplicable, ReportLaw, Reports
 from ldp_jax.core.spaces.line import line, spacings
 from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume
 from ldp_jax.core.types import Array, Report, Values
@@ -184,7 +172,7 @@ class Line(Law):
 
 
 class Parts(Law):
-    def __init__(self, space: Mixture) -> None:
+    def __init__(self, space: spaces.Mixture) -> None:
         super().__init__(space)
         self.parts = [law_of(part) for part in space.parts]
 
@@ -591,7 +579,7 @@ class OnSphere(Round):
 
 
 class InSpace(Round):
-    def __init__(self, space: Turned) -> None:
+    def __init__(self, space: spaces.Turned) -> None:
         super().__init__(space)
         cut = float(space.cut) or 1.0
         self.sizes = 0.0, 0.5 * cut, 1.001 * cut, 2.0 * cut, 10.0 * cut
@@ -640,14 +628,14 @@ def _complement(direction: np.ndarray) -> np.ndarray:
 
 
 _LAWS: dict[type, type[Law]] = {
-    Enumerated: Matrix,
-    Product: Words,
-    Interval: Line,
-    Mixture: Parts,
+    spaces.Enumerated: Matrix,
+    spaces.Product: Words,
+    spaces.Interval: Line,
+    spaces.Mixture: Parts,
     NumberReports: OfLists,
-    Vectors: Independent,
-    Subset: Sparse,
-    Disc: Peak,
-    Sphere: OnSphere,
-    Turned: InSpace,
+    spaces.Vectors: Independent,
+    spaces.Subset: Sparse,
+    spaces.Disc: Peak,
+    spaces.Sphere: OnSphere,
+    spaces.Turned: InSpace,
 }
