@@ -84,13 +84,10 @@ _PAIR = 80.0  # the most bytes that a pair takes while all pairs are listed
 def all_pairs(
     nodes: ArrayLike | tuple, edges: ArrayLike | tuple, *, known: ArrayLike | tuple = (), memory: float = 16e9
 ) -> Targets:
-    """Every pair of some nodes, once, at the true density of edges.
+    """Every pair of ``nodes``, distinct integers [n], once, at the true density of edges.
 
-    Args:
-      nodes: distinct integers [n].
-      edges: integers [m, 2], the undirected edges that are secret; those outside ``nodes`` do not matter.
-      known: integers [e, 2], pairs that the attacker knows already, such as public edges; they are left out.
-      memory: bytes to allow; 80 for each pair.
+    Secret are the undirected ``edges``, integers [m, 2]; those outside ``nodes`` do not matter. Pairs that the
+    attacker knows already, ``known`` [e, 2], such as public edges, are left out. ``memory`` is bytes, 80 a pair.
 
     >>> all_pairs([0, 1, 2], [[2, 1]], known=[[0, 1]])
     Targets(units=array([[0, 2],
@@ -311,12 +308,8 @@ def evaluate(
     independent. They are up to 1.5 times too wide; that of ``tpr`` is too narrow where fewer than about a thousand
     targets are false. Widths are NaN where one group is in all true targets, or all others.
 
-    Args:
-      name: of the attack.
-      scores: float [p], larger where the secret is rather believed in; infinite ones are allowed.
-      targets: what was asked.
-      density: the share of targets that the attacker takes for true; by default the true one.
-      confidence: of the intervals.
+    ``scores`` are float [p], larger where the secret is rather believed in; infinite ones are allowed. ``density``
+    is the share of targets that the attacker takes for true, by default the true one.
 
     >>> pairs = all_pairs(np.arange(30), [[i, i + 1] for i in range(29)])
     >>> found = evaluate("oracle", pairs.truth * 1.0, pairs)

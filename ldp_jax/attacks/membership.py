@@ -35,10 +35,8 @@ def log_odds(
 ) -> np.ndarray:
     r"""The log odds of the label of each node, :math:`\log (p_y / (1 - p_y))`, near a normal law; float64 [..., n].
 
-    Args:
-      answers: float [..., n, classes], at least two classes.
-      labels: integers [n], the class of each node.
-      outputs: whether answers are ``logits``, or their ``softmax``, which is clipped to 2^-24 from 0 and 1.
+    ``answers`` are float [..., n, classes], of at least two classes, and ``labels`` integers [n]. ``outputs`` says
+    whether answers are ``logits``, or their ``softmax``, which is clipped to 2^-24 from 0 and 1.
 
     >>> log_odds([[2.0, 0.0], [1.0, 1.0]], [0, 1]).tolist()
     [2.0, 0.0]
@@ -152,13 +150,9 @@ def rmia(
     those of models with v and without; offline, :math:`((1 + a) Q_\mathrm{out} + 1 - a) / 2`. Where no other model
     has v, or all have it, Q is of those there are; it is taken for 1e-12 at least.
 
-    Args:
-      confidences: float [N, n], the :func:`log_odds` of N >= 2 models.
-      member: bool [N, n], which nodes each was trained on, rows drawn independently.
-      form: ``online`` or ``offline``.
-      gamma: how much more a node must have been raised, >= 1.
-      offline_a: a, in [0, 1].
-      population: bool [n], the nodes z; all by default. A node is not compared with itself.
+    ``confidences`` of N >= 2 models, ``member`` and ``form`` are as in :func:`lira`. ``gamma``, >= 1, is how much
+    more a node must have been raised; ``offline_a`` is a, in [0, 1]; ``population``, bool [n], are the nodes z, all
+    by default. A node is not compared with itself.
 
     Reference: Zarifzadeh, Liu & Shokri, Low-cost high-power membership inference attacks (ICML 2024).
     """

@@ -64,10 +64,7 @@ class Spent(NamedTuple):
 
 
 class ReportStore:
-    """A folder of reports about any number of tables and questions.
-
-    Args:
-      folder: made where there is none.
+    """A folder of reports about any number of tables and questions; made where there is none.
 
     >>> import tempfile
     >>> from ldp_jax.core.integer_tables import integer_masses
@@ -96,10 +93,7 @@ class ReportStore:
     def add(self, data: bytes, asked: Table | Question, *, key: bytes | None = None) -> Received:
         """Keep the reports of an upload that are whole, about ``asked``, and not there yet.
 
-        Args:
-          data: reports, one after the other, in any order.
-          asked: the table or the question.
-          key: see :func:`~ldp_jax.deployment.decode`.
+        ``data`` are reports one after the other, in any order; :func:`~ldp_jax.deployment.decode` explains ``key``.
         """
         codec, found = codec_of(asked), decode(data, asked, key=key)
         with self._database() as database:

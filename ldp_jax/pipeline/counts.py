@@ -157,11 +157,8 @@ def report_tables(
 ) -> Float[Array, "groups size laws"]:
     """log P(r) of reports r below ``size`` of each group, at each class and rate; float32 [G, size, C L].
 
-    Args:
-      law: of the dispersion.
-      means: of the true counts (:func:`~ldp_jax.pipeline.design.expected_counts`), at least 1e-8.
-      epsilon: of each count.
-      size: of the tables, static: :func:`table_size`.
+    ``law`` is that of the dispersion. ``means`` are of the true counts
+    (:func:`~ldp_jax.pipeline.design.expected_counts`), at least 1e-8; ``size`` is static (:func:`table_size`).
     """
     each = jnp.maximum(means, LEAST).reshape(-1, means.shape[-1]).T
     return log_report_table(law, each, epsilon, size).transpose(1, 0, 2)

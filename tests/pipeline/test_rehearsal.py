@@ -231,7 +231,7 @@ def test_what_cannot_be_rehearsed_is_refused(graph):
         (lists, {"friends": StatedFriends(N, 0.5)}, rf"mean_degree must be in \(0, {N - 1}\]"),
         (lists, {"friends": StatedFriends(4, 1.5)}, "homophily must be"),
         (lists, {"friends": StatedFriends(4, 0.5, 1.0, -0.1)}, "overlap must be"),
-        (lists._replace(labels=np.full(N, -1)), {"friends": StatedFriends(4, 0.5)}, "labels must name at least two classes"),
+        (lists._replace(labels=np.full(N, -1)), {"friends": StatedFriends(4, 0.5)}, "name at least two classes"),
     ):
         with pytest.raises(ValueError, match=words):
             ldp.rehearse(jax.random.key(0), public, **also)
