@@ -131,15 +131,10 @@ def panel_facts(
 ) -> PanelFacts:
     """Steps 1 and 2 of local prediction: what a sweep over epsilon or mechanisms finds once.
 
-    Args:
-      key: of public randomness.
-      graph: public, symmetric.
-      rows: the panel's records, in ascending order of their nodes.
-      labels: of the panel; -1 for everybody else.
-      num_classes: C.
-      num_folds: F.
-      keep: the probability in (1 / C, 1] that a label is the true one. Below 1, labels are reports, and a class
-        that nobody reported is no error.
+    ``key`` is of public randomness; ``graph`` is public and symmetric. ``rows`` are the panel's records, in
+    ascending order of their nodes; ``labels`` are in [0, C) in the panel, and -1 elsewhere. ``num_classes`` is C,
+    and ``num_folds`` F. A label is the true one with probability ``keep`` in (1 / C, 1]. Below 1, labels are
+    reports, and a class that nobody reported is no error.
 
     ``ValueError`` for a panel that cannot teach (:func:`~ldp_jax.pipeline.groups.check_teachers`).
 

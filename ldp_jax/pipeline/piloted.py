@@ -163,9 +163,8 @@ def piloted_counts(
       num_folds: F of the regressions, whose time it multiplies; by default 10, above 10^5 entries of features 5.
       guarded: whether the guard may weaken evidence. Without it s is 1.
 
-    Raises:
-      ValueError: before anybody is asked, for facts that do not fit each other or an epsilon that is not finite and
-        > 0; and for answers of another shape than the round's, of another epsilon, or of users who were not asked.
+    ``ValueError`` before anybody is asked, for facts that do not fit each other or an epsilon that is not finite
+    and > 0; and for answers of another shape than the round's, of another epsilon, or of users who were not asked.
     """
     validate.threefry(key)
     public = _checked(public, epsilon)

@@ -241,9 +241,8 @@ def rehearse(
       worlds: how many are drawn, at least 2.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`).
 
-    Raises:
-      ValueError: for private labels, an epsilon out of range, friends where there are none to be stated, or a
-        pilot whose lists are of others or empty.
+    ``ValueError`` for private labels, an epsilon out of range, friends where there are none to be stated, or a
+    pilot whose lists are of others or empty.
 
     >>> from ldp_jax import datasets
     >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,

@@ -88,9 +88,8 @@ def embed_reports(
       nodes: the user of each node, distinct.
       reports: see :class:`VectorReports`.
 
-    Raises:
-      ValueError: for a mechanism without a table, arrays that do not fit each other, a user with two rows, or
-        indices and outputs that the mechanism does not have.
+    ``ValueError`` for a mechanism without a table, arrays that do not fit each other, a user with two rows, or
+    indices and outputs that the mechanism does not have.
 
     >>> from ldp_jax.deployment import Vectors
     >>> from ldp_jax.features import GridSquareWave

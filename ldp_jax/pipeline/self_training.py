@@ -372,17 +372,12 @@ def regression(
 ) -> tuple[Float[Array, "n classes"], float, Float[Array, "inputs outputs"]]:
     """F logistic regressions on evidence, each without one fold; one program for any number of teachers.
 
-    Args:
-      rows: of all n nodes.
-      lesson: who teaches what.
-      ridges: falling; chosen by the evidence of teachers under the model that has not seen theirs. Each fit starts
-        from the one before; the first that is no better ends the search.
-      start: weights, the bias in the last row; 0 by default.
-      by_weights: whether those who teach nothing are asked of the mean weights, not of the mean posterior.
-      tolerance: the least gain of a step, of the loss.
-      room: public number of rows that are padded to; n by default.
-
-    It gives the log posteriors [n, C], of teachers out of fold, the ridge, and the weights [d + 1, F C].
+    ``ridges`` fall, and are chosen by the evidence of teachers under the model that has not seen theirs. Each fit
+    starts from the one before, the first from ``start`` (the bias in the last row; 0 by default); the first that is
+    no better ends the search. With ``by_weights`` those who teach nothing are asked of the mean weights, not of the
+    mean posterior. ``tolerance`` is the least gain of a step, of the loss; ``room`` the public number of rows that
+    are padded to, n by default. It gives the log posteriors [n, C], of teachers out of fold, the ridge, and the
+    weights [d + 1, F C].
     """
     n, teachers = rows.shape[0], lesson.teachers
     if len(lesson.evidence) != len(teachers) or len(lesson.fold) != n:
