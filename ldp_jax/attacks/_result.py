@@ -47,16 +47,6 @@ class Targets(NamedTuple):
     truth: Bool[np.ndarray, "*N p"]
 
 
-def pairs_of(name: str, pairs: ArrayLike | tuple) -> Int[np.ndarray, "m 2"]:
-    """Pairs of nodes as int64 [m, 2]; none where the array is empty."""
-    pairs = np.asarray(pairs)
-    if pairs.size == 0:
-        return np.zeros((0, 2), np.int64)
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
-        raise ValueError(f"{name} must be integers [m, 2], got {pairs.dtype} of shape {pairs.shape}")
-    return pairs.astype(np.int64)
-
-
 def rows_of(
     name: str, rows: ArrayLike | tuple, dtype: DTypeLike = np.float32, *, least: int = 1, most: int | None = None
 ) -> Float[np.ndarray, "n d"]:
@@ -101,7 +91,7 @@ def all_pairs(
             "give fewer nodes, such as a random part, or raise memory"
         )
     nodes = distinct("nodes", nodes).astype(np.int64)
-    secret, left_out = pairs_of("edges", edges), pairs_of("known", known)
+    secret, left_out = validate.pairs(edges=edges), validate.pairs(known=known)
     size = 1 + max(int(np.max(part, initial=0)) for part in (nodes, secret, left_out))
     ends = np.triu_indices(len(nodes), 1)
     units = np.stack([nodes[end] for end in ends], 1)

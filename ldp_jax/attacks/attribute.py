@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ldp_jax.attacks._result import Attack, Targets, check_targets, distinct, evaluate, pairs_of
+from ldp_jax.attacks._result import Attack, Targets, check_targets, distinct, evaluate
 from ldp_jax.core import validate
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator, ppr
@@ -27,7 +27,7 @@ def inferred_edges(attack: Attack, *, known: ArrayLike | tuple = ()) -> np.ndarr
         raise ValueError(f"attack must be on pairs of nodes, got units of shape {units.shape}")
     count = round(attack.believed * len(units))
     top = np.argsort(-attack.scores, kind="stable")[:count]
-    return np.unique(np.sort(np.concatenate([units[top], pairs_of("known", known)]), 1), axis=0)
+    return np.unique(np.sort(np.concatenate([units[top], validate.pairs(known=known)]), 1), axis=0)
 
 
 def attribute_inference(

@@ -228,6 +228,20 @@ def ids(size: int | None = None, of: str = "", **kwargs: object) -> None:
             raise ValueError(f"{name} must be {wanted}, got {array[place]}{where}")
 
 
+def pairs(size: int | None = None, of: str = "", /, **kwargs: object) -> "np.ndarray":
+    """Pairs of whole numbers in [0, size) as int64 [m, 2], as :func:`ids`; none where the array is empty."""
+    import numpy as np
+
+    ((name, value),) = kwargs.items()
+    array = np.asarray(value)
+    if array.size == 0:
+        return np.zeros((0, 2), np.int64)
+    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be integers [m, 2], got {array.dtype} of shape {array.shape}")
+    ids(size, of, **kwargs)
+    return array.astype(np.int64)
+
+
 def one_of(choices: tuple[str, ...], **kwargs: object) -> None:
     """Refuse a name that is not among ``choices``; the message lists them."""
     for name, value in kwargs.items():

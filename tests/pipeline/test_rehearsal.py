@@ -245,7 +245,7 @@ def test_homophily_is_beyond_chance_and_of_labelled_pairs():
     assert homophily([[0, 1], [2, 3], [0, 4]], np.array([0, 0, 1, 1, None])) == 1.0
     for pairs, words in (
         ([[0, 4]], "two labelled users"),
-        ([[0, 9]], "join nodes in"),
+        ([[0, 9]], r"pairs must be in \[0, 5\), the nodes"),
         ([[0, 1, 2]], "shape"),
         ([[0, 1], [2, 2]], "themselves"),
     ):
