@@ -49,11 +49,6 @@ _TERMS = 11  # terms of the series of a deviance, below |v| = 0.4
 _Pair = tuple[Array, Array]  # a logarithm in two numbers, the second what the first has lost by rounding
 
 
-def log_scale(epsilon: Scalar) -> Array:
-    """log((1 - a) / (1 + a))."""
-    return jnp.log(-jnp.expm1(-epsilon)) - jnp.log1p(jnp.exp(-epsilon))
-
-
 def noise_variance(epsilon: float) -> float:
     """2 a / (1 - a)^2, a = e^-epsilon."""
     return 2 * math.exp(-epsilon) / math.expm1(-epsilon) ** 2
@@ -128,7 +123,8 @@ def log_report_table(law: Law, means: Array, epsilon: Scalar, size: int) -> Arra
 
     _, below = jax.lax.scan(up, nothing, log_pmf)
     _, above = jax.lax.scan(down, nothing, log_pmf, reverse=True)
-    return log_scale(epsilon) + jnp.logaddexp(below, above)
+    log_scale = jnp.log(-jnp.expm1(-epsilon)) - jnp.log1p(jnp.exp(-epsilon))  # of (1 - a) / (1 + a)
+    return log_scale + jnp.logaddexp(below, above)
 
 
 def _split(a: Array, b: Scalar) -> _Pair:

@@ -336,12 +336,8 @@ def _posteriors(weights: Array, rows: _Laid, asked: _Asked, models: int) -> Arra
     each = jax.nn.log_softmax(jnp.concatenate([scores, scores.mean(1, keepdims=True)], 1))
     mean = jax.nn.logsumexp(each[:, :models], axis=1) - jnp.log(models)
     mean = jnp.where(asked.by_weights, each[:, models], mean)
-    return jnp.where(asked.held_out[:, None], _own(each, asked.fold), mean)
-
-
-def _own(log_posteriors: Array, fold: Array | np.ndarray) -> Array:
-    """The posterior of each node by the model that has not seen it."""
-    return jnp.take_along_axis(log_posteriors, fold[:, None, None], axis=1)[:, 0]
+    unseen = jnp.take_along_axis(each, asked.fold[:, None, None], axis=1)[:, 0]  # by the model that has not seen it
+    return jnp.where(asked.held_out[:, None], unseen, mean)
 
 
 class Lesson(NamedTuple):

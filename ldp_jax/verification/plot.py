@@ -26,10 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["density", "privacy_utility", "variance"]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
+__dir__ = lambda: __all__
 
 Makers = Mapping[str, Callable[[float], Mechanism]]
 """Makers of a mechanism from an epsilon, such as its class, by the label of its curve."""
