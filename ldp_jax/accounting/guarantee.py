@@ -126,9 +126,8 @@ class Guarantee:
     >>> print(Guarantee(0.5, unit=EDGE_CENTRAL))  # doctest: +ELLIPSIS
     epsilon 0.5 per edge-central (two graphs that differ in one edge; towards all but a trusted curator; ideal ...
 
-    Raises:
-      ValueError: for fields out of range, a status without a reason, a unit of local reports with a curator, and a
-        unit without words of its own that comes without.
+    ``ValueError`` for fields out of range, a status without a reason, a unit of local reports with a curator, and a
+    unit without words of its own that comes without.
     """
 
     epsilon: float

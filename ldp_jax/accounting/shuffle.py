@@ -68,6 +68,9 @@ def amplified(
 ) -> Guarantee:
     """The cost of one user's record towards those who see shuffled reports alone.
 
+    It is the least epsilon that the bound allows at ``delta``, rounded up, never above the report's own. Towards
+    the shuffler the report's own guarantee holds.
+
     Args:
       guarantee: of each user's report, of unit RECORD, without delta. Unless ``clones`` are given its adjacency
         begins with "any two": of records that are adjacent alone, others' reports may be rarer than e^-epsilon.
@@ -76,13 +79,8 @@ def amplified(
       reports: ``anonymous``; a report that enters a graph is ``by user``, and is refused.
       clones: q, by default e^-epsilon; a finite mechanism's :func:`clone_share` is more, up to 2 / (e^epsilon + 1).
 
-    Returns:
-      The least epsilon that the bound allows at ``delta``, rounded up, never above the report's own; ``shuffled``.
-      Towards the shuffler the report's own guarantee holds.
-
-    Raises:
-      ValueError: for reports by user, another unit than RECORD, a guarantee that is not local or not of any two
-        records, more clones than a report of that epsilon can have, or numbers out of range.
+    ``ValueError`` for reports by user, another unit than RECORD, a guarantee that is not local or not of any two
+    records, more clones than a report of that epsilon can have, or numbers out of range.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> mechanism = GeneralizedRR(1.0, 4)

@@ -14,14 +14,11 @@ from ldp_jax.core import validate
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
-_GROUPS = 100
-"""Groups of nodes that the jackknife leaves out, one at a time."""
+_GROUPS = 100  # groups of nodes that the jackknife leaves out, one at a time
 
-_FALSE, _STRICT = 0.01, 0.001
-"""The shares of false positives at which true ones are counted."""
+_FALSE, _STRICT = 0.01, 0.001  # the shares of false positives at which true ones are counted
 
-_BLOCK = 2**21
-"""Values of a block of the jackknife's sums, about: 16 MB."""
+_BLOCK = 2**21  # values of a block of the jackknife's sums, about: 16 MB
 
 _TITLES = {
     "auc": "AUC",
@@ -50,16 +47,6 @@ class Targets(NamedTuple):
     truth: Bool[np.ndarray, "*N p"]
 
 
-def pairs_of(name: str, pairs: ArrayLike | tuple) -> Int[np.ndarray, "m 2"]:
-    """Pairs of nodes as int64 [m, 2]; none where the array is empty."""
-    pairs = np.asarray(pairs)
-    if pairs.size == 0:
-        return np.zeros((0, 2), np.int64)
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
-        raise ValueError(f"{name} must be integers [m, 2], got {pairs.dtype} of shape {pairs.shape}")
-    return pairs.astype(np.int64)
-
-
 def rows_of(
     name: str, rows: ArrayLike | tuple, dtype: DTypeLike = np.float32, *, least: int = 1, most: int | None = None
 ) -> Float[np.ndarray, "n d"]:
@@ -81,20 +68,16 @@ def codes(pairs: np.ndarray, size: int) -> np.ndarray:
     return pairs.min(1).astype(np.int64) * size + pairs.max(1)
 
 
-_PAIR = 80.0
-"""The most bytes that a pair takes while all pairs are listed."""
+_PAIR = 80.0  # the most bytes that a pair takes while all pairs are listed
 
 
 def all_pairs(
     nodes: ArrayLike | tuple, edges: ArrayLike | tuple, *, known: ArrayLike | tuple = (), memory: float = 16e9
 ) -> Targets:
-    """Every pair of some nodes, once, at the true density of edges.
+    """Every pair of ``nodes``, distinct integers [n], once, at the true density of edges.
 
-    Args:
-      nodes: distinct integers [n].
-      edges: integers [m, 2], the undirected edges that are secret; those outside ``nodes`` do not matter.
-      known: integers [e, 2], pairs that the attacker knows already, such as public edges; they are left out.
-      memory: bytes to allow; 80 for each pair.
+    Secret are the undirected ``edges``, integers [m, 2]; those outside ``nodes`` do not matter. Pairs that the
+    attacker knows already, ``known`` [e, 2], such as public edges, are left out. ``memory`` is bytes, 80 a pair.
 
     >>> all_pairs([0, 1, 2], [[2, 1]], known=[[0, 1]])
     Targets(units=array([[0, 2],
@@ -108,7 +91,7 @@ def all_pairs(
             "give fewer nodes, such as a random part, or raise memory"
         )
     nodes = distinct("nodes", nodes).astype(np.int64)
-    secret, left_out = pairs_of("edges", edges), pairs_of("known", known)
+    secret, left_out = validate.pairs(edges=edges), validate.pairs(known=known)
     size = 1 + max(int(np.max(part, initial=0)) for part in (nodes, secret, left_out))
     ends = np.triu_indices(len(nodes), 1)
     units = np.stack([nodes[end] for end in ends], 1)
@@ -315,12 +298,8 @@ def evaluate(
     independent. They are up to 1.5 times too wide; that of ``tpr`` is too narrow where fewer than about a thousand
     targets are false. Widths are NaN where one group is in all true targets, or all others.
 
-    Args:
-      name: of the attack.
-      scores: float [p], larger where the secret is rather believed in; infinite ones are allowed.
-      targets: what was asked.
-      density: the share of targets that the attacker takes for true; by default the true one.
-      confidence: of the intervals.
+    ``scores`` are float [p], larger where the secret is rather believed in; infinite ones are allowed. ``density``
+    is the share of targets that the attacker takes for true, by default the true one.
 
     >>> pairs = all_pairs(np.arange(30), [[i, i + 1] for i in range(29)])
     >>> found = evaluate("oracle", pairs.truth * 1.0, pairs)

@@ -4,13 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ldp_jax.attacks._result import Attack, Targets, check_targets, distinct, evaluate, pairs_of
+from ldp_jax.attacks._result import Attack, Targets, check_targets, distinct, evaluate
 from ldp_jax.core import validate
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator, ppr
 
-_SHRINKAGE = 0.02
-"""The weight of the prior beside what reaches a node from those with a known attribute."""
+_SHRINKAGE = 0.02  # the weight of the prior beside what reaches a node from those with a known attribute
 
 
 def inferred_edges(attack: Attack, *, known: ArrayLike | tuple = ()) -> np.ndarray:
@@ -29,7 +28,7 @@ def inferred_edges(attack: Attack, *, known: ArrayLike | tuple = ()) -> np.ndarr
     count = round(attack.believed * len(units))
     order = np.random.default_rng(0).permutation(len(units))  # the places of targets may tell their truth
     top = order[np.argsort(-attack.scores[order], kind="stable")][:count]
-    return np.unique(np.sort(np.concatenate([units[top], pairs_of("known", known)]), 1), axis=0)
+    return np.unique(np.sort(np.concatenate([units[top], validate.pairs(known=known)]), 1), axis=0)
 
 
 def attribute_inference(
@@ -66,9 +65,8 @@ def attribute_inference(
     validate.in_range(0.0, 1.0, open_lower=True, alpha=alpha)
     graph = graphs.from_edges(edges, num_nodes, pairs_in="rows")
     check_targets(targets, num_nodes, 1)
-    nodes, values = distinct("known_nodes", known_nodes, num_nodes), np.asarray(known_values)
-    if values.shape != nodes.shape or values.dtype != bool:
-        raise ValueError(f"known_values must be bool [{len(nodes)}], got {values.dtype} of shape {values.shape}")
+    nodes = distinct("known_nodes", known_nodes, num_nodes)
+    values = validate.mask(len(nodes), known_values=np.asarray(known_values))
     units = np.asarray(targets.units)[:, 0]
     if np.isin(units, nodes).any():
         raise ValueError("targets must not be among the known nodes")

@@ -12,12 +12,12 @@ from ldp_jax.learning import metrics
 from ldp_jax.learning.metrics import mean_interval
 from ldp_jax.learning.training import Objective
 
+# Squared error of reconstructed rows
 _RECONSTRUCTION = Objective(
     inputs=lambda _, rows: rows.features,
     loss=lambda outputs, rows: ((outputs - rows.truth) ** 2).mean(-1),
     score=lambda outputs, rows: -((outputs - rows.truth) ** 2).mean(),
 )
-"""Squared error of reconstructed rows."""
 
 _PERCEPTRON = Perceptron(hidden=256, epochs=100, learning_rate=1e-3)
 

@@ -72,17 +72,11 @@ def likelihood_ratio(
     other half give normal laws of the projections on w, and the score of a run is :math:`\log N(w \cdot y; m_1,
     s_1) - \log N(w \cdot y; m_0, s_0)`.
 
-    Args:
-      shadows_without: float [a, q], the attacker's runs without the edge; at least 8.
-      shadows_with: float [b, q], the same with it; at least 8.
-      observed_without: float [c, q], runs to be told apart, without the edge; independent of the shadows.
-      observed_with: float [d, q], the same with it.
-      ridge: lambda, >= 0.
-
-    Returns:
-      Scores of the runs without the edge, then of those with it, and intervals over runs. The TPR at 1 % FPR, of
-      (epsilon, 0) at most 0.01 e^epsilon, is an estimate: :func:`ldp_jax.verification.private_edge_lower_bound`
-      bounds it. ``ValueError`` for runs of different lengths, too few of them, or ones that are not finite.
+    Shadows, float [a, q] and [b, q], are the attacker's runs without the edge and with it, at least 8 of each;
+    those observed, [c, q] and [d, q], are to be told apart, and independent of the shadows. ``ridge`` is lambda >=
+    0. Scores are of the runs without the edge, then of those with it, and intervals over runs. The TPR at 1 % FPR,
+    of (epsilon, 0) at most 0.01 e^epsilon, is an estimate: :func:`ldp_jax.verification.private_edge_lower_bound`
+    bounds it. ``ValueError`` for runs of different lengths, too few of them, or ones that are not finite.
 
     Reference: Carlini et al., Membership inference attacks from first principles (IEEE S&P 2022), section V, with
     one target and a learned direction.

@@ -44,8 +44,7 @@ _DISTANCES = {
 }
 
 
-_BLOCK = 2**23
-"""Numbers of the records of pairs that are compared at a time, about: 64 MB."""
+_BLOCK = 2**23  # numbers of the records of pairs that are compared at a time, about: 64 MB
 
 
 @partial(jax.jit, static_argnames="distances")
@@ -63,12 +62,10 @@ def _apart(rows: np.ndarray, pairs: np.ndarray, distances: tuple[str, ...]) -> F
 
 
 def link_stealing(posteriors: ArrayLike | tuple, targets: Targets, *, distance: Distance = "correlation") -> Attack:
-    """Score pairs by how alike the model's answers are, which are all the attacker has.
+    """Score pairs of nodes by how alike the model's answers are, which are all the attacker has.
 
-    Args:
-      posteriors: float [n, classes], the model's answer for each node; logits do as well.
-      targets: pairs of nodes.
-      distance: whose negative is the score; those of the paper, the ones of ``scipy.spatial.distance``.
+    ``posteriors``, float [n, classes], are the answer for each node; logits do as well. The score is the negative
+    of ``distance``, one of the paper's, as ``scipy.spatial.distance`` has them.
 
     Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attack 0.
 

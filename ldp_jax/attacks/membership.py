@@ -35,10 +35,8 @@ def log_odds(
 ) -> np.ndarray:
     r"""The log odds of the label of each node, :math:`\log (p_y / (1 - p_y))`, near a normal law; float64 [..., n].
 
-    Args:
-      answers: float [..., n, classes], at least two classes.
-      labels: integers [n], the class of each node.
-      outputs: whether answers are ``logits``, or their ``softmax``, which is clipped to 2^-24 from 0 and 1.
+    ``answers`` are float [..., n, classes], of at least two classes, and ``labels`` integers [n]. ``outputs`` says
+    whether answers are ``logits``, or their ``softmax``, which is clipped to 2^-24 from 0 and 1.
 
     >>> log_odds([[2.0, 0.0], [1.0, 1.0]], [0, 1]).tolist()
     [2.0, 0.0]
@@ -154,13 +152,9 @@ def rmia(
     those of models with v and without; offline, :math:`((1 + a) Q_\mathrm{out} + 1 - a) / 2`. Where no other model
     has v, or all have it, Q is of those there are; it is taken for 1e-12 at least.
 
-    Args:
-      confidences: float [N, n], the :func:`log_odds` of N >= 2 models.
-      member: bool [N, n], which nodes each was trained on, rows drawn independently.
-      form: ``online`` or ``offline``.
-      gamma: how much more a node must have been raised, >= 1.
-      offline_a: a, in [0, 1].
-      population: bool [n], the nodes z; all by default. A node is not compared with itself.
+    ``confidences`` of N >= 2 models, ``member`` and ``form`` are as in :func:`lira`. ``gamma``, >= 1, is how much
+    more a node must have been raised; ``offline_a`` is a, in [0, 1]; ``population``, bool [n], are the nodes z, all
+    by default. A node is not compared with itself.
 
     Reference: Zarifzadeh, Liu & Shokri, Low-cost high-power membership inference attacks (ICML 2024).
     """
@@ -169,11 +163,9 @@ def rmia(
     a = validate.number(0.0, 1.0, offline_a=offline_a)
     confidences, member = _confidences(confidences, member, 2)
     n = member.shape[1]
-    others = np.ones(n, bool) if population is None else np.asarray(population)
-    if others.shape != (n,) or others.dtype != bool or others.sum() < 2:
-        raise ValueError(
-            f"population must be bool [{n}] with at least two nodes, got {others.dtype} of {others.shape}"
-        )
+    others = validate.mask(n, population=population)
+    if others.sum() < 2:
+        raise ValueError(f"population must be bool [{n}], with at least two nodes, got {others.sum()}")
     usual = _usual(scipy.special.expit(confidences), member, form, a)
     raised = scipy.special.log_expit(confidences) - np.log(np.maximum(usual, _TINY))
     rivals = raised[:, others] + np.log(gamma)

@@ -38,10 +38,7 @@ def choose_liars(
     """
     validate.threefry(key)
     validate.in_range(0.0, 1.0, share=share)
-    mask = np.ones(n, bool) if among is None else np.asarray(among)
-    if mask.dtype != bool or mask.shape != (n,):
-        raise ValueError(f"among must be bool [{n}], got {mask.dtype} of shape {mask.shape}")
-    asked = np.flatnonzero(mask)
+    asked = np.flatnonzero(validate.mask(n, among=among))
     order = np.asarray(random.permutation(key, len(asked)))
     chosen = np.zeros(n, bool)
     chosen[asked[order[: round(share * len(asked))]]] = True

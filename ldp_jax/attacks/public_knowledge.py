@@ -4,18 +4,16 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike
 
-from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate, pairs_of
+from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
 from ldp_jax.attacks.link_stealing import Distance, by_distance
 from ldp_jax.core import validate
 
-_BLOCK = 2**16
-"""Pairs whose neighbours are compared at a time."""
+_BLOCK = 2**16  # pairs whose neighbours are compared at a time
 
 
 def _adjacency(public_edges: ArrayLike | tuple, num_nodes: int) -> scipy.sparse.csr_array:
     validate.integer_in(1, num_nodes=num_nodes)
-    edges = pairs_of("public_edges", public_edges)
-    validate.ids(num_nodes, public_edges=edges)
+    edges = validate.pairs(num_nodes, public_edges=public_edges)
     ends = np.concatenate([edges, edges[:, ::-1]])
     ones = np.ones(len(ends), np.float32)
     adjacency = scipy.sparse.csr_array((ones, (ends[:, 0], ends[:, 1])), shape=(num_nodes, num_nodes))

@@ -13,16 +13,8 @@ from ldp_jax.attacks._result import distinct
 from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, Graph, PRNGKey, PRNGKeys
 from ldp_jax.graph.propagation import Operator, operator
+from ldp_jax.learning import training
 from ldp_jax.learning.models import Model, NodeInputs, Variables
-from ldp_jax.learning.training import (
-    Examples,
-    Objective,
-    Settings,
-    check_examples,
-    fit,
-    on_graph,
-    scored_by_loss,
-)
 
 MembershipProtocol = Literal["TSTF", "TSTS", "0-hop"]
 
@@ -42,11 +34,11 @@ class Shadows(NamedTuple):
 def shadow_models(
     key: PRNGKey,
     model: Model,
-    objective: Objective,
+    objective: training.Objective,
     graph: Graph | Operator,
     x: ArrayLike | tuple,
     labels: ArrayLike | tuple,
-    settings: Settings,
+    settings: training.Settings,
     *,
     models: int,
     protocol: MembershipProtocol,
@@ -92,9 +84,9 @@ def shadow_models(
     size = round(share * len(population))
     if not 0 < size < len(population):
         raise ValueError(f"share must leave members and others, got {size} of {len(population)} nodes")
-    objective = on_graph(scored_by_loss(objective))
-    known = {"train": Examples(population, labels[population])}
-    check_examples(model, objective, NodeInputs(op, x), known)  # in the program, labels are traced
+    objective = training.on_graph(training.scored_by_loss(objective))
+    known = {"train": training.Examples(population, labels[population])}
+    training.check_examples(model, objective, NodeInputs(op, x), known)  # in the program, labels are traced
 
     split_key, fit_key = random.split(key)
     member = _drawn(random.split(split_key, models), size=size, count=len(population))
@@ -148,9 +140,9 @@ def _trained(
     data: tuple,
     *,
     model: Model,
-    objective: Objective,
+    objective: training.Objective,
     size: int,
-    settings: Settings,
+    settings: training.Settings,
 ) -> Variables:
     op, x, labels, nodes = data
 
@@ -158,10 +150,10 @@ def _trained(
         key, chosen = given
         inside = jnp.zeros(op.num_nodes, bool).at[nodes].set(chosen)
         members = nodes[jnp.nonzero(chosen, size=size)[0]]
-        train = Examples(members, labels[members])
+        train = training.Examples(members, labels[members])
         # fit, not fit_many, which would hold x as many times as there are models.
         context = NodeInputs(op.induced(inside), x)
-        return fit(key, model, objective, context, train, train, train, settings).variables
+        return training.fit(key, model, objective, context, train, train, train, settings).variables
 
     return jax.lax.map(one, (keys, member), batch_size=settings.at_once)
 

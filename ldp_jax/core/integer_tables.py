@@ -250,13 +250,9 @@ def integer_masses(probabilities: np.ndarray, epsilon: float) -> np.ndarray:
     For each output, the least mass is m = max(1, ceil(2^32 min P)) and the greatest floor(e^epsilon m), in exact
     arithmetic. Entries start at floor(2^32 P), brought into that box; a row's largest entries take its rest.
 
-    Args:
-      probabilities: float64 [inputs, outputs], rows summing to 1 within 1e-6, without columns of zeros.
-      epsilon: in [0, 20]; 0 only where all rows are equal.
-
-    Raises:
-      ValueError: where no such rounding exists: the law loses more than epsilon, or epsilon is so small (about
-        outputs^2 / 2^32) that the integers are too coarse.
+    ``probabilities`` are float64 [inputs, outputs], rows summing to 1 within 1e-6, without columns of zeros;
+    epsilon is in [0, 20], 0 only where all rows are equal. ``ValueError`` where no such rounding exists: the law
+    loses more than epsilon, or epsilon is so small (about outputs^2 / 2^32) that the integers are too coarse.
 
     >>> masses = integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), np.log(3.0))
     >>> masses.sum(1).tolist(), (masses.max() / masses.min()).item() <= 3.0

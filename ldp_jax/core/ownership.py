@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ldp_jax.core.list_ids import host_ids
-from ldp_jax.core.validate import whole
+from ldp_jax.core.validate import mask, whole
 
 
 class Ownership(NamedTuple):
@@ -55,9 +55,7 @@ def ownership(confidence: object, silent: object = None) -> Ownership:
     order = np.asarray(confidence, np.float64)
     if order.ndim != 1 or not np.isfinite(order).all():
         raise ValueError(f"confidence must be finite numbers [n], got shape {order.shape}")
-    quiet = np.zeros(len(order), bool) if silent is None else np.asarray(silent)
-    if quiet.dtype != bool or quiet.shape != order.shape:
-        raise ValueError(f"silent must be bool [{len(order)}], got {quiet.dtype} {quiet.shape}")
+    quiet = mask(len(order), False, silent=silent)
     if len(quiet) and quiet.all():
         raise ValueError("silent must leave somebody who reports")
     return Ownership(order, quiet)

@@ -196,6 +196,17 @@ def known(labels: object, mask: object = None, classes: int | None = None) -> No
             ids(classes, "one of the columns of scores", labels=counted)
 
 
+def mask(n: int, default: bool = True, /, **kwargs: object) -> "np.ndarray":
+    """A mask bool [n] of users, checked; all of them for None, or nobody by ``default``."""
+    import numpy as np
+
+    ((name, value),) = kwargs.items()
+    array = np.full(n, default) if value is None else np.asarray(value)
+    if array.shape != (n,) or array.dtype != bool:
+        raise ValueError(f"{name} must be bool [{n}], got {array.dtype} of shape {array.shape}")
+    return array
+
+
 def ids(size: int | None = None, of: str = "", **kwargs: object) -> None:
     """Refuse concrete arrays of anything but whole numbers in [0, size); ``of`` says in words which these are.
 
@@ -217,6 +228,20 @@ def ids(size: int | None = None, of: str = "", **kwargs: object) -> None:
             where = f" at place {', '.join(map(str, place))}" if place else ""
             wanted = ", ".join(filter(None, [">= 0" if size is None else f"in [0, {size})", of]))
             raise ValueError(f"{name} must be {wanted}, got {array[place]}{where}")
+
+
+def pairs(size: int | None = None, of: str = "", /, **kwargs: object) -> "np.ndarray":
+    """Pairs of whole numbers in [0, size) as int64 [m, 2], as :func:`ids`; none where the array is empty."""
+    import numpy as np
+
+    ((name, value),) = kwargs.items()
+    array = np.asarray(value)
+    if array.size == 0:
+        return np.zeros((0, 2), np.int64)
+    if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
+        raise ValueError(f"{name} must be integers [m, 2], got {array.dtype} of shape {array.shape}")
+    ids(size, of, **kwargs)
+    return array.astype(np.int64)
 
 
 def one_of(choices: tuple[str, ...], **kwargs: object) -> None:

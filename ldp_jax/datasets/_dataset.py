@@ -34,8 +34,7 @@ class Dataset:
       feature_names: of the columns of ``x``; they, ``node_names`` and ``class_names`` are ``None`` where unknown.
       public_choices: choices that were computed from the records; guarantees name them as not protected.
 
-    Raises:
-      ValueError: for fields that do not fit each other, and values of ``x`` outside the bounds; it names no value.
+    ``ValueError`` for fields that do not fit each other, and values of ``x`` outside the bounds; it names no value.
 
     >>> from ldp_jax import datasets
     >>> debian = datasets.load("debian")

@@ -63,9 +63,8 @@ def load(
       clip: bring values outside the declared bounds to the nearer one; ``notes`` says so. NaN is refused.
       max_bytes: the most that a file of the user may have, packed and as it declares to be unpacked.
 
-    Raises:
-      ValueError: for an unknown name, a file that is corrupt, too large or not the registered one, or contents that
-        break the format; it names no value of a record.
+    ``ValueError`` for an unknown name, a file that is corrupt, too large or not the registered one, or contents
+    that break the format; it names no value of a record.
 
     >>> from ldp_jax import datasets
     >>> debian = datasets.load("debian")

@@ -17,8 +17,7 @@ from ldp_jax.datasets._arrays import distinct, integers, simple_edges, table, wh
 
 _NEEDED = ("A", "graph_indicator", "graph_labels")
 _READ = (*_NEEDED, "node_labels", "node_attributes", "graph_attributes")
-_UNREAD = ("edge_labels", "edge_attributes")
-"""Parts of TU Dortmund's format."""
+_UNREAD = ("edge_labels", "edge_attributes")  # parts of TU Dortmund's format
 
 _END = "the end of the file (is it cut short?)"
 

@@ -64,8 +64,7 @@ def read_records(
       missing: ``centre`` puts a number at the middle of its bounds, and no category at all; ``refuse`` raises.
       clip: move numbers outside their bounds to the nearest bound; else they are refused.
 
-    Raises:
-      ValueError: with all faults of the table at once, and no value of a record.
+    ``ValueError`` with all faults of the table at once, and no value of a record.
 
     >>> import pandas
     >>> table = pandas.DataFrame({"age": [20, None], "job": ["cook", "smith"], "team": ["red", None]})

@@ -64,10 +64,7 @@ class Spent(NamedTuple):
 
 
 class ReportStore:
-    """A folder of reports about any number of tables and questions.
-
-    Args:
-      folder: made where there is none.
+    """A folder of reports about any number of tables and questions; made where there is none.
 
     >>> import tempfile
     >>> from ldp_jax.core.integer_tables import integer_masses
@@ -96,10 +93,7 @@ class ReportStore:
     def add(self, data: bytes, asked: Table | Question, *, key: bytes | None = None) -> Received:
         """Keep the reports of an upload that are whole, about ``asked``, and not there yet.
 
-        Args:
-          data: reports, one after the other, in any order.
-          asked: the table or the question.
-          key: see :func:`~ldp_jax.deployment.decode`.
+        ``data`` are reports one after the other, in any order; :func:`~ldp_jax.deployment.decode` explains ``key``.
         """
         codec, found = codec_of(asked), decode(data, asked, key=key)
         with self._database() as database:
@@ -113,15 +107,10 @@ class ReportStore:
     def read(
         self, asked: Table | Question, *, rounds: Sequence[int] | None = None, rows: int = 2**20
     ) -> Iterator[Decoded]:
-        """The reports about a table or question, some at a time; no (user, round, field) comes twice.
+        """The reports about a table or question; no (user, round, field) comes twice.
 
-        Args:
-          asked: the table or question.
-          rounds: only these.
-          rows: how many at a time, at most.
-
-        Raises:
-          OSError: for a file that is missing or damaged; of damage that only the number of rows shows, at the end.
+        They come at most ``rows`` at a time, those of some ``rounds`` alone. ``OSError`` for a file that is missing
+        or damaged; of damage that only the number of rows shows, at the end.
         """
         codec = codec_of(asked)
         validate.integer_in(1, rows=rows)
@@ -196,14 +185,9 @@ class ReportStore:
     ) -> Ledger:
         """Write what a result spent, once: a server that begins anew writes it again at no cost.
 
-        Args:
-          name: of the release.
-          release: a guarantee, or a result that has one.
-          budget: of the ledger, when first written, or None for one that only adds up; later the same, or None.
-
-        Raises:
-          BudgetExceededError: if it does not fit; nothing is written.
-          ValueError: for another budget than the ledger's, and a name that has another cost.
+        A ``release`` is a guarantee, or a result that has one. The ``budget`` is the ledger's, when first written,
+        or None for one that only adds up; later the same, or None. ``BudgetExceededError`` if it does not fit:
+        nothing is written. ``ValueError`` for another budget than the ledger's, and a name that has another cost.
         """
         with self._database() as database:
             kept = _ledger(database)

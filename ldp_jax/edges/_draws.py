@@ -10,8 +10,7 @@ import numpy as np
 from ldp_jax.core import random_words
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 
-_STEP = 2**24
-"""Slots grow by powers of two up to this many, then by multiples of it."""
+_STEP = 2**24  # slots grow by powers of two up to this many, then by multiples of it
 PIECE = 4.0
 """The largest Poisson mean that is drawn at once: see :func:`ldp_jax.core.random_words.poisson`."""
 

@@ -17,8 +17,7 @@ from ldp_jax.edges.neighbour_lists import Reporting
 from ldp_jax.edges.population import Population, ReportedPairs
 from ldp_jax.edges.spaces import Lists
 
-_CELLS = 2**24
-"""Bits of the lists that are in memory at once."""
+_CELLS = 2**24  # bits of the lists that are in memory at once
 
 
 @runtime_checkable

@@ -13,12 +13,11 @@ from ldp_jax.core import random
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.edges._draws import below, contains, ordinal, padded, uniforms
 
+# Share of a graph's pairs, true or wanted, above which its false ones are chosen from a list of all its pairs
 _DENSE = 0.5
-"""Share of a graph's pairs, true or wanted, above which its false ones are chosen from a list of all its pairs."""
+# How many times the pairs that are expected to be enough are drawn; where too few, there is another round
 _MARGIN = 1.1
-"""How many times the pairs that are expected to be enough are drawn; where too few, there is another round."""
-_EXTRA = 8
-"""And how many more than that."""
+_EXTRA = 8  # and how many more than that
 
 
 def largest(

@@ -37,8 +37,7 @@ Variant = Literal["soft", "hard", "hybrid"]
 VARIANTS: tuple[Variant, ...] = ("soft", "hard", "hybrid")
 
 _STEPS, _CLOSE = 500, 1e-9
-_FAR = 40.0
-"""The largest beta: where noisy degrees have no estimate, one runs off, and sigma(40) is 1 in float32."""
+_FAR = 40.0  # the largest beta: where noisy degrees have no estimate, one runs off, and sigma(40) is 1 in float32
 
 
 class DegreePrior(NamedTuple):

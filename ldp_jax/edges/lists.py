@@ -17,9 +17,7 @@ class NeighbourList(NamedTuple):
 
     The capacity, a shape of compiled programs, is public. Mechanisms take any list on the host through :meth:`of`.
 
-    Attributes:
-      ids: int32 [capacity], sorted and distinct; n where there is none.
-      count: int32, how many there are.
+    ``ids``, int32 [capacity], are sorted and distinct, n where there is none; ``count``, int32, is how many are.
     """
 
     ids: AnyArray
@@ -70,8 +68,7 @@ class LapReport(NamedTuple):
         return f"LapReport(degree={brief(self.degree)}, values={brief(self.values)})"
 
 
-_SHOWN = 6
-"""Ids of a list that are printed."""
+_SHOWN = 6  # ids of a list that are printed
 
 
 def brief(value: Scalar) -> str:

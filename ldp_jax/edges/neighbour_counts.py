@@ -223,8 +223,7 @@ class NeighbourCounts(OnLists):
         return dataclasses.replace(super().guarantee(), arithmetic="ideal" if self.noise == "laplace" else "exact")
 
 
-_words = jax.jit(random_words.words, static_argnames=("shape", "count"))
-"""One program, outside ``jit`` too."""
+_words = jax.jit(random_words.words, static_argnames=("shape", "count"))  # one program, outside jit too
 
 
 @jax.jit

@@ -39,7 +39,7 @@ class Population(NamedTuple):
         else:
             graph = one_graph(graph)
             group = np.zeros(graphs.num_nodes(graph), np.int64)
-        shown = mask_of(len(group), public=np.zeros(len(group), bool) if public is None else public)
+        shown = validate.mask(len(group), False, public=public)
         return cls(*edges_of(graph, group), group, ~shown)
 
     @property
@@ -104,12 +104,3 @@ def tally(ids: np.ndarray, n: int) -> Int[np.ndarray, " n"]:
     for start in range(0, len(ids), _BLOCK):
         found += np.bincount(ids[start : start + _BLOCK], minlength=n)
     return found
-
-
-def mask_of(n: int, **given: Values | None) -> Bool[np.ndarray, " n"]:
-    """A named mask of n users, checked; all of them for None."""
-    ((name, mask),) = given.items()
-    mask = np.ones(n, bool) if mask is None else np.asarray(mask)
-    if mask.shape != (n,) or mask.dtype != bool:
-        raise ValueError(f"{name} must be bool [{n}], got {mask.dtype} of shape {mask.shape}")
-    return mask

@@ -23,17 +23,14 @@ from ldp_jax.core.whole_noise import WORDS
 from ldp_jax.edges import _sparse
 from ldp_jax.edges.neighbour_counts import NeighbourCounts, checked_groups, with_noise
 from ldp_jax.edges.neighbour_lists import Reporting, per_edge, two_largest
-from ldp_jax.edges.population import Population, mask_of
+from ldp_jax.edges.population import Population
 from ldp_jax.graph import graphs
 
-_BLOCK = 2**22
-"""Edges that are counted at once."""
+_BLOCK = 2**22  # edges that are counted at once
 
-_TOGETHER = 2**16
-"""Numbers that one call of a program gives noise."""
+_TOGETHER = 2**16  # numbers that one call of a program gives noise
 
-_DRAWN = 2**19
-"""Numbers that are given noise at once: drawing one takes a hundred times its own memory."""
+_DRAWN = 2**19  # numbers that are given noise at once: drawing one takes a hundred times its own memory
 
 
 class NoisyCounts(NamedTuple):
@@ -127,8 +124,7 @@ def privatize_counts(
       after: the round of whose reports ``groups``, ``reporters`` or ``owners`` were made; the guarantee is of all
         rounds. A list that is in one round alone costs what that round does.
 
-    Raises:
-      ValueError: for arguments that do not fit each other, or a menu that differs in more than epsilon.
+    ``ValueError`` for arguments that do not fit each other, or a menu that differs in more than epsilon.
 
     >>> star = graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
     >>> noisy = privatize_counts(jax.random.key(0), star, NeighbourCounts(2.0, num_groups=2), [0, 0, 1, 1])
@@ -154,7 +150,7 @@ def privatize_counts(
     first = menu[0]
     over = by_rows(groups)
     groups = checked_groups(groups if over is None else process_allgather(groups, tiled=True), n, first.num_groups)
-    reported = mask_of(n, reporters=reporters)
+    reported = validate.mask(n, reporters=reporters)
     if owners is not None:
         if first.reporting != "full":
             raise ValueError(f"owners say who reports a pair, and so does reporting {first.reporting!r}: give one")

@@ -15,8 +15,7 @@ from ldp_jax.edges.neighbour_lists import OnLists, Reporting
 from ldp_jax.edges.population import HasGraphSampler, Population
 from ldp_jax.graph import graphs
 
-_MEMORY = 8e9
-"""Bytes of reported pairs above which a dense output is refused unless the caller allows more."""
+_MEMORY = 8e9  # bytes of reported pairs above which a dense output is refused unless the caller allows more
 
 
 class NoisyGraph(NamedTuple):
@@ -66,11 +65,8 @@ def privatize_graph(
         neighbours in ``full``, and in LocalLap's ``half list``; else private ones alone.
       memory: bytes beyond true edges, 16 for each false pair that n and the budgets let expect in an empty graph.
 
-    Returns:
-      The reported graph or set, the reported degrees and the guarantee: per edge, about pairs of private users.
-
-    Raises:
-      ValueError: for traced or invalid arguments, or an expected output above ``memory``.
+    The guarantee per edge is about pairs of private users. ``ValueError`` for traced or invalid arguments, or an
+    expected output above ``memory``.
 
     >>> from ldp_jax.edges import DPRR
     >>> graph = graphs.from_edges([[0, 1], [1, 2], [2, 3]], num_nodes=4)

@@ -14,8 +14,7 @@ from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.features.discrete import Discrete
 
-_FEW = 16
-"""Classes of which alphabets of every size have a table."""
+_FEW = 16  # classes of which alphabets of every size have a table
 
 
 def PersonalAlphabet(epsilon: Scalar, prior: ArrayLike | tuple) -> Discrete:

@@ -108,8 +108,7 @@ class _OnCaps(abc.ABC):
     gain: PyTree = dataclasses.field(init=False, default=None)
     second: PyTree = dataclasses.field(init=False, default=None)
 
-    _sphere: ClassVar[bool]
-    """Whether the base law is that of the sphere, or a Gaussian."""
+    _sphere: ClassVar[bool]  # whether the base law is that of the sphere, or a Gaussian
 
     def _check(self) -> None:
         check_epsilon(self.epsilon, _LARGEST)

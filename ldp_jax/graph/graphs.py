@@ -38,8 +38,7 @@ GraphsTuple = jraph.GraphsTuple
 
 _MAX_NODES = 2**31 - 1
 
-_BLOCK = 2**22
-"""Edges that are looked at together: what is needed beside the edges themselves stays small."""
+_BLOCK = 2**22  # edges that are looked at together: what is needed beside the edges themselves stays small
 
 
 def as_graph(graph: Graph, name: str = "graph") -> Graph:
@@ -303,15 +302,11 @@ def sorted_edges(
 def validate_symmetric(
     graph: jraph.GraphsTuple, node_graph: ArrayLike | tuple | None = None
 ) -> tuple[np.ndarray, np.ndarray, int]:
-    """Check an undirected graph, or a set of them, on the host.
+    """Check an undirected graph, or a set of them, with edges in any order; on the host.
 
-    Args:
-      graph: edges in any order.
-      node_graph: integers [n], the graph of each node; by default those of ``graph.n_node``.
-
-    Returns:
-      (senders, receivers, num_nodes), sorted by receiver, then by sender: int32, the graph's arrays themselves
-      where they are sorted already.
+    ``node_graph`` [n] is the graph of each node, by default those of ``graph.n_node``. It gives (senders,
+    receivers, num_nodes), sorted by receiver, then by sender: int32, the graph's arrays themselves where they are
+    sorted.
     """
     graph = as_graph(graph)
     sizes = np.ravel(np.asarray(graph.n_node))

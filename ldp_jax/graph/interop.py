@@ -80,8 +80,7 @@ def read(
       pairs_in: of arrays: ``rows`` [m, 2] or ``columns`` [2, m]; needed where the shape is [2, 2].
       clean: drop self-loops and weights, merge repeated edges, and take an edge in one direction for both.
 
-    Raises:
-      ValueError: for other objects, names that do not fit, or edges of no simple undirected graph.
+    ``ValueError`` for other objects, names that do not fit, or edges of no simple undirected graph.
 
     >>> import networkx
     >>> graph, names = read(networkx.Graph([("ana", "bo"), ("bo", "cy")]))

@@ -26,14 +26,12 @@ __all__ = ["Batch", "GraphSet", "Packed", "Shape", "assemble", "deal", "from_gra
 __dir__ = lambda: __all__
 
 
-_POOL = 16
-"""Nodes that a readout adds up before the sum goes back to memory."""
+_POOL = 16  # nodes that a readout adds up before the sum goes back to memory
 
+# Deals that a shape is measured by; later ones that do not fit, up to a fifth of them, are drawn again
 _TRIALS = 32
-"""Deals that a shape is measured by; later ones that do not fit, up to a fifth of them, are drawn again."""
 
-_DRAWS = 100
-"""After as many deals in a row that do not fit comes the deal by size, which does."""
+_DRAWS = 100  # after as many deals in a row that do not fit comes the deal by size, which does
 
 
 def _starts(counts: np.ndarray) -> np.ndarray:

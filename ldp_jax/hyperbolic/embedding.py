@@ -47,14 +47,10 @@ class ReconstructionQuality(NamedTuple):
 
 
 def _relation(relation: ArrayLike | tuple, num_nodes: int) -> np.ndarray:
-    pairs = np.asarray(relation)
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer) or not len(pairs):
-        raise ValueError(f"relation must be integers [m, 2], got {pairs.dtype} of shape {pairs.shape}")
-    if pairs.min() < 0 or pairs.max() >= num_nodes:
-        raise ValueError(f"relation must be of nodes in [0, {num_nodes}), got {pairs.min()} to {pairs.max()}")
-    if (pairs[:, 0] == pairs[:, 1]).any():
-        raise ValueError("relation must be of two different nodes each")
-    code = np.sort(pairs[:, 0].astype(np.int64) * num_nodes + pairs[:, 1])
+    pairs = validate.pairs(num_nodes, relation=relation)
+    if not len(pairs) or (pairs[:, 0] == pairs[:, 1]).any():
+        raise ValueError("relation must be of two different nodes each, one pair at least")
+    code = np.sort(pairs[:, 0] * num_nodes + pairs[:, 1])
     if (code[1:] == code[:-1]).any():
         raise ValueError("relation must name each pair once")
     return pairs.astype(np.int32)

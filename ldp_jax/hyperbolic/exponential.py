@@ -28,8 +28,8 @@ from ldp_jax.hyperbolic.numerics import gap, length
 MAX_EPSILON = 22.0  # beyond, 46 bits of a uniform are few for the far side of the disc
 MAX_RADIUS = 8.0  # at c = 1; float32 coordinates are good to 1e-4 of a distance there
 
+# Panels of distances with a whole circle in the disc, panels of those with an arc, points of a panel
 _NEAR, _FAR, _ORDER = 16, 32, 10
-"""Panels of distances with a whole circle in the disc, panels of those with an arc, points of a panel."""
 _NODES, _WEIGHTS = unit_rule(_ORDER)
 _STEPS = 26  # halvings of a panel
 
@@ -74,8 +74,8 @@ def _far(disc: _Place, place: Array) -> tuple[Array, Array, Array]:
     return s, arc, jnp.exp(-rate * s) * jnp.sinh(s) * arc * steep
 
 
+# The nodes of panels, in one long row, over which loops are vectorised
 _PLACES = (np.arange(max(_NEAR, _FAR))[:, None] + _NODES).reshape(-1)
-"""The nodes of panels, in one long row, over which loops are vectorised."""
 
 
 def _densities(disc: _Place) -> Array:

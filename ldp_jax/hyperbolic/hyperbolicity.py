@@ -51,11 +51,7 @@ def _deltas(key: PRNGKey, distances: Array, samples: int) -> tuple[Array, Array]
 
 
 def _adjacency(edges: ArrayLike | tuple, num_nodes: int) -> scipy.sparse.csr_array:
-    pairs = np.asarray(edges)
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
-        raise ValueError(f"edges must be integers [m, 2], got {pairs.dtype} of shape {pairs.shape}")
-    if len(pairs) and (pairs.min() < 0 or pairs.max() >= num_nodes):
-        raise ValueError(f"edges must join nodes in [0, {num_nodes}), got {pairs.min()} to {pairs.max()}")
+    pairs = validate.pairs(num_nodes, edges=edges)
     ones = np.ones(len(pairs), np.int8)
     return scipy.sparse.csr_array((ones, (pairs[:, 0], pairs[:, 1])), shape=(num_nodes, num_nodes))
 

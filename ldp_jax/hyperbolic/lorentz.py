@@ -49,8 +49,7 @@ __all__ = [
 __dir__ = lambda: __all__
 
 
-_FAR = 80.0
-"""sqrt(c) times the longest step: cosh(88) is the last in float32."""
+_FAR = 80.0  # sqrt(c) times the longest step: cosh(88) is the last in float32
 
 
 def _points(c: Scalar, **given: Record) -> tuple[Array, ...]:

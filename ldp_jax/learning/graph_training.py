@@ -32,8 +32,7 @@ __dir__ = lambda: __all__
 Progress = Callable[[int, float, float], object]
 """A function of an epoch, its loss and its validation score."""
 
-_ROOM = 256
-"""The room for histories is a multiple: runs of fewer epochs share a program."""
+_ROOM = 256  # the room for histories is a multiple: runs of fewer epochs share a program
 
 
 class Scores(NamedTuple):
@@ -208,9 +207,8 @@ def fit_graphs(
         ``experiments``). Where it holds a part of this run already, training goes on from there.
       progress: called with the epoch from 0, its loss and validation score, after each is on disk.
 
-    Raises:
-      ValueError: for labels without an output of the model, before compilation, or a checkpoint of other arguments.
-      ImportError: for a checkpoint without orbax-checkpoint.
+    ``ValueError`` before compilation, for labels without an output of the model; or for a checkpoint of other
+    arguments. ``ImportError`` for a checkpoint without orbax-checkpoint.
     """
     validate.threefry(key)
     if checkpoint is not None:

@@ -23,16 +23,8 @@ from ldp_jax.core.label_channel import log_reported, other_share
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.features import Discrete
 from ldp_jax.graph.propagation import Operator, kprop
-from ldp_jax.learning import metrics
+from ldp_jax.learning import metrics, training
 from ldp_jax.learning.models import Bound, Model, Variables
-from ldp_jax.learning.training import (
-    Examples,
-    Objective,
-    check_columns,
-    check_index,
-    check_nodes,
-    node_classification,
-)
 
 __all__ = [
     "NoisyExamples",
@@ -45,11 +37,9 @@ __all__ = [
 __dir__ = lambda: __all__
 
 
-_LEAST = 1e-30
-"""Mass below which a posterior, or a neighbourhood, counts as empty."""
+_LEAST = 1e-30  # mass below which a posterior, or a neighbourhood, counts as empty
 
-_ERRORS = 3.0
-"""Standard errors that the accuracy against reports may lie above the best that a right model reaches."""
+_ERRORS = 3.0  # standard errors that the accuracy against reports may lie above the best that a right model reaches
 
 
 class NoisyExamples(NamedTuple):
@@ -97,35 +87,35 @@ def _channel(mechanism: Discrete) -> tuple[int, float]:
     )
 
 
-def _loss(scores: Array, examples: Examples | NoisyExamples) -> Array:
-    if isinstance(examples, Examples):
-        return node_classification.loss(scores, examples)
+def _loss(scores: Array, examples: training.Examples | NoisyExamples) -> Array:
+    if isinstance(examples, training.Examples):
+        return training.node_classification.loss(scores, examples)
     return -(examples.label * log_reported(jax.nn.log_softmax(scores), jnp.asarray(examples.keep))).sum(-1)
 
 
-def _score(scores: Array, examples: Examples | NoisyExamples) -> Array:
-    if isinstance(examples, Examples):
-        return node_classification.score(scores, examples)
+def _score(scores: Array, examples: training.Examples | NoisyExamples) -> Array:
+    if isinstance(examples, training.Examples):
+        return training.node_classification.score(scores, examples)
     reached = metrics.accuracy(scores, examples.label.argmax(-1))
     best = examples.keep.mean()
     error = jnp.sqrt((examples.keep * (1.0 - examples.keep)).mean() / len(scores))
     return jnp.where(reached <= best + _ERRORS * error + 1e-6, -_loss(scores, examples).mean(), -jnp.inf)
 
 
-def _check(name: str, examples: Examples | NoisyExamples, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
-    if isinstance(examples, Examples):
-        check_nodes(name, examples, z, scores)
+def _check(name: str, examples: training.Examples | NoisyExamples, z: PyTree, scores: jax.ShapeDtypeStruct) -> None:
+    if isinstance(examples, training.Examples):
+        training.check_nodes(name, examples, z, scores)
         return
-    check_index(f"index of {name}", examples.index, z)
+    training.check_index(f"index of {name}", examples.index, z)
     classes = scores.shape[-1]
-    check_columns(name, examples.label, classes)
+    training.check_columns(name, examples.label, classes)
     if validate.concrete(examples.keep):
         keep = np.asarray(examples.keep)
         if not ((keep > 1.0 / classes) & (keep <= 1.0)).all():
             raise ValueError(f"keep of {name} must be in (1 / {classes}, 1], got numbers down to {keep.min()}")
 
 
-noisy_node_classification = Objective(
+noisy_node_classification = training.Objective(
     inputs=lambda z, examples: z[examples.index], loss=_loss, score=_score, check=_check
 )
 """Forward-corrected cross entropy on rows with randomised labels: context z [n, d], :class:`NoisyExamples`.

@@ -45,8 +45,7 @@ __all__ = [
 __dir__ = lambda: __all__
 
 
-_ROWS = 2**16
-"""Rows of a file that are predicted together."""
+_ROWS = 2**16  # rows of a file that are predicted together
 
 
 class Objective(NamedTuple):
@@ -424,8 +423,7 @@ def fit(
       test: examples that are scored once, with the variables of that epoch.
       settings: optimizer, epochs, batch size and patience.
 
-    Raises:
-      ValueError: before compilation, for no example, a row that the context lacks, or a class without an output.
+    ``ValueError`` before compilation, for no example, a row that the context lacks, or a class without an output.
     """
     validate.threefry(key)
     check_examples(model, objective, context, {"train": train, "validation": validation, "test": test})

@@ -32,32 +32,21 @@ from ldp_jax.core.types import Array, Scalar
 DISPERSIONS = (math.inf, 10.0, 3.0)
 """The s of the negative binomial that :func:`evidence` chooses from."""
 
-_LOST = 24.0
-"""Logarithm of what a sum may leave out, of terms that are at most 1."""
+_LOST = 24.0  # logarithm of what a sum may leave out, of terms that are at most 1
 
-_STEPS = 60
-"""Of EM."""
+_STEPS = 60  # of EM
 
 LEAST = 1e-8
 """The least mean of a count: where a class's share of a group is estimated as 0, a neighbour may be there."""
 
-_NOTHING = -1e30
-"""The logarithm of an empty sum: finite, so that no difference is NaN."""
+_NOTHING = -1e30  # the logarithm of an empty sum: finite, so that no difference is NaN
 
-_LEAST_SIZE = 1024.0
-"""Of a table, so that small graphs share their programs."""
+_LEAST_SIZE = 1024.0  # of a table, so that small graphs share their programs
 
-_TERMS = 11
-"""Terms of the series of a deviance, below |v| = 0.4."""
+_TERMS = 11  # terms of the series of a deviance, below |v| = 0.4
 
 
-_Pair = tuple[Array, Array]
-"""A logarithm in two numbers, the second what the first has lost by rounding."""
-
-
-def log_scale(epsilon: Scalar) -> Array:
-    """log((1 - a) / (1 + a))."""
-    return jnp.log(-jnp.expm1(-epsilon)) - jnp.log1p(jnp.exp(-epsilon))
+_Pair = tuple[Array, Array]  # a logarithm in two numbers, the second what the first has lost by rounding
 
 
 def noise_variance(epsilon: float) -> float:
@@ -134,7 +123,8 @@ def log_report_table(law: Law, means: Array, epsilon: Scalar, size: int) -> Arra
 
     _, below = jax.lax.scan(up, nothing, log_pmf)
     _, above = jax.lax.scan(down, nothing, log_pmf, reverse=True)
-    return log_scale(epsilon) + jnp.logaddexp(below, above)
+    log_scale = jnp.log(-jnp.expm1(-epsilon)) - jnp.log1p(jnp.exp(-epsilon))  # of (1 - a) / (1 + a)
+    return log_scale + jnp.logaddexp(below, above)
 
 
 def _split(a: Array, b: Scalar) -> _Pair:
@@ -163,11 +153,8 @@ def report_tables(
 ) -> Float[Array, "groups size laws"]:
     """log P(r) of reports r below ``size`` of each group, at each class and rate; float32 [G, size, C L].
 
-    Args:
-      law: of the dispersion.
-      means: of the true counts (:func:`~ldp_jax.pipeline.design.expected_counts`), at least 1e-8.
-      epsilon: of each count.
-      size: of the tables, static: :func:`table_size`.
+    ``law`` is that of the dispersion. ``means`` are of the true counts
+    (:func:`~ldp_jax.pipeline.design.expected_counts`), at least 1e-8; ``size`` is static (:func:`table_size`).
     """
     each = jnp.maximum(means, LEAST).reshape(-1, means.shape[-1]).T
     return log_report_table(law, each, epsilon, size).transpose(1, 0, 2)

@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array
+from ldp_jax.pipeline.message import ScoredPanel
 from ldp_jax.pipeline.rows import DenseRows, Rows
 from ldp_jax.pipeline.self_training import FoldedLabels, Lesson, regression
 
@@ -36,6 +37,10 @@ class DeviceClassifier(NamedTuple):
         if rows.shape[1] != self.weights.shape[0]:
             raise ValueError(f"rows must have {self.weights.shape[0]} features, as the panel, got {rows.shape[1]}")
         return _scores(rows, self.weights, self.bias)
+
+    def scored(self, known: FoldedLabels) -> ScoredPanel:
+        """The panel as the classifier finds it; ``known`` are its labels among all users."""
+        return ScoredPanel(self.panel_scores, known.labels[known.nodes], known.keep)
 
 
 @jax.jit

@@ -89,17 +89,8 @@ def _graph(graph: Graph | None) -> Graph:
 class PrivateEmbedding(TransformerMixin, BaseEstimator):
     """:func:`~ldp_jax.pipeline.private_embedding`: ``fit`` asks all users, ``transform`` looks up their rows.
 
-    Args:
-      mechanism: for one user's record; its guarantee is per record.
-      graph: public.
-      records: private, of all users: a ``Dataset``, or dense [n, d] in the mechanism's domain.
-      key: a typed threefry key.
-      alpha: decay factor.
-      r: convolution coefficient.
-
-    Attributes:
-      embedding_: float32 [n, d], of all users.
-      guarantee_: what one fit spent.
+    Arguments are those of the function; ``records`` are private, of all users. ``embedding_`` is float32 [n, d], of
+    all users, and ``guarantee_`` says what one fit spent.
     """
 
     embedding_: Float[np.ndarray, "n d"]
@@ -183,11 +174,7 @@ class _UserClassifier(ClassifierMixin, BaseEstimator, abc.ABC):
 class ReportClassifier(_UserClassifier):
     """:func:`~ldp_jax.pipeline.predict_from_reports`: private records; the users of ``fit`` are the panel.
 
-    Args:
-      epsilon: per record of a private user.
-      graph: public.
-      records: of all users, [n, d]; those of the panel are public.
-      key: a typed threefry key.
+    Arguments are those of the function; ``records`` [n, d] are of all users, those of the panel public.
     """
 
     def __init__(
@@ -207,12 +194,7 @@ class ReportClassifier(_UserClassifier):
 class CountClassifier(_UserClassifier):
     """:func:`~ldp_jax.pipeline.predict_from_counts`: private neighbour lists, public features.
 
-    Args:
-      epsilon: per bit of a list, or per relationship.
-      graph: private; this simulates all devices.
-      features: public, [n, d], or None.
-      unit: the unit of epsilon.
-      key: a typed threefry key.
+    Arguments are those of the function; the ``graph`` is private, and this simulates all devices.
     """
 
     def __init__(

@@ -19,13 +19,13 @@ from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core.label_channel import reported_evidence
 from ldp_jax.core.types import Array, Scalar
-from ldp_jax.graph.propagation import Operator, chebyshev_steps, operator  # noqa: F401 - the examples below
+from ldp_jax.graph import graphs  # noqa: F401 - the examples below
+from ldp_jax.graph.propagation import Operator, chebyshev_steps, operator  # noqa: F401
 
 LABEL_VARIANCE = 0.5
 """nu: how far a label is from what the neighbours of its node would say, as a variance of its indicator."""
 
-_FLOOR = 0.02
-"""The least probability that a value of the field is read as."""
+_FLOOR = 0.02  # the least probability that a value of the field is read as
 
 
 @jax.jit
@@ -41,20 +41,10 @@ def precision_weighted_ppr(
 
     By Chebyshev semi-iteration on :math:`(\kappa \Lambda + D)^{-1} A`, whose spectrum is real and within [-1, 1]:
     as many products as :func:`~ldp_jax.graph.propagation.ppr` makes for alpha = 1 - c. Differentiable in y, the
-    precision, kappa and c, forward and backward.
+    precision, kappa and c, forward and backward. The graph is symmetric, kappa > 0, c in [0, 1), :math:`\Lambda` >=
+    0, y anything finite where that is 0; z is 0 for a node without edges that nothing was observed of. ``tol``
+    bounds the error relative to the solution, in the norm of :math:`(\kappa \Lambda + D)^{1/2} z`.
 
-    Args:
-      op: of a symmetric graph.
-      y: what was observed; anything finite where the precision is 0.
-      precision: :math:`\Lambda` >= 0.
-      kappa: > 0.
-      c: in [0, 1).
-      tol: bound on the error relative to the solution, in the norm of :math:`(\kappa \Lambda + D)^{1/2} z`.
-
-    Returns:
-      z; 0 for a node without edges that nothing was observed of.
-
-    >>> from ldp_jax.graph import graphs
     >>> path, y = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)), jnp.array([[1.0], [0.0], [0.0]])
     >>> z = precision_weighted_ppr(path, y, jnp.array([[9.0], [0.0], [1.0]]), 1.0, 0.5, 1e-7)
     >>> np.asarray(z, float).round(4).ravel().tolist()
@@ -158,7 +148,6 @@ def class_field(
     A labelled node is seen by its label, any other by its report; so is a labelled node while its fold is left out.
     All folds are columns of one solve, and a labelled node is asked of the column without the labels of its fold.
 
-    >>> from ldp_jax.graph import graphs
     >>> path = operator(graphs.from_edges([[0, 1], [1, 2], [2, 3], [3, 4]], num_nodes=5))
     >>> labels, prior = np.array([0, -1, -1, -1, 1]), jnp.array([0.5, 0.5])
     >>> seen = observations(labels, prior, jnp.zeros((5, 2)), np.zeros(5, bool))

@@ -126,8 +126,7 @@ def predict_from_counts(
       guarded: whether the guard may weaken evidence.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
-    Raises:
-      ValueError: for arguments that do not fit each other or are out of range, before anybody reports.
+    ``ValueError`` for arguments that do not fit each other or are out of range, before anybody reports.
 
     >>> from ldp_jax import datasets
     >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
@@ -150,8 +149,6 @@ def predict_from_counts(
     labels = labels.astype(np.int64)
     if num_classes is None:
         num_classes = int(labels.max(initial=-1)) + 1
-        if num_classes < 2:
-            raise ValueError(f"labels must name at least two classes, got {max(num_classes, 0)}")
     NeighbourCounts(epsilon, max(num_classes, 1), most=most)  # refuses an epsilon before anybody is asked
     users = Population.of(lists)
     if labels.shape != users.group.shape:
@@ -226,18 +223,13 @@ def classify_counts(
     Nobody can check a count: one device that sends the largest count for a class moves the result. Ask for
     ``Question(most=...)`` near the largest public degree.
 
-    Args:
+    Args and errors as those of :func:`~ldp_jax.pipeline.piloted.piloted_counts`, but for these:
+
       key: of public randomness; the same one asks the same questions.
       ask: see :data:`AskDevices`; rows of users who were not asked are never read.
-      public: features, labels, and what was found of them.
-      epsilon: of each count, in both rounds.
-      num_folds: of the logistic regressions.
-      guarded: whether the guard may weaken evidence.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`).
 
-    Raises:
-      ValueError: as :func:`~ldp_jax.pipeline.piloted.piloted_counts`; for a question about other groups, and for
-        rows of another question, of another shape, or two of one user.
+    ``ValueError`` for a question about other groups, rows of another one or of another shape, or two of one user.
 
     >>> from ldp_jax import datasets
     >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget

@@ -115,13 +115,11 @@ def predict_from_reports(
         must then be given, and labels outside [0, C) are clipped.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
-    Raises:
-      ValueError: before anybody reports, for arguments that do not fit each other or are out of range, or a panel
-        without a member of some class or of one class alone.
+    ``ValueError`` before anybody reports, for arguments that do not fit each other or are out of range, or a panel
+    without a member of some class or of one class alone.
 
-    >>> nodes = np.arange(60)
-    >>> same = nodes[:, None] // 30 == nodes // 30  # two circles, in which everybody knows everybody
-    >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
+    >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
+    >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
     >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as the record says
     >>> panel, private = nodes[::3], nodes[nodes % 3 > 0]
     >>> found = predict_from_reports(jax.random.key(2), circles, np.eye(2)[y], panel, y[panel], 4.0, num_folds=2)
@@ -198,15 +196,13 @@ def classify_reports(
       reports: of one round, the rows of each table (:func:`ldp_jax.deployment.alphabet_table`).
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
-    Raises:
-      ValueError: for facts and alphabets that do not fit each other, a panel with private labels, rows of a table
-        that no alphabet has, outputs that it does not have, or a user with two rows.
+    ``ValueError`` for facts and alphabets that do not fit each other, a panel with private labels, rows of a table
+    that no alphabet has, outputs that it does not have, or a user with two rows.
 
     >>> from ldp_jax.deployment import Alphabet, Classifier, Device, Session, alphabet_table, decode, report_class
     >>> from ldp_jax.pipeline.rows import feature_rows
-    >>> nodes = np.arange(60)
-    >>> same = nodes[:, None] // 30 == nodes // 30  # two circles, in which everybody knows everybody
-    >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
+    >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
+    >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
     >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as the record says
     >>> labels, x = np.where(nodes % 3 == 0, y, -1), np.eye(2)[y]
     >>> given = (circles, feature_rows(x[::3]), labels)

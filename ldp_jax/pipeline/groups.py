@@ -48,6 +48,21 @@ def check_labels(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
         raise ValueError(f"labels must be in [0, {num_classes}) or -1, got {labels.min()} to {labels.max()}")
 
 
+def check_teachers(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
+    """Refuse labels that cannot teach, by a ``ValueError``; they are -1 for users whose class is asked for.
+
+    They must be integers in [-1, C), of two classes at least and of each, and leave somebody without a label.
+    """
+    check_labels(labels, num_classes)
+    present = np.bincount(labels[labels >= 0], minlength=num_classes)
+    if (present > 0).sum() < 2:
+        raise ValueError(f"labels must name at least two classes, got {(present > 0).sum()}")
+    if not present.all():
+        raise ValueError(f"labels must be of each of {num_classes} classes, got none of class {present.argmin()}")
+    if not (labels < 0).any():
+        raise ValueError("labels must leave users whose class is asked for, got a class for everybody")
+
+
 def fine_groups(
     log_q: Float[Array | np.ndarray, "n classes"], labels: Int[Array | np.ndarray, " n"]
 ) -> Int[np.ndarray, " n"]:

@@ -43,7 +43,7 @@ from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifi
 from ldp_jax.pipeline.from_reports import class_reports
 from ldp_jax.pipeline.guard import checked, guard
 from ldp_jax.pipeline.local_prediction import Broadcast
-from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_evidence
+from ldp_jax.pipeline.message import ClassReports, likeliest_evidence
 from ldp_jax.pipeline.one_message import HOMOPHILY, Devices, one_message
 from ldp_jax.pipeline.panel import MOST_EPSILON, folded_panel, label_guarantee, panel_arguments, reported_shares
 from ldp_jax.pipeline.piloted import Ask, CountRound, PilotedCounts, PublicFacts, piloted_counts
@@ -71,8 +71,7 @@ class JointPrivacy:
         nothing else; where labels are private it is 0. Fewer than some 25 users cost more than they mend.
       both: epsilon of one report of the record and the whole list together, in [0, 20]; labels are then public.
 
-    Raises:
-      ValueError: for a number out of its range, or where nothing is asked for.
+    ``ValueError`` for a number out of its range, or where nothing is asked for.
     """
 
     record: float = 0.0
@@ -168,11 +167,6 @@ class JointFacts(NamedTuple):
         return self.known.labels
 
     @property
-    def scored(self) -> ScoredPanel:
-        """The panel as the classifier finds it."""
-        return ScoredPanel(self.classifier.panel_scores, self.labels[self.known.nodes], self.known.keep)
-
-    @property
     def log_prior(self) -> Float[np.ndarray, " classes"]:
         """Natural logarithms of the class shares; float32."""
         return np.log(self.prior).astype(np.float32)
@@ -187,20 +181,9 @@ def joint_facts(
     num_folds: int = 10,
     keep: float = 1.0,
 ) -> JointFacts:
-    """The lessons of the panel.
+    """The lessons of the panel. Arguments are those of :func:`~ldp_jax.pipeline.panel_facts`, but for the graph.
 
-    Args:
-      key: of public randomness.
-      rows: the panel's records, in ascending order of their nodes.
-      labels: of the panel; -1 for everybody else.
-      num_classes: C.
-      num_folds: F.
-      keep: the probability in (1 / C, 1] that a label is the true one (:mod:`~ldp_jax.pipeline.panel`); below 1 a
-        class that nobody reported is no error.
-
-    Raises:
-      ValueError: for rows of another number than the panel's, fewer than two folds, and for true labels that cannot
-        teach (:func:`~ldp_jax.pipeline.panel.check_panel`).
+    ``ValueError`` as there, and for rows of another number than the panel's or fewer than two folds.
 
     >>> from ldp_jax.pipeline.rows import feature_rows
     >>> y = np.arange(40) % 2
@@ -250,7 +233,8 @@ def joint_prediction(
     if records is not None:
         posterior, asked = np.tile(np.exp(prior), (shape[0], 1)), "records alone"
         reports = records(record_key, Broadcast(posterior, facts.classifier, facts.known.nodes))
-        own = np.asarray(likeliest_evidence(reports, facts.scored, posterior, labels < 0)[0])
+        scored = facts.classifier.scored(facts.known)
+        own = np.asarray(likeliest_evidence(reports, scored, posterior, labels < 0)[0])
         if check is not None:
             own, believed, _ = checked(own, facts.prior, check)
     log_posterior = log_softmax(prior + own, axis=1)
@@ -322,8 +306,7 @@ def predict_jointly(
         publicly stated (:func:`~ldp_jax.pipeline.rehearsal.homophily`). A wrong number costs accuracy alone.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
-    Raises:
-      ValueError: for arguments that do not fit each other or are out of range, before anybody reports.
+    ``ValueError`` for arguments that do not fit each other or are out of range, before anybody reports.
 
     >>> from ldp_jax import datasets
     >>> data = datasets.synthetic(jax.random.key(0), num_nodes=400, num_classes=3, num_features=30,

@@ -19,11 +19,11 @@ from jaxtyping import Float, Int
 from ldp_jax.core import validate
 from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.graph.graphs import GraphsTuple, as_graph
+from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import Operator, operator, ppr
 from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifier, panel_regression
 from ldp_jax.pipeline.guard import guard
-from ldp_jax.pipeline.message import ClassReports, ScoredPanel, likeliest_evidence
+from ldp_jax.pipeline.message import ClassReports, likeliest_evidence
 from ldp_jax.pipeline.panel import folded_panel
 from ldp_jax.pipeline.rows import Rows
 from ldp_jax.pipeline.self_training import FoldedLabels
@@ -55,11 +55,6 @@ class PanelFacts(NamedTuple):
     def num_classes(self) -> int:
         """C."""
         return self.known.num_classes
-
-    @property
-    def scored(self) -> ScoredPanel:
-        """The panel as the classifier finds it."""
-        return ScoredPanel(self.classifier.panel_scores, self.labels[self.known.nodes], self.known.keep)
 
 
 class Broadcast(NamedTuple):
@@ -126,7 +121,7 @@ class LocalPrediction(NamedTuple):
 
 def panel_facts(
     key: PRNGKey,
-    graph: GraphsTuple,
+    graph: graphs.GraphsTuple,
     rows: Rows,
     labels: Int[np.ndarray, " n"],
     *,
@@ -136,24 +131,16 @@ def panel_facts(
 ) -> PanelFacts:
     """Steps 1 and 2 of local prediction: what a sweep over epsilon or mechanisms finds once.
 
-    Args:
-      key: of public randomness.
-      graph: public, symmetric.
-      rows: the panel's records, in ascending order of their nodes.
-      labels: of the panel; -1 for everybody else.
-      num_classes: C.
-      num_folds: F.
-      keep: the probability in (1 / C, 1] that a label is the true one. Below 1, labels are reports, and a class
-        that nobody reported is no error.
+    ``key`` is of public randomness; ``graph`` is public and symmetric. ``rows`` are the panel's records, in
+    ascending order of their nodes; ``labels`` are in [0, C) in the panel, and -1 elsewhere. ``num_classes`` is C,
+    and ``num_folds`` F. A label is the true one with probability ``keep`` in (1 / C, 1]. Below 1, labels are
+    reports, and a class that nobody reported is no error.
 
-    Raises:
-      ValueError: for a panel that cannot teach (:func:`~ldp_jax.pipeline.panel.check_panel`).
+    ``ValueError`` for a panel that cannot teach (:func:`~ldp_jax.pipeline.groups.check_teachers`).
 
-    >>> from ldp_jax.graph import graphs
     >>> from ldp_jax.pipeline.rows import feature_rows
-    >>> nodes = np.arange(60)
-    >>> same = nodes[:, None] // 30 == nodes // 30  # two circles, in which everybody knows everybody
-    >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
+    >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
+    >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
     >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as the record says
     >>> labels, x = np.where(nodes % 3 == 0, y, -1), feature_rows(np.eye(2)[y])
     >>> facts = panel_facts(jax.random.key(0), circles, x.take(nodes[::3]), labels, num_classes=2, num_folds=2)
@@ -171,7 +158,7 @@ def panel_facts(
     ('reports', 39)
     """
     known, panel = folded_panel(key, labels, num_classes, num_folds, keep)
-    graph = as_graph(graph)
+    graph = graphs.as_graph(graph)
     op = operator(graph)
     phase("what structure says", 0.0)
     structure = structure_posterior(graph, known, rows=rows, op=op)
@@ -199,7 +186,7 @@ def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guard
             raise ValueError(f"{name} of reports must have shape {wanted}, got {np.shape(given)}")
     if isinstance(answers, ClassReports):
         asked = asked if answers.reported is None else asked & answers.reported
-        own, smoothing = likeliest_evidence(answers, facts.scored, posterior, asked)
+        own, smoothing = likeliest_evidence(answers, facts.classifier.scored(known), posterior, asked)
     else:
         own, smoothing = answers
     trusted = guard(own, posterior, asked)

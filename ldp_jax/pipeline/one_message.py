@@ -59,10 +59,8 @@ def one_message(
     """Ask everybody once, one half of the users after the other; this simulates all devices.
 
     ``labels`` are of the panel, -1 for everybody else, ``prior`` class shares; the epsilon of ``alphabets`` is the
-    report's, and ``homophily`` is stated, in [0, 1).
-
-    Returns:
-      log P(report i | class of the user), float32 [n, C]; and who reported first, the panel among them.
+    report's, and ``homophily`` is stated, in [0, 1). It gives log P(report i | class of the user), float32 [n, C],
+    and who reported first, the panel among them.
     """
     half_key, *report_keys = random.split(key, 3)
     n, panel, scores = len(labels), np.flatnonzero(labels >= 0), devices.scores

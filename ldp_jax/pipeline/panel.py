@@ -21,7 +21,7 @@ from ldp_jax.core.mechanism import check_epsilon, privatize
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Discrete, GeneralizedRR
-from ldp_jax.pipeline.groups import check_labels
+from ldp_jax.pipeline.groups import check_teachers
 from ldp_jax.pipeline.rows import Features, Rows, feature_rows
 from ldp_jax.pipeline.self_training import FoldedLabels, folds
 
@@ -133,28 +133,13 @@ def panel_arguments(
     if num_classes is None:
         num_classes = int(everybody.max(initial=-1)) + 1
     if noise is None:
-        check_panel(everybody, num_classes)
+        check_teachers(everybody, num_classes)
     elif not 2 <= len(members) < n:
         raise ValueError(f"panel must have at least two members and leave others, got {len(members)} of {n} users")
     rows = features if isinstance(features, Rows) else feature_rows(features, public=members)
     if rows.shape[0] != n or not rows.shape[1]:
         raise ValueError(f"features must have a row for each of {n} users, and columns, got shape {rows.shape}")
     return PanelArguments(everybody, num_classes, members, rows, noise)
-
-
-def check_panel(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
-    """Refuse a panel that cannot teach, by a ``ValueError``; ``labels`` are -1 outside it.
-
-    Labels must be integers in [-1, C), of two classes at least and of each, and leave somebody outside.
-    """
-    check_labels(labels, num_classes)
-    present = np.bincount(labels[labels >= 0], minlength=num_classes)
-    if (present > 0).sum() < 2:
-        raise ValueError(f"labels of the panel must name at least two classes, got {(present > 0).sum()}")
-    if not present.all():
-        raise ValueError(f"panel must have each of {num_classes} classes, got none of class {present.argmin()}")
-    if not (labels < 0).any():
-        raise ValueError("the panel must leave users whose class is asked for, got everybody")
 
 
 def folded_panel(
@@ -165,7 +150,7 @@ def folded_panel(
     validate.in_range(1.0 / num_classes, 1.0, open_lower=True, keep=keep)
     labels = np.asarray(labels)
     if keep == 1.0:
-        check_panel(labels, num_classes)
+        check_teachers(labels, num_classes)
     labels = labels.astype(np.int32)
     known = FoldedLabels(labels, num_classes, folds(key, labels, num_folds), num_folds, keep)
     return known, known._replace(labels=labels[known.nodes], fold=np.asarray(known.fold)[known.nodes])

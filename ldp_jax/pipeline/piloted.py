@@ -29,7 +29,7 @@ from ldp_jax.edges import NoisyCounts
 from ldp_jax.pipeline.counts import DISPERSIONS, evidence, table_size
 from ldp_jax.pipeline.design import CountModel, Design, GroupShares, design, expected_counts, group_shares, pilot
 from ldp_jax.pipeline.device_classifier import count_regression
-from ldp_jax.pipeline.groups import check_labels, class_shares, fine_groups, merge, merged
+from ldp_jax.pipeline.groups import check_teachers, class_shares, fine_groups, merge, merged
 from ldp_jax.pipeline.guard import guard
 from ldp_jax.pipeline.rows import Rows, Scaling
 from ldp_jax.pipeline.self_training import (
@@ -163,9 +163,8 @@ def piloted_counts(
       num_folds: F of the regressions, whose time it multiplies; by default 10, above 10^5 entries of features 5.
       guarded: whether the guard may weaken evidence. Without it s is 1.
 
-    Raises:
-      ValueError: before anybody is asked, for facts that do not fit each other or an epsilon that is not finite and
-        > 0; and for answers of another shape than the round's, of another epsilon, or of users who were not asked.
+    ``ValueError`` before anybody is asked, for facts that do not fit each other or an epsilon that is not finite
+    and > 0; and for answers of another shape than the round's, of another epsilon, or of users who were not asked.
     """
     validate.threefry(key)
     public = _checked(public, epsilon)
@@ -285,14 +284,8 @@ def _learned(
 def _checked(public: PublicFacts, epsilon: float) -> PublicFacts:
     """The facts with labels as whole numbers; what does not fit is refused, and nothing is spent before."""
     labels, classes, log_q = validate.labels(public.labels), public.num_classes, public.log_q
-    validate.integer_in(2, num_classes=classes)
+    check_teachers(labels, classes)
     validate.number(0.0, open_lower=True, epsilon=epsilon)
-    check_labels(labels, classes)
-    missing = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=classes) == 0)
-    if len(missing):
-        raise ValueError(f"labels must have a member of each of {classes} classes, got none of class {missing[0]}")
-    if not (labels < 0).any():
-        raise ValueError("labels must be -1 for the users whose class is asked for, got a class for everybody")
     rows = next(iter(public.rows.values())) if isinstance(public.rows, Mapping) else public.rows
     if rows is not None and rows.shape[0] != len(labels):
         raise ValueError(f"rows must be of {len(labels)} users, as labels are, got {rows.shape[0]}")
@@ -304,9 +297,7 @@ def _checked(public: PublicFacts, epsilon: float) -> PublicFacts:
             raise ValueError("log_q must be of these labels, and was found of others")
     elif given is not None and not np.isfinite(np.asarray(given, np.float32).max(-1)).all():
         raise ValueError("log_q must be logarithms of probabilities, -inf for 0, got NaN, inf, or a row of -inf")
-    quiet = public.quiet
-    if quiet.dtype != bool or quiet.shape != labels.shape:
-        raise ValueError(f"silent must be bool [{len(labels)}], got {quiet.dtype} {quiet.shape}")
+    quiet = validate.mask(len(labels), silent=public.quiet)
     if (quiet & (labels < 0)).any():
         raise ValueError("silent users must have a label: of the others the class is asked for, by their reports")
     left = np.bincount(labels[(labels >= 0) & ~quiet], minlength=classes)

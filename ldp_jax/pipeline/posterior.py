@@ -29,20 +29,11 @@ def model_posterior(
     """Log posterior of each user's class by a model that has not seen the label, for ``predict_from_counts``.
 
     One model a fold is trained on the labels of the other folds but one, which says when to stop. A labelled user
-    is asked of the model of the own fold, any other of the mean of all.
-
-    Args:
-      key: of public randomness.
-      model: rows [b, d] to scores [b, C].
-      x: public features.
-      labels: in [0, C), -1 for none; at least ``num_folds`` of them.
-      num_folds: F >= 3, one training each.
-      optimizer: any optax transformation.
-      epochs: at most so many, over all labels at once.
-      patience: stop after as many epochs without a better validation accuracy.
-
-    Raises:
-      ValueError: for labels of another shape or kind or too few, and as :func:`ldp_jax.learning.training.fit`.
+    is asked of the model of the own fold, any other of the mean of all. The key is of public randomness, ``x`` are
+    public features, and ``model`` maps rows [b, d] to scores [b, C]. ``labels`` are in [0, C), -1 for none, at
+    least ``num_folds`` >= 3 of them. Each fold is trained on all labels at once, for at most so many ``epochs``, or
+    until ``patience`` of them had no better validation accuracy. ``ValueError`` for labels of another shape or kind
+    or too few, and as :func:`ldp_jax.learning.training.fit`.
 
     >>> from ldp_jax.learning import models
     >>> x = np.repeat(np.eye(2, dtype=np.float32), 20, axis=0)

@@ -241,9 +241,8 @@ def rehearse(
       worlds: how many are drawn, at least 2.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`).
 
-    Raises:
-      ValueError: for private labels, an epsilon out of range, friends where there are none to be stated, or a
-        pilot whose lists are of others or empty.
+    ``ValueError`` for private labels, an epsilon out of range, friends where there are none to be stated, or a
+    pilot whose lists are of others or empty.
 
     >>> from ldp_jax import datasets
     >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
@@ -702,12 +701,10 @@ def _of_links(
             auc.append(found)
             alone.append(_percent(alike, size))
     auc = np.array(auc)
-    mean = auc.mean(0)
-    best = [
-        np.take_along_axis(auc, first + mean[None, :, first : first + 2].argmax(2)[..., None], 2)[..., 0]
-        for first in (0, 2)
-    ]
-    return Rehearsal(epsilons, best[1] - best[0], np.array(alone), "links", n, len(facts.pilot), auc=auc)
+    each = auc.reshape(*auc.shape[:2], 2, 2)  # by degrees and by counts
+    best = np.take_along_axis(each, each.mean(0).argmax(2)[None, ..., None], 3)[..., 0]
+    gains = best[..., 1] - best[..., 0]
+    return Rehearsal(epsilons, gains, np.array(alone), "links", n, len(facts.pilot), auc=auc)
 
 
 def _percent(scores: Array, size: int) -> float:
@@ -724,15 +721,15 @@ def _check_posterior(log_q: np.ndarray) -> None:
 def _checked_pilot(facts: LinkFacts) -> LinkFacts:
     """The facts with labels as whole numbers; what does not fit is refused."""
     log_q, labels = np.asarray(facts.log_q), validate.labels(facts.labels)
-    pilot, friends = np.asarray(facts.pilot), np.asarray(facts.friends)
+    pilot = np.asarray(facts.pilot)
     _check_posterior(log_q)
     n = len(log_q)
     check_labels(labels, log_q.shape[1])
     if len(labels) != n:
         raise ValueError(f"labels must be of the {n} users of log_q, got {len(labels)}")
-    if friends.ndim != 2 or friends.shape[1] != 2 or not len(friends):
-        raise ValueError(f"friends must be entries of shape [entries, 2], one at least, got {friends.shape}")
-    validate.ids(n, "the users", pilot=pilot, friends=friends)
+    validate.ids(n, "the users", pilot=pilot)
+    if not len(friends := validate.pairs(n, "the users", friends=facts.friends)):
+        raise ValueError("friends must be entries of lists, one at least")
     if len(np.unique(pilot)) < len(pilot) or not np.isin(friends[:, 0], pilot).all():
         raise ValueError("pilot must name each member once, and friends must be of their lists alone")
     if len(np.unique(friends, axis=0)) < len(friends) or (friends[:, 0] == friends[:, 1]).any():
@@ -820,11 +817,7 @@ def overlap(
 
 
 def _labelled_pairs(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> Int[np.ndarray, "pairs two"]:
-    pairs = np.asarray(pairs)
-    if pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer):
-        raise ValueError(f"pairs must be integers of shape [pairs, 2], got {pairs.dtype} of shape {pairs.shape}")
-    if len(pairs) and (pairs.min() < 0 or pairs.max() >= len(labels)):
-        raise ValueError(f"pairs must join nodes in [0, {len(labels)}), got {pairs.min()} to {pairs.max()}")
+    pairs = validate.pairs(len(labels), "the nodes", pairs=pairs)
     if (pairs[:, 0] == pairs[:, 1]).any():
         raise ValueError("pairs must join two users, and one joins a user with themselves")
     pairs = pairs[(labels[pairs] >= 0).all(-1)]

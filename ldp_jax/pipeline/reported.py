@@ -40,28 +40,11 @@ class ReportedEmbedding(NamedTuple):
 
 
 @runtime_checkable
-class VectorReports(Protocol):
-    """Rows of users in any order, as :func:`ldp_jax.deployment.vectors` makes them.
-
-    Attributes:
-      user: uint64 [m].
-      index: int32 [m, k], which coordinates, ascending.
-      output: int32 [m, k], what was reported of them.
-      digest: of the table that the devices used.
-    """
-
-    user: np.ndarray
-    index: np.ndarray
-    output: np.ndarray
-    digest: bytes
-
-
-@runtime_checkable
 class ReportRows(Protocol):
     """Reports about one table or question, as :meth:`ldp_jax.deployment.store.ReportStore.all` reads them.
 
     Attributes:
-      user: uint64 [m].
+      user: uint64 [m], in any order.
       output: int32, places in an alphabet [m], or noisy counts [m, K].
       digest: of the table or question.
     """
@@ -69,6 +52,16 @@ class ReportRows(Protocol):
     user: np.ndarray
     output: np.ndarray
     digest: bytes
+
+
+@runtime_checkable
+class VectorReports(ReportRows, Protocol):
+    """Vectors of users, as :func:`ldp_jax.deployment.vectors` makes them; ``output`` is int32 [m, k].
+
+    ``index`` int32 [m, k] says which coordinates it is of, ascending.
+    """
+
+    index: np.ndarray
 
 
 def embed_reports(
@@ -95,9 +88,8 @@ def embed_reports(
       nodes: the user of each node, distinct.
       reports: see :class:`VectorReports`.
 
-    Raises:
-      ValueError: for a mechanism without a table, arrays that do not fit each other, a user with two rows, or
-        indices and outputs that the mechanism does not have.
+    ``ValueError`` for a mechanism without a table, arrays that do not fit each other, a user with two rows, or
+    indices and outputs that the mechanism does not have.
 
     >>> from ldp_jax.deployment import Vectors
     >>> from ldp_jax.features import GridSquareWave

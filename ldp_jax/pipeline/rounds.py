@@ -29,18 +29,12 @@ class RepeatedReports(NamedTuple):
 def answer(key: PRNGKey, mechanism: Mechanism, history: Values, round: Array | int, *, answers: str) -> Report:
     """One user's report of one round: a pure function of the user's key; ``vmap`` it.
 
-    A permanent answer takes its record and its randomness from the first round alone, a fresh one from its own.
-
-    Args:
-      key: a typed threefry key, of this user and question, the same in every round. Another question, or the same
-        one answered otherwise, needs another key, or both share their noise.
-      mechanism: of one report.
-      history: the records so far, [rounds, ...], up to the round that is asked for.
-      round: which, from 0; may be traced.
-      answers: one of :data:`~ldp_jax.accounting.composition.ANSWERS`.
-
-    Raises:
-      ValueError: for other words, a key that is not threefry, or a fresh answer of a round beyond the history.
+    A permanent answer takes its record and its randomness from the first round alone, a fresh one from its own. The
+    typed threefry key is of this user and question, the same in every round. Another question, or the same one
+    answered otherwise, needs another key, or both share their noise. ``history`` [rounds, ...] are the records so
+    far, up to the ``round``, from 0, which may be traced; ``answers`` is one of
+    :data:`~ldp_jax.accounting.composition.ANSWERS`. ``ValueError`` for other words, a key that is not threefry, or
+    a fresh answer of a round beyond the history.
 
     >>> from ldp_jax.features import GeneralizedRR
     >>> key, mechanism, history = jax.random.key(0), GeneralizedRR(1.0, 4), jnp.array([2, 2, 3, 0])

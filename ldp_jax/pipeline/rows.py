@@ -206,8 +206,7 @@ def feature_rows(x: Features, *, log: bool = False, public: Int[np.ndarray, " so
       public: the rows that are public; all by default. Others are read as devices read them
         (:class:`ldp_jax.deployment.Classifier`), and not refused: NaN is 0, above 1e9 is 1e9, counts below 0 are 0.
 
-    Raises:
-      ValueError: for another shape, or of public rows numbers that are not finite, or negative with ``log``.
+    ``ValueError`` for another shape, or of public rows numbers that are not finite, or negative with ``log``.
 
     >>> feature_rows(np.array([[3.0, 4.0], [0.0, 0.0]])).times(jnp.ones((2, 1))).ravel().tolist()
     [1.40000..., 0.0]

@@ -25,23 +25,19 @@ from ldp_jax.pipeline.rows import DenseRows, Rows, RowTables, Scaling, laid_out,
 RIDGES = (10.0, 2.0, 0.4, 0.08, 0.016)
 """Weights of half the squared norm beside the summed loss that :func:`features_posterior` chooses from."""
 
-_ROOM = 8
-"""Ridges are padded to a multiple of it, so that other choices of them share a program."""
+_ROOM = 8  # ridges are padded to a multiple of it, so that other choices of them share a program
 
 IMPOSSIBLE = -1e30
 """The log-likelihood of a class that is excluded: finite, so that no gradient is NaN."""
 
-_MEMORY = 10
-"""Pairs of differences that L-BFGS holds."""
+_MEMORY = 10  # pairs of differences that L-BFGS holds
 
+# The least number of teachers that has places of its own, where twice as many nodes would have places else
 _FEW = 2**13
-"""The least number of teachers that has places of its own, where twice as many nodes would have places else."""
 
-_IN_CACHE = 256
-"""Rows whose scores stay in a CPU's cache."""
+_IN_CACHE = 256  # rows whose scores stay in a CPU's cache
 
-_STEPS = 200
-"""Points that L-BFGS tries at most."""
+_STEPS = 200  # points that L-BFGS tries at most
 
 _Laid = RowTables | DenseRows
 
@@ -340,12 +336,8 @@ def _posteriors(weights: Array, rows: _Laid, asked: _Asked, models: int) -> Arra
     each = jax.nn.log_softmax(jnp.concatenate([scores, scores.mean(1, keepdims=True)], 1))
     mean = jax.nn.logsumexp(each[:, :models], axis=1) - jnp.log(models)
     mean = jnp.where(asked.by_weights, each[:, models], mean)
-    return jnp.where(asked.held_out[:, None], _own(each, asked.fold), mean)
-
-
-def _own(log_posteriors: Array, fold: Array | np.ndarray) -> Array:
-    """The posterior of each node by the model that has not seen it."""
-    return jnp.take_along_axis(log_posteriors, fold[:, None, None], axis=1)[:, 0]
+    unseen = jnp.take_along_axis(each, asked.fold[:, None, None], axis=1)[:, 0]  # by the model that has not seen it
+    return jnp.where(asked.held_out[:, None], unseen, mean)
 
 
 class Lesson(NamedTuple):
@@ -376,18 +368,12 @@ def regression(
 ) -> tuple[Float[Array, "n classes"], float, Float[Array, "inputs outputs"]]:
     """F logistic regressions on evidence, each without one fold; one program for any number of teachers.
 
-    Args:
-      rows: of all n nodes.
-      lesson: who teaches what.
-      ridges: falling; chosen by the evidence of teachers under the model that has not seen theirs. Each fit starts
-        from the one before; the first that is no better ends the search.
-      start: weights, the bias in the last row; 0 by default.
-      by_weights: whether those who teach nothing are asked of the mean weights, not of the mean posterior.
-      tolerance: the least gain of a step, of the loss.
-      room: public number of rows that are padded to; n by default.
-
-    Returns:
-      The log posteriors [n, C], of teachers out of fold; the ridge; the weights [d + 1, F C].
+    ``ridges`` fall, and are chosen by the evidence of teachers under the model that has not seen theirs. Each fit
+    starts from the one before, the first from ``start`` (the bias in the last row; 0 by default); the first that is
+    no better ends the search. With ``by_weights`` those who teach nothing are asked of the mean weights, not of the
+    mean posterior. ``tolerance`` is the least gain of a step, of the loss; ``room`` the public number of rows that
+    are padded to, n by default. It gives the log posteriors [n, C], of teachers out of fold, the ridge, and the
+    weights [d + 1, F C].
     """
     n, teachers = rows.shape[0], lesson.teachers
     if len(lesson.evidence) != len(teachers) or len(lesson.fold) != n:

@@ -20,8 +20,8 @@ from ldp_jax.core import validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array
+from ldp_jax.graph import graphs
 from ldp_jax.graph.aggregation import Segments, Tables
-from ldp_jax.graph.graphs import GraphsTuple, as_graph
 from ldp_jax.graph.propagation import Operator, block_width, kprop, operator, ppr
 from ldp_jax.pipeline.device_classifier import panel_regression
 from ldp_jax.pipeline.field import class_field, observations
@@ -106,7 +106,6 @@ def panel_sums(
 
     ``kind`` is a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank. O(n) memory.
 
-    >>> from ldp_jax.graph import graphs
     >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
     >>> panel_sums(path, np.array([0, 1]), np.eye(2, dtype=np.float32), 2).tolist()
     [[0.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
@@ -140,7 +139,6 @@ def sums_by_folds(
 ) -> Float[np.ndarray, "n k"]:
     """:func:`panel_sums` where a member's whole fold is left out: as many columns as folds and values.
 
-    >>> from ldp_jax.graph import graphs
     >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
     >>> known = FoldedLabels(np.array([0, 1, -1]), 2, np.array([0, 1, 0]), 2)
     >>> sums_by_folds(path, known, np.eye(2, dtype=np.float32), 2).tolist()
@@ -172,17 +170,17 @@ def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return (sums[:, :-1] + usual * prior) / (mass + usual)
 
 
+# For linear algebra of few columns, whose threads would wait for each other most of the time
 _one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
-"""For linear algebra of few columns, whose threads would wait for each other most of the time."""
 
 
 @_one_thread
-def spectral_coordinates(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
+def spectral_coordinates(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
     r"""Leading eigenvectors of :math:`D^{-1/2} A D^{-1/2}`, the largest eigenvalue first; float32, on the host.
 
     Where the graph has fewer than ``count`` + 2 nodes, the last columns are 0; where it has no edge, all are.
     """
-    graph = as_graph(graph)
+    graph = graphs.as_graph(graph)
     degree = np.bincount(np.asarray(graph.receivers), minlength=int(np.asarray(graph.n_node).sum()))
     n = len(degree)
     scale = 1.0 / np.sqrt(np.maximum(degree, 1))
@@ -234,7 +232,7 @@ def _leading(op: Operator, start: Array) -> Array:
 
 
 @_one_thread
-def shared_friends(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
+def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
     """Leading left singular vectors of who is a friend of whom, times the singular values; float32, on the host.
 
     As of words in documents, a friend of d others weighs log(n / d), and each row has length 1. Nodes are near that
@@ -242,12 +240,11 @@ def shared_friends(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n count
     Reference: Deerwester et al., Indexing by latent semantic analysis (JASIS 1990); subspace iteration by Halko,
     Martinsson and Tropp (SIAM Review 2011), algorithm 4.4.
 
-    >>> from ldp_jax.graph import graphs
     >>> near = shared_friends(graphs.from_edges([[0, 1], [0, 2], [3, 4]], num_nodes=5), 2)
     >>> bool(np.allclose(near[1], near[2], atol=1e-5)), bool(np.allclose(near[1], near[4], atol=1e-5))
     (True, False)
     """
-    graph = as_graph(graph)
+    graph = graphs.as_graph(graph)
     senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
     n = int(np.asarray(graph.n_node).sum())
     weight = np.log(n / np.maximum(np.bincount(senders, minlength=n), 1)).astype(np.float32)
@@ -264,7 +261,7 @@ def shared_friends(graph: GraphsTuple, count: int) -> Float[np.ndarray, "n count
     return found
 
 
-def _spectral_designs(graph: GraphsTuple, op: Operator) -> dict[str, np.ndarray]:
+def _spectral_designs(graph: graphs.GraphsTuple, op: Operator) -> dict[str, np.ndarray]:
     """Coordinates scaled to length 1, and degrees: the node's own, and the mean of its neighbours'."""
     most = max(SPECTRAL)
     coordinates = leading_vectors(op, most) if beyond(op) else spectral_coordinates(graph, most)
@@ -321,7 +318,7 @@ def _calibrated(scores: Array | np.ndarray, known: FoldedLabels) -> np.ndarray:
 
 
 def structure_posterior(
-    graph: GraphsTuple, known: FoldedLabels, *, rows: Rows | None = None, op: Operator | None = None
+    graph: graphs.GraphsTuple, known: FoldedLabels, *, rows: Rows | None = None, op: Operator | None = None
 ) -> StructurePosterior:
     """Step 1 of local prediction: q, from the graph, the panel's labels and the panel's records.
 
@@ -329,16 +326,14 @@ def structure_posterior(
     which its records vary. ``rows`` are these in ascending order of their nodes, ``op`` is the graph's operator, if
     at hand. ``ValueError`` for labels or rows of another number, fewer than two classes or folds.
 
-    >>> from ldp_jax.graph import graphs
-    >>> nodes = np.arange(60)
-    >>> same = nodes[:, None] // 30 == nodes // 30  # two circles, in which everybody knows everybody
-    >>> circles = graphs.from_edges(np.argwhere(np.triu(same, 1)), num_nodes=60)
+    >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
+    >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
     >>> labels = np.where(nodes % 3 == 0, nodes // 30, -1)
     >>> found = structure_posterior(circles, FoldedLabels(labels, 2, nodes // 3 % 2, 2))
     >>> bool((found.classes == nodes // 30).all())
     True
     """
-    graph = as_graph(graph)
+    graph = graphs.as_graph(graph)
     labels, classes, panel = known.labels, known.num_classes, known.nodes
     validate.integer_in(2, num_classes=classes, num_folds=known.num_folds)
     op = operator(graph) if op is None else op

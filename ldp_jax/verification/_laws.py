@@ -11,21 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax.core import spaces
 from ldp_jax.core.quadrature import panel_rule, subdivide
-from ldp_jax.core.spaces import (
-    Disc,
-    Enumerated,
-    Interval,
-    Mixture,
-    NotApplicable,
-    Product,
-    ReportLaw,
-    Reports,
-    Sphere,
-    Subset,
-    Turned,
-    Vectors,
-)
+from ldp_jax.core.spaces import NotApplicable, ReportLaw, Reports
 from ldp_jax.core.spaces.line import line, spacings
 from ldp_jax.core.spaces.space import Cells, Log, Rule, Scores, Volume
 from ldp_jax.core.types import Array, Report, Values
@@ -184,7 +172,7 @@ class Line(Law):
 
 
 class Parts(Law):
-    def __init__(self, space: Mixture) -> None:
+    def __init__(self, space: spaces.Mixture) -> None:
         super().__init__(space)
         self.parts = [law_of(part) for part in space.parts]
 
@@ -238,8 +226,8 @@ class Parts(Law):
 
 # --- A product -------------------------------------------------------------------------------------------------
 
+# Points of a panel, and panels of an axis, by how many numbers are integrated together: 1e-15 of a Gaussian
 _RULES = {1: (8, 2048), 2: (8, 64), 3: (16, 6)}
-"""Points of a panel, and panels of an axis, by how many numbers are integrated together: 1e-15 of a Gaussian."""
 _SCALES = 2.0 ** np.arange(-40.0, 41.0)
 _PLACES = np.concatenate([-_SCALES[::-1], [0.0], _SCALES])
 _COARSE = np.concatenate([-(2.0 ** np.arange(6, -7, -1)), [0.0], 2.0 ** np.arange(-6, 7)])
@@ -431,14 +419,13 @@ class Sparse(Law):
 # --- Polar coordinates -----------------------------------------------------------------------------------------
 
 _ENDS = 4.0 ** -np.arange(6.0, 0.0, -1)
+# Panels of the way from the record to the rim: a metric may spread what coordinates crowd at either end
 _SHARES = np.concatenate([[0.0], _ENDS, [0.5], 1 - _ENDS[::-1], [1.0]])
-"""Panels of the way from the record to the rim: a metric may spread what coordinates crowd at either end."""
 _QUARTER = np.pi / 2 * np.concatenate([[0.0], 1 - 2 * _ENDS[:0:-1], [1.0]])
+# Panels of the angle from the record's direction: across it the way of a record near the rim bends
 _TURNS = np.concatenate([_QUARTER, np.pi - _QUARTER[-2::-1], np.pi + _QUARTER[1:], 2 * np.pi - _QUARTER[-2::-1]])
-"""Panels of the angle from the record's direction: across it the way of a record near the rim bends."""
 _RINGS = _SHARES[[0, 3, 5, 6, 7, 8, 9, 11, 14]]
-_SECTORS = np.pi / 4 * np.arange(9)
-"""Ends of the cells of a disc, by share and angle."""
+_SECTORS = np.pi / 4 * np.arange(9)  # ends of the cells of a disc, by share and angle
 
 
 class Peak(RealVectors):
@@ -592,7 +579,7 @@ class OnSphere(Round):
 
 
 class InSpace(Round):
-    def __init__(self, space: Turned) -> None:
+    def __init__(self, space: spaces.Turned) -> None:
         super().__init__(space)
         cut = float(space.cut) or 1.0
         self.sizes = 0.0, 0.5 * cut, 1.001 * cut, 2.0 * cut, 10.0 * cut
@@ -641,14 +628,14 @@ def _complement(direction: np.ndarray) -> np.ndarray:
 
 
 _LAWS: dict[type, type[Law]] = {
-    Enumerated: Matrix,
-    Product: Words,
-    Interval: Line,
-    Mixture: Parts,
+    spaces.Enumerated: Matrix,
+    spaces.Product: Words,
+    spaces.Interval: Line,
+    spaces.Mixture: Parts,
     NumberReports: OfLists,
-    Vectors: Independent,
-    Subset: Sparse,
-    Disc: Peak,
-    Sphere: OnSphere,
-    Turned: InSpace,
+    spaces.Vectors: Independent,
+    spaces.Subset: Sparse,
+    spaces.Disc: Peak,
+    spaces.Sphere: OnSphere,
+    spaces.Turned: InSpace,
 }

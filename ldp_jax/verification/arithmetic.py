@@ -25,8 +25,7 @@ ROUNDING = 1e-5
 _RANDOM = 1 << 14  # words that check that nothing lies between two thresholds
 _CELLS = 4096
 
-_Masses = dict[int, Fraction]
-"""The mass of each outcome under one record."""
+_Masses = dict[int, Fraction]  # the mass of each outcome under one record
 
 
 class ArithmeticLoss(NamedTuple):

@@ -43,8 +43,8 @@ DENDROGRAM_NODES = 5
 
 _PATH = ((0, 1), (1, 2))
 _BITS = 0b0101  # of the pairs 02, 03, 13, 23 that are no edge of the path, those that are private edges
+# Whole noise is enumerated to e^-30 of its mass, on the same numbers for all graphs: no ratio becomes larger
 _REACH = 30.0
-"""Whole noise is enumerated to e^-30 of its mass, on the same numbers for all graphs: no ratio becomes larger."""
 _CHAINS = 1 << 22  # sweeps of all chains together
 _SLOW = 1 << 21  # sweeps of all draws of a release together
 

@@ -21,11 +21,10 @@ from ldp_jax.verification._laws import law_of
 from ldp_jax.verification._programs import Exact, View, count_of, draws, generator, logs_of, report_each, take, wide
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
 
-_JOINT_CELLS = 4096
-"""Beyond, a vector is tested one random coordinate a user instead of whole."""
+_JOINT_CELLS = 4096  # beyond, a vector is tested one random coordinate a user instead of whole
 _TOTAL = 1e-4  # how far the mass of a density may be from 1, by quadrature
+# Of the mass, misplaced by float32: beyond, a distance of distribution functions would show too little
 _BLURRED = 0.1
-"""Of the mass, misplaced by float32: beyond, a distance of distribution functions would show too little."""
 
 _ALL = 128  # members of a space that are all asked
 _COORDINATES = 256  # laws that are integrated, where each coordinate of a record has one

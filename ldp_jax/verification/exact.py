@@ -33,8 +33,7 @@ from ldp_jax.verification._programs import (
 
 _MAX_EPSILON = 700.0
 _MOST_TRIPLES = 4_000_000  # records times reports that are enumerated
-_SEARCH = 4096
-"""Random pairs of records in the cross-check."""
+_SEARCH = 4096  # random pairs of records in the cross-check
 
 
 class Supremum(NamedTuple):

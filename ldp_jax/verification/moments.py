@@ -22,11 +22,10 @@ from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import Fit
 
 _MOST_NODES = 2_000_000
-_EXACT = 1e-8
-"""How far a mass or a moment in float64 may be from its quadrature, relative."""
+_EXACT = 1e-8  # how far a mass or a moment in float64 may be from its quadrature, relative
 
+# Of the largest estimate: one rounding, by which moments in float32 are off where estimates cancel
 _ROUNDED = 2.0**-24
-"""Of the largest estimate: one rounding, by which moments in float32 are off where estimates cancel."""
 
 SIGMAS = 5.0
 """Standard errors that a mean of draws may be off by: 6e-7 of correct samplers are, in one number."""

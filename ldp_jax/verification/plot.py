@@ -26,16 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["density", "privacy_utility", "variance"]
 
-
-def __dir__() -> list[str]:
-    return __all__
-
+__dir__ = lambda: __all__
 
 Makers = Mapping[str, Callable[[float], Mechanism]]
 """Makers of a mechanism from an epsilon, such as its class, by the label of its curve."""
 
-_RECORDS = 641
-"""Records between the ends of a domain: 64 in each segment of the coarsest grid."""
+_RECORDS = 641  # records between the ends of a domain: 64 in each segment of the coarsest grid
 
 
 def variance(mechanisms: Makers, epsilons: Sequence[float] | np.ndarray, *, ax: "Axes | None" = None) -> "Axes":

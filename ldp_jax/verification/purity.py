@@ -29,8 +29,7 @@ FUSED = 2e-5
 """How far, relative and absolute, an eager report may be from a compiled one: fused multiply-adds round once."""
 
 
-_ASKED = 2**12
-"""Reports of each record: what one in 300 holds is missed once in a million."""
+_ASKED = 2**12  # reports of each record: what one in 300 holds is missed once in a million
 
 
 def _same(a: Report, b: Report, rounding: float = 0.0) -> np.ndarray:

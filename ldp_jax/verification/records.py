@@ -30,10 +30,8 @@ TRIALS = 1 << 20
 ROUNDING = 1e-3
 """How far the loss of a report may be from the claim by its own rounding, relative and absolute."""
 
-_UNIFORM = 2.0**-23
-"""The mass of one float32 uniform, which is what a report of a continuum has at least."""
-_BLURRED = 0.5
-"""Of the mass, misplaced by float32: beyond, no window is crowded that is not."""
+_UNIFORM = 2.0**-23  # the mass of one float32 uniform, which is what a report of a continuum has at least
+_BLURRED = 0.5  # of the mass, misplaced by float32: beyond, no window is crowded that is not
 _MOST = 4096  # reports, the most frequent, whose mass is asked
 
 

@@ -76,6 +76,23 @@ def test_what_is_no_count_is_refused():
     assert type(validate.whole(1, 4, k=np.uint8(3))) is int
 
 
+def test_pairs_are_integers_of_two_columns_and_in_range():
+    found = validate.pairs(4, edges=np.array([[0, 3]], np.uint8))
+    assert (found.dtype, found.tolist()) == (np.int64, [[0, 3]])
+    for nobody in ([], np.zeros((0, 2)), np.zeros((2, 0), int)):
+        assert validate.pairs(4, edges=nobody).shape == (0, 2)
+    for pairs, words in (
+        ([0, 1], r"edges must be integers \[m, 2\], got int64 of shape \(2,\)"),
+        ([[0, 1, 2]], r"of shape \(1, 3\)"),
+        ([[0.0, 1.0]], "got float64"),
+        ([[True, False]], "got bool"),
+        ([[0, 1], [2, 4]], r"edges must be in \[0, 4\), the nodes, got 4 at place 1, 1"),
+        ([[0, -1]], "got -1 at place 0, 1"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            validate.pairs(4, "the nodes", edges=pairs)
+
+
 INVALID = 1j, np.complex64(1), np.array(1j), "1", np.array("1"), b"1", [1j, 1], None, 10**400
 TAKES = {
     "HDS": lambda number: features.HDS(number, dim=4, k=1),

@@ -231,7 +231,7 @@ def test_what_cannot_be_rehearsed_is_refused(graph):
         (lists, {"friends": StatedFriends(N, 0.5)}, rf"mean_degree must be in \(0, {N - 1}\]"),
         (lists, {"friends": StatedFriends(4, 1.5)}, "homophily must be"),
         (lists, {"friends": StatedFriends(4, 0.5, 1.0, -0.1)}, "overlap must be"),
-        (lists._replace(labels=np.full(N, -1)), {"friends": StatedFriends(4, 0.5)}, "a member of each"),
+        (lists._replace(labels=np.full(N, -1)), {"friends": StatedFriends(4, 0.5)}, "name at least two classes"),
     ):
         with pytest.raises(ValueError, match=words):
             ldp.rehearse(jax.random.key(0), public, **also)
@@ -245,7 +245,7 @@ def test_homophily_is_beyond_chance_and_of_labelled_pairs():
     assert homophily([[0, 1], [2, 3], [0, 4]], np.array([0, 0, 1, 1, None])) == 1.0
     for pairs, words in (
         ([[0, 4]], "two labelled users"),
-        ([[0, 9]], "join nodes in"),
+        ([[0, 9]], r"pairs must be in \[0, 5\), the nodes"),
         ([[0, 1, 2]], "shape"),
         ([[0, 1], [2, 2]], "themselves"),
     ):

@@ -12,8 +12,7 @@ from ldp_jax.core.spaces.space import Log, NotApplicable
 from ldp_jax.core.types import Values
 
 _FINE = 2048  # pieces between two breaks
-_MISPLACED = 1e-4
-"""The most of a law's mass that float64 may misplace where it is integrated."""
+_MISPLACED = 1e-4  # the most of a law's mass that float64 may misplace where it is integrated
 
 
 def edges_of(codomain: Interval, x: Values, log_density: Log) -> tuple[np.ndarray, np.ndarray]:

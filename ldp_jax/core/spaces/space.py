@@ -28,8 +28,7 @@ class NotApplicable(ValueError):
     """A question that a mechanism or its space has no answer to; the message says why."""
 
 
-_FAR = 1e9
-"""Where numbers of the host are cut before they become float32: beyond every domain."""
+_FAR = 1e9  # where numbers of the host are cut before they become float32: beyond every domain
 
 
 _A = TypeVar("_A", bound=AnyArray)

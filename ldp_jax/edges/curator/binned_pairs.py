@@ -117,17 +117,10 @@ def _true_counts(pairs: Pairs, codes: np.ndarray, sizes: np.ndarray) -> np.ndarr
 
 def _checked(named: Values, score: Values, split: EdgeSplit) -> tuple[np.ndarray, np.ndarray]:
     """Codes and scores of those pairs that may be private edges."""
-    named, values = np.asarray(named), np.asarray(score, np.float64)
     n, pairs = split.num_nodes, split.pairs()
-    if named.ndim != 2 or named.shape[1] != 2 or values.shape != named.shape[:1] or named.dtype.kind not in "iu":
-        raise ValueError(
-            f"score must give integer pairs [k, 2] and their scores [k], got {named.dtype} of shape {named.shape} "
-            f"and scores of shape {values.shape}"
-        )
-    if len(named) and (named.min() < 0 or named.max() >= n or (named[:, 0] == named[:, 1]).any()):
-        raise ValueError(f"score must give pairs of two nodes in [0, {n})")
-    if not np.isfinite(values).all():
-        raise ValueError("score must give finite scores")
+    named, values = validate.pairs(n, "pairs of nodes", score=named), np.asarray(score, np.float64)
+    if values.shape != named.shape[:1] or not np.isfinite(values).all() or (named[:, 0] == named[:, 1]).any():
+        raise ValueError(f"score must give a finite score for each of {len(named)} pairs of two different nodes")
     place = np.full(n, -1, np.int64)
     place[pairs.nodes] = np.arange(len(pairs.nodes))
     ends = place[named]

@@ -15,8 +15,7 @@ from ldp_jax.edges.curator.release import MEMORY, check_memory
 THRESHOLDS = (0.05, 0.01)
 """tau_1 and tau_2 of the authors' code, public."""
 
-_DENSE = 0.5
-"""The probability above which the pairs of an internal node are listed, one by one."""
+_DENSE = 0.5  # the probability above which the pairs of an internal node are listed, one by one
 
 
 def regions(

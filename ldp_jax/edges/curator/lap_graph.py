@@ -31,9 +31,7 @@ class LapGraph(CentralMechanism):
     public edges), but for sorts. The guarantee is that of ideal arithmetic.
     Reference: Wu et al., LinkTeller, IEEE S&P 2022, section V-A; 1 % of the budget is the count's there.
 
-    Args:
-      epsilon_count: :math:`\epsilon_1`, in (0, 100].
-      epsilon_edges: :math:`\epsilon_2`, in (0, 40].
+    ``epsilon_count`` is :math:`\epsilon_1`, in (0, 100]; ``epsilon_edges`` is :math:`\epsilon_2`, in (0, 40].
 
     >>> m = LapGraph.from_epsilon(1.0)
     >>> m.epsilon_count, m.epsilon_edges, m.guarantee().epsilon

@@ -6,8 +6,7 @@ from ldp_jax.core.types import PRNGKey
 from ldp_jax.edges._degree_noise import DRAWS, Noise
 from ldp_jax.edges._draws import drawn
 
-_HALVINGS = 110
-"""Halvings of an interval of 2^57 counts: the rest is below float64's spacing at 1."""
+_HALVINGS = 110  # halvings of an interval of 2^57 counts: the rest is below float64's spacing at 1
 
 
 def noisy_counts(key: PRNGKey, counts: np.ndarray, epsilon: float, noise: Noise = "laplace") -> np.ndarray:

@@ -107,9 +107,8 @@ def release(
     private edges and the draws: protect them as you protect the graph. ``memory`` bytes of released pairs are
     allowed. ``chains`` more measure whether the mechanism's own has mixed; 0 measures, and claims of it, nothing.
 
-    Returns:
-      An undirected graph; degrees, all NaN; and the guarantee per private edge, infinite for a chain that has not
-      mixed. Private edges decide that: protect it as you protect the graph.
+    The graph is undirected, degrees are all NaN, and the guarantee per private edge is infinite for a chain that
+    has not mixed. Private edges decide that: protect it as you protect the graph.
 
     >>> import jax
     >>> from ldp_jax.edges.curator import EdgeRand

@@ -9,7 +9,7 @@ from jaxtyping import Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Graph, PRNGKey, Values
-from ldp_jax.edges.population import edges_of, mask_of, one_graph
+from ldp_jax.edges.population import edges_of, one_graph
 from ldp_jax.graph import graphs
 
 
@@ -65,7 +65,7 @@ class EdgeSplit:
         n, other = (graphs.num_nodes(graph) for graph in (self.public, self.private))
         if n != other:
             raise ValueError(f"public and private must have the same nodes, got {n} and {other}")
-        nodes = mask_of(n, private_nodes=self.private_nodes)
+        nodes = validate.mask(n, private_nodes=self.private_nodes)
         if not nodes[known[1]].all():
             raise ValueError(
                 "private_nodes must hold both ends of every private edge; edges are private, so no more is said "

@@ -19,14 +19,11 @@ from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph.aggregation import Divided, Induced, Segments, Tables, linear
 from ldp_jax.learning.models._dropout import STEPS
 
-_SLOPE = 0.2
-"""The slope of LeakyReLU below 0."""
+_SLOPE = 0.2  # the slope of LeakyReLU below 0
 
-_CACHED = 2**16
-"""Numbers of the vectors of edges that a CPU works off at a time: 256 KB."""
+_CACHED = 2**16  # numbers of the vectors of edges that a CPU works off at a time: 256 KB
 
-_AT_ONCE = 4
-"""Heads that a block of threefry, 64 bits, is enough for."""
+_AT_ONCE = 4  # heads that a block of threefry, 64 bits, is enough for
 
 _Totals = TypeVar("_Totals")
 

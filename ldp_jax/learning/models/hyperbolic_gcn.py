@@ -19,11 +19,6 @@ Activation = Literal["relu", "elu"]
 _GLOROT = nn.initializers.glorot_uniform()
 
 
-def _inside(tangent: Array, c: Scalar) -> Array:
-    """A tangent vector at the origin whose point float32 holds: no longer than half of ``poincare.REACH``."""
-    return shorten(tangent, poincare.REACH / 2 / jnp.sqrt(jnp.asarray(c, tangent.dtype)))
-
-
 class _HyperbolicGCN(nn.Module):
     layers: int
     hidden: int
@@ -44,7 +39,9 @@ class _HyperbolicGCN(nn.Module):
             c = self._curvature(layer)
             last = layer == self.layers - 1
             width = self.outputs if last else self.hidden
-            t = Dropout(self.dropout)(_inside(t, c), train)
+            # No longer than half of REACH, so that float32 holds the point.
+            t = shorten(t, poincare.REACH / 2 / jnp.sqrt(jnp.asarray(c, t.dtype)))
+            t = Dropout(self.dropout)(t, train)
             h = poincare.exp_0(nn.Dense(width, use_bias=False, kernel_init=_GLOROT)(t), c)
             bias = self.param(f"bias_{layer}", nn.initializers.zeros, (width,))
             h = poincare.mobius_add(h, poincare.exp_0(bias, c), c)

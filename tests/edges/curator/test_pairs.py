@@ -166,11 +166,11 @@ def test_bad_scores_and_bins_are_refused(untyped):
         with pytest.raises(ValueError, match=said):
             BinnedPairs(1.0, **options)
     for given, said in (
-        (([[0, 1]], [1.0, 2.0]), "integer pairs"),
-        (([[0.5, 1]], [1.0]), "integer pairs"),
-        (([[0, 10]], [1.0]), r"pairs of two nodes in \[0, 10\)"),
-        (([[3, 3]], [1.0]), r"pairs of two nodes in \[0, 10\)"),
-        (([[0, 1]], [np.nan]), "finite scores"),
+        (([[0, 1]], [1.0, 2.0]), "a finite score for each of 1 pairs"),
+        (([[0.5, 1]], [1.0]), r"score must be integers \[m, 2\], got float64"),
+        (([[0, 10]], [1.0]), r"score must be in \[0, 10\), pairs of nodes, got 10 at place 0, 1"),
+        (([[3, 3]], [1.0]), "two different nodes"),
+        (([[0, 1]], [np.nan]), "a finite score"),
         (([[0, 1], [1, 0]], [1.0, 2.0]), "each pair once"),
     ):
         m = BinnedPairs(1.0, score=lambda public, given=given: given)
