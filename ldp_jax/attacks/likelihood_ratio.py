@@ -14,9 +14,9 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
 
 
-@partial(jax.jit, static_argnames=("observe", "at_once"))
-def _observed(keys: PRNGKeys, world: PyTree, *, observe: Callable[..., Array], at_once: int | None) -> Array:
-    return jax.lax.map(lambda key: observe(key, world).reshape(-1), keys, batch_size=at_once)
+@partial(jax.jit, static_argnames="observe")
+def _observed(keys: PRNGKeys, world: PyTree, *, observe: Callable[..., Array]) -> Array:
+    return jax.lax.map(lambda key: observe(key, world).reshape(-1), keys)
 
 
 def planted_edge(
@@ -27,7 +27,6 @@ def planted_edge(
     *,
     shadows: int = 400,
     runs: int = 400,
-    at_once: int | None = None,
 ) -> Attack:
     """Run everything with a planted edge and without it, and attack by :func:`likelihood_ratio`.
 
@@ -39,7 +38,6 @@ def planted_edge(
       with_edge: the same with it. Arrays of the same shapes (padded edges) share one program.
       shadows: the attacker's runs of each world, at least 8.
       runs: of each world, to be told apart; at least 2.
-      at_once: runs that are vmapped together; None for one at a time.
 
     >>> flipped = lambda key, bit: bit ^ jax.random.bernoulli(key, 0.25)
     >>> found = planted_edge(jax.random.key(0), lambda key, bit: 1.0 * flipped(key, bit), False, True)
@@ -51,8 +49,7 @@ def planted_edge(
     validate.integer_in(2, runs=runs)
     parts = zip(random.split(key, 4), (shadows, shadows, runs, runs), (without, with_edge) * 2, strict=True)
     seen = [
-        np.asarray(_observed(random.split(part, count), world, observe=observe, at_once=at_once))
-        for part, count, world in parts
+        np.asarray(_observed(random.split(part, count), world, observe=observe)) for part, count, world in parts
     ]
     return likelihood_ratio(*seen)
 

@@ -28,6 +28,8 @@ from ldp_jax.learning.training import fit_many
 Form = Literal["online", "offline"]
 
 _TINY = 1e-12
+_OFFLINE = 0.3
+"""a of the offline relative attack."""
 
 
 def log_odds(
@@ -142,29 +144,26 @@ def rmia(
     *,
     form: Form = "online",
     gamma: float = 2.0,
-    offline_a: float = 0.3,
     population: ArrayLike | tuple | None = None,
 ) -> Attack:
     r"""The relative attack: how many other nodes the target raised less above their usual probability.
 
     With P(v) the target's probability of the label of v, and Q(v) its mean over the attacker's models, the score of
     v is the share of population nodes z with :math:`P(v) / Q(v) \ge \gamma P(z) / Q(z)`. Online, Q is the mean of
-    those of models with v and without; offline, :math:`((1 + a) Q_\mathrm{out} + 1 - a) / 2`. Where no other model
-    has v, or all have it, Q is of those there are; it is taken for 1e-12 at least.
+    those of models with v and without; offline, :math:`((1 + a) Q_\mathrm{out} + 1 - a) / 2` at a = 0.3. Where no
+    other model has v, or all have it, Q is of those there are; it is taken for 1e-12 at least.
 
     Args:
       confidences: float [N, n], the :func:`log_odds` of N >= 2 models.
       member: bool [N, n], which nodes each was trained on, rows drawn independently.
       form: ``online`` or ``offline``.
       gamma: how much more a node must have been raised, >= 1.
-      offline_a: a, in [0, 1].
       population: bool [n], the nodes z; all by default. A node is not compared with itself.
 
     Reference: Zarifzadeh, Liu & Shokri, Low-cost high-power membership inference attacks (ICML 2024).
     """
     validate.one_of(get_args(Form), form=form)
     gamma = validate.number(1.0, gamma=gamma)
-    a = validate.number(0.0, 1.0, offline_a=offline_a)
     confidences, member = _confidences(confidences, member, 2)
     n = member.shape[1]
     others = np.ones(n, bool) if population is None else np.asarray(population)
@@ -172,7 +171,7 @@ def rmia(
         raise ValueError(
             f"population must be bool [{n}] with at least two nodes, got {others.dtype} of {others.shape}"
         )
-    usual = _usual(scipy.special.expit(confidences), member, form, a)
+    usual = _usual(scipy.special.expit(confidences), member, form)
     raised = scipy.special.log_expit(confidences) - np.log(np.maximum(usual, _TINY))
     rivals = raised[:, others] + np.log(gamma)
     # How many rivals are not above a node: both in one order, rivals first among equals.
@@ -185,11 +184,11 @@ def rmia(
     return evaluate_membership(f"RMIA {form}", scores, member)
 
 
-def _usual(p: np.ndarray, member: np.ndarray, form: str, a: float) -> np.ndarray:
+def _usual(p: np.ndarray, member: np.ndarray, form: str) -> np.ndarray:
     counts, totals = ([_without(part, side) for side in (member, ~member)] for part in (np.ones_like(p), p))
     inside, outside = (total / np.maximum(count, 1) for total, count in zip(totals, counts, strict=True))
     inside, outside = np.where(counts[0] > 0, inside, outside), np.where(counts[1] > 0, outside, inside)
-    return (inside + outside) / 2 if form == "online" else ((1 + a) * outside + 1 - a) / 2
+    return (inside + outside) / 2 if form == "online" else ((1 + _OFFLINE) * outside + 1 - _OFFLINE) / 2
 
 
 _PERCEPTRON = Perceptron()
