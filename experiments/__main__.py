@@ -39,7 +39,7 @@ COMMANDS = {
     ),
     "show": Command("The committed tables of an experiment; nothing is computed.", "catalogue", "Show", "show"),
     **{name: Command(experiment.about, name) for name, experiment in EXPERIMENTS.items()},
-    "report": Command("Tables and figures of the rows in a folder.", "report"),
+    "report": Command("Tables and figures of the rows in a folder.", "findings"),
     "reproduce": Command("Run an experiment, compare it with the committed rows, write a web page.", "reproduce"),
     "tune": Command("Choose hyperparameters of PrivGE on validation data, and count what that costs.", "tune"),
 }

@@ -102,12 +102,10 @@ def _of_counts(graph: Any) -> _Path:
 
 def _of_records() -> _Path:
     """HDS reports k of d values: two random words choose each coordinate, and one draws its report."""
-    mechanism = features.HDS(1.0, FEATURES, SAMPLED)
+    hds = features.HDS(1.0, FEATURES, SAMPLED)
     x = jnp.asarray(np.random.default_rng(0).random((USERS, FEATURES), np.float32) * 2 - 1)
     note = f"{USERS:,} users, {SAMPLED} of {FEATURES:,} values reported; three words a value"
-    return _Path(
-        lambda repeat: mechanisms.privatize(key_of(repeat), mechanism, x), 3.0 * USERS * SAMPLED, True, note
-    )
+    return _Path(lambda repeat: mechanisms.privatize(key_of(repeat), hds, x), 3.0 * USERS * SAMPLED, True, note)
 
 
 def _of_table(count: int) -> _Path:

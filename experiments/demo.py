@@ -92,11 +92,8 @@ def _counted(method: methods.Method, key: Any, asked: Asked, epsilon: float) -> 
     return Answer(found.scores, found.guarantee, {"strength": found.also["strength"], "used": found.also["groups"]})
 
 
-UNREAD = PipelineGuarantee.of(
-    (Guarantee(0.0, unit=NEIGHBOUR_LIST, status="proved", reason="no list is read"),),
-    protected=("edges",),
-    unprotected=("features", "the panel's labels"),
-)
+_NOTHING = Guarantee(0.0, unit=NEIGHBOUR_LIST, status="proved", reason="no list is read")
+UNREAD = PipelineGuarantee.of([_NOTHING], protected=("edges",), unprotected=("features", "the panel's labels"))
 COUNTED = features.Part(
     {
         ALONE: Method(40, _features),
@@ -127,7 +124,6 @@ def gains(frame: pd.DataFrame, method: str, public: str) -> dict[float, Confiden
 
 
 def table(frame: pd.DataFrame) -> str:
-    """A line a method and epsilon."""
     over = {
         (name, epsilon): gain
         for *_, method, public, true in JOBS

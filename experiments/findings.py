@@ -1,12 +1,15 @@
-"""What each kind of private data adds, counted over all rows of a folder: the README's table, and findings.md."""
+"""Tables and figures of all rows of a folder; what each kind of private data adds: findings.md, README's table."""
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from experiments._registry import module
+from experiments import papers
+from experiments._registry import EXPERIMENTS, module
 from experiments._report import counted, markdown, prose, publish
+from experiments._runner import DEFAULT_OUT, UsageError, console, write_atomically
 from experiments.frontier import features, features_report, friendships, joint, joint_report
 from experiments.frontier import report as friendships_report
 from experiments.frontier._points import PANEL, intervals, pick
@@ -21,7 +24,50 @@ from ldp_jax.learning.metrics import ConfidenceInterval
 _TEXT = prose("findings")
 
 TWIN = "its structure-only twin"
+OPENING, CLOSING = "<!-- findings -->\n", "<!-- /findings -->"
 HEADERS = ["private data, method", "gain over", "rows", "above 0", "below 0", "all rows"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Tables and figures of the rows in a folder, written beside them: REPORT.md (privge), dprr.md and PNGs.
+
+    Nothing is computed but statistics. findings.md has it in short, and ``reproduce all --compare-only`` compares
+    with the committed rows and makes web pages.
+    """
+
+    out: Path = DEFAULT_OUT
+    """where the CSVs are and the report goes"""
+    readme: Path | None = None
+    """a Markdown file whose table between <!-- findings --> and <!-- /findings --> is replaced"""
+
+
+def main(config: Config) -> None:
+    before, after = _around(config.readme) if config.readme else ("", "")
+    modules = [*map(module, EXPERIMENTS), papers]
+    written = [path for one in modules if hasattr(one, "write_report") for path in one.write_report(config.out)]
+    written += write_report(config.out)
+    if not written:
+        raise UsageError(
+            f"--out {config.out}: no rows there yet; python -m experiments demo makes some, and show NAME prints "
+            "the committed tables"
+        )
+    if config.readme is not None:
+        write_atomically(config.readme, f"{before}{table(config.out).rstrip()}\n{after}")
+        written.append(config.readme)
+    for path in written:
+        console.print(f"written: {path}", soft_wrap=True)
+
+
+def _around(readme: Path) -> tuple[str, str]:
+    try:
+        text = readme.read_text()
+    except OSError as error:
+        raise UsageError(f"--readme {readme}: it cannot be read ({error.strerror})") from error
+    start, end = text.find(OPENING), text.find(CLOSING)
+    if not 0 <= start < end:
+        raise UsageError(f"--readme {readme}: it has no section between {OPENING.strip()} and {CLOSING}")
+    return text[: start + len(OPENING)], text[end:]
 
 
 def table(out: Path) -> str:
@@ -46,13 +92,11 @@ PASSAGES = (
     ("Noisy neighbour lists of graphs (DPRR)", "dprr.accuracy", "dprr", "dprr_forest"),
     ("Private friendships", "frontier.report", "frontier_edges", "frontier_edges_gains"),
     ("Private features beside a panel", "frontier.features_report", "frontier_features", "frontier_features"),
-    (
-        "Records, lists and labels private at once", "frontier.joint_report", "frontier_joint", "frontier_joint",
-    ),
+    ("Records, lists and labels private at once", "frontier.joint_report", "frontier_joint", "frontier_joint"),
     ("Counts beyond the classes of nodes", "frontier.beyond_report", "frontier_beyond", ""),
     ("Who lies", "frontier.poisoning_report", "frontier_poisoning", "frontier_poisoning"),
 )  # fmt: skip
-"""Title, module with ``digest``, page and figure of findings.md."""
+"""Title, module with ``results_in`` and their ``digest``, page and figure of findings.md."""
 
 
 def write_report(out: Path) -> list[Path]:
@@ -61,7 +105,8 @@ def write_report(out: Path) -> list[Path]:
         return []
     parts = ["# Findings", _TEXT.about, found.replace("](experiments/results/", "](")]
     for title, name, page, figure in PASSAGES:
-        if words := module(name).digest(out):
+        of_folder = module(name).results_in(out)
+        if len(of_folder.read()) and (words := module(name).digest(of_folder)):
             drawn = [f"![{title}]({figure}.png)"] if (out / f"{figure}.png").exists() else []
             parts += [f"## {title}", *drawn, words, f"All rows: [{page}]({page}.md)."]
     return publish(out, {"findings": "\n\n".join(parts)}, {})
@@ -72,7 +117,7 @@ def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | 
     if len(frame := poindp_accuracy.results_in(out).read()):
         gains = poindp_report.gains_of_sound_rows(frame)
         yield "records with sound hyperbolic noise (PoinDP)", TWIN, gains, "poindp.md"
-    records, edges = heterorr_report.gains(out)
+    records, edges = heterorr_report.gains(heterorr_report.results_in(out).read())
     yield "records by feature budgets (HeteroRR)", TWIN, records, "heterorr.md"
     yield "edges behind a curator (HeteroRR), with an epsilon", "the public edges alone", edges, "heterorr.md"
     if len(frame := friendships.results_in(out).read()):

@@ -1,7 +1,6 @@
 """How far a trained row repeats: alone or beside others, on one core or all, with other vector instructions."""
 
 import dataclasses
-import json
 import os
 import platform
 from pathlib import Path
@@ -12,9 +11,9 @@ import pandas as pd
 from experiments import privge
 from experiments._report import markdown, prose, terminal
 from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
-from experiments._sides import in_a_process
+from experiments._sides import code_of, in_a_process
 from experiments.privge import accuracy, cells
-from experiments.privge.config import plan
+from experiments.privge.settings import plan
 from experiments.privge.summary import name_of_row
 from ldp_jax.core.progress import phase, watched
 
@@ -84,15 +83,14 @@ def _in_a_process(
 ) -> list[dict[str, Any]]:
     name = config.datasets[0]
     name = str(Path(name).resolve()) if Path(name).exists() else name  # the process starts in another folder
-    code = f"from experiments import {NAME}; {NAME}.child({name!r}, {seeds}, {config.epochs})"
+    code = code_of(child, name, seeds, config.epochs)
     if one_core:
         code = f"import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); {code}"
     what = f"--datasets {config.datasets[0]}: rows could not be computed"
     return in_a_process(code, what=what, environment=environment)
 
 
-def child(dataset: str, seeds: list[int], epochs: int | None) -> None:
-    """Compute the rows of some seeds in this process and print them as JSON."""
+def child(dataset: str, seeds: list[int], epochs: int | None) -> list[dict[str, Any]]:
     config = privge.Config(epochs=epochs, mechanisms=("hds",), epsilons=(1.0,), seeds=max(seeds) + 1)
     planned = accuracy.plan_task(config, "node", dataset, plan(config, "node", dataset))
     benches = {seed: cells.prepare(next(iter(planned.values())), seed) for seed in seeds}
@@ -102,7 +100,7 @@ def child(dataset: str, seeds: list[int], epochs: int | None) -> None:
             found = cells.compute(benches[cell.seed], cell)
             row = {"mechanism": cell.mechanism, "seed": cell.seed, "value": found.values[cell.last_metric]}
             rows.append({**row, "preprocessing": cell.preprocessing, "validation": found.also["validation"]})
-    print(json.dumps(rows))
+    return rows
 
 
 def spread(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:

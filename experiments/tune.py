@@ -22,7 +22,7 @@ from experiments._common import check_words, fingerprint
 from experiments._report import markdown
 from experiments._runner import DEFAULT_OUT, UsageError, console, write_atomically
 from experiments.privge import accuracy, cells
-from experiments.privge import config as privge
+from experiments.privge import settings as privge
 from experiments.privge.settings import KS, Plan, Settings, Task
 from ldp_jax.accounting.guarantee import RECORD, Budget
 from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
@@ -134,8 +134,9 @@ def ledger(config: Config, trials: Any) -> Ledger:
 def settings(config: Config, trial: "optuna.Trial | optuna.trial.FrozenTrial") -> tuple[Settings, int, str]:
     """Suggested settings, k and preprocessing; the published choice is among them."""
     task, dataset = config.parts[0], config.datasets[0]
-    k = trial.suggest_categorical("k", [k for k in KS if k <= accuracy.load(dataset).num_features])
-    published = privge.settings(privge.Config(), task, dataset, Plan(config.epsilons, 1, epochs=config.epochs))
+    data, todo = accuracy.load(dataset), Plan(config.epsilons, 1, epochs=config.epochs)
+    k = trial.suggest_categorical("k", [k for k in KS if k <= data.num_features])
+    published = privge.settings(privge.Config(), task, dataset, fingerprint(data), todo)
     asked = {"alpha": trial.suggest_float("alpha", 0.01, 0.9, log=True), "r": trial.suggest_float("r", 0.0, 1.0)}
     if published.head == "mlp":
         asked["hidden"] = trial.suggest_categorical("hidden", [64, 128, 256])
@@ -162,15 +163,13 @@ def _score(trial: "optuna.Trial", config: Config, study: "optuna.Study") -> floa
     bench = cells.prepare(chosen, config.seed)
     asked = f"{config.study}: {name}"  # another budget, data set or name: other noise
     key = jax.random.fold_in(bench.noise_key, zlib.crc32(asked.encode()))
-    score = cells.train(
-        bench, cells.embed(dataclasses.replace(bench, noise_key=key), _mechanism(config, k)), preprocessing
-    )
+    z = cells.embed(dataclasses.replace(bench, noise_key=key), _mechanism(config, k))
+    score = cells.train(bench, z, preprocessing)
     trial.set_user_attr("test", *score.values.values())
     return score.validation
 
 
 def _report(config: Config, study: "optuna.Study") -> None:
-    """tune.csv, the best trial, and what was spent."""
     rows, names = [], []
     for place, trial in enumerate(study.trials):
         name = trial.user_attrs.get(REPORTS)

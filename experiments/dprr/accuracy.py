@@ -1,13 +1,14 @@
 """Figures 4 to 6 of DPRR: are graphs still told apart when their users report noisy neighbour lists?"""
 
 import shutil
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
-import pandas as pd
 
+from experiments._common import planned
 from experiments._report import publish
 from experiments._runner import Found, Results, asked, config_hash, rounded, run
 from experiments.dprr import cells, report
@@ -20,22 +21,20 @@ NAME = "dprr"
 results_in = partial(Results, name=NAME, cell=Cell)
 
 
-def plan(config: Config) -> dict[Cell, tuple[Settings, int]]:
+@planned
+def plan(config: Config) -> Iterator[tuple[Cell, tuple[Settings, int]]]:
     seeds = 10 if config.preset == "paper" else config.seeds
-    planned = {}
     for dataset in config.datasets:
         resolved = settings(config, dataset)
         n_max = int(cells.load(dataset, config.graphs, config.rr_nodes).nodes_per_graph.max())
         for seed in range(seeds):
             for variant in variants_of(config):
                 with asked(f"--epsilons {variant.epsilon:g}"):
-                    cell = cells.cell_of(resolved, variant, seed, n_max)
-                planned[cell] = resolved, n_max
-    return planned
+                    yield cells.cell_of(resolved, variant, seed, n_max), (resolved, n_max)
 
 
 def main(config: Config) -> None:
-    planned = plan(config)
+    known = plan(config)
     computed = 0
     finished: list[Path] = []  # checkpoints of cells whose rows are there: nothing is left to resume
 
@@ -51,7 +50,7 @@ def main(config: Config) -> None:
         def shown(epoch: int, loss: float, validation: float) -> None:
             phase(f"epoch {epoch + 1}, validation {validation:.3f}", 0.0)
 
-        resolved, n_max = planned[cell]
+        resolved, n_max = known[cell]
         scores = cells.run(resolved, cell.variant, cell.seed, folder, shown)
         computed += 1
         finished.append(folder)
@@ -61,23 +60,18 @@ def main(config: Config) -> None:
         promised = {"guarantees": {name: str(cells.ledger(cell.variant, n_max).total())}}
         return Found(rounded({"accuracy": scores.accuracy, "auc": scores.auc}), notes=promised)
 
-    settings = {cell: cells.settings_of(made, cell.classifier) for cell, (made, _) in planned.items()}
+    settings = {cell: cells.settings_of(made, cell.classifier) for cell, (made, _) in known.items()}
     run(settings, compute, results_in(config.out), called="trainings")
     clear()
 
 
 def write(out: Path) -> list[Path]:
-    frame, configs = _read(out)
+    results = results_in(out)
+    frame, configs = results.read(), results.describe().get("configs", {})
     if frame.empty:
         return []
     return publish(out, {NAME: report.as_markdown(frame, configs)}, report.figures(frame, configs))
 
 
-def digest(out: Path) -> str:
-    frame, configs = _read(out)
-    return report.digest(frame, configs) if len(frame) else ""
-
-
-def _read(out: Path) -> tuple[pd.DataFrame, report.Configs]:
-    results = results_in(out)
-    return results.read(), results.describe().get("configs", {})
+def digest(results: Results) -> str:
+    return report.digest(results.read(), results.describe().get("configs", {}))

@@ -87,7 +87,6 @@ class Cell(_runner.Cell):
 
 
 def variant_of(row: Any) -> Variant:
-    """The variant of a row (a mapping of the columns)."""
     return Variant(row["mechanism"], float(row["epsilon"]), float(row["public"]), row["classifier"] == "forest")
 
 
@@ -127,9 +126,7 @@ def load(dataset: str, graphs: int, rr_nodes: int) -> packing.GraphSet:
         kept = np.sort(np.random.default_rng(0).permutation(kept)[:graphs])
     if len(kept) < _FEWEST:
         option = f"--graphs {graphs}" if graphs and graphs < _FEWEST else f"--rr-nodes {rr_nodes}"
-        raise UsageError(
-            f"{option}: {len(kept)} graphs of {dataset} are left, and it takes {_FEWEST} to train and test"
-        )
+        raise UsageError(f"{option}: {len(kept)} graphs of {dataset} are left, and {_FEWEST} are needed")
     return whole if len(kept) == len(whole) else whole.subset(kept)
 
 
@@ -225,9 +222,8 @@ def _public_part(whole: packing.GraphSet, public: np.ndarray) -> packing.GraphSe
     keep[first[empty]] = True
     place = np.cumsum(keep) - 1
     both = public[whole.senders] & public[whole.receivers]
-    return packing.GraphSet.from_edges(
-        place[whole.senders[both]], place[whole.receivers[both]], whole.node_graph[keep], whole.labels
-    )
+    ends = place[whole.senders[both]], place[whole.receivers[both]]
+    return packing.GraphSet.from_edges(*ends, whole.node_graph[keep], whole.labels)
 
 
 def statistics(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) -> np.ndarray:

@@ -230,15 +230,13 @@ def as_markdown(frame: pd.DataFrame) -> str:
         times = (f"{1000 * top[metric]:.3g}" for metric in clocks)
         largest.append([*name, *counts, f"{top['bytes'] / 1e6:.3f}", *times])
     graphs, milliseconds = ["graphs", "mechanism"], [f"{words} (ms)" for words in clocks.values()]
-    return "\n\n".join(
-        [
-            "Growth with the number of nodes: the slope of the least-squares line through the logarithms.",
-            markdown([*graphs, *clocks.values(), "memory"], slopes),
-            "The largest size; milliseconds, edges and megabytes a graph.",
-            markdown([*graphs, "nodes", "true edges", "reported edges", "MB", *milliseconds], largest),
-            prose(NAME).notes.format(epsilon=EPSILON, bytes=BYTES, repeats=REPEATS, epochs=EPOCHS),
-        ]
-    )
+    return "\n\n".join([
+        "Growth with the number of nodes: the slope of the least-squares line through the logarithms.",
+        markdown([*graphs, *clocks.values(), "memory"], slopes),
+        "The largest size; milliseconds, edges and megabytes a graph.",
+        markdown([*graphs, "nodes", "true edges", "reported edges", "MB", *milliseconds], largest),
+        prose(NAME).notes.format(epsilon=EPSILON, bytes=BYTES, repeats=REPEATS, epochs=EPOCHS),
+    ])  # fmt: skip
 
 
 def plot(frame: pd.DataFrame) -> Any:

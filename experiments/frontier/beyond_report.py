@@ -1,21 +1,22 @@
 """Tables of what counts say beyond the classes of nodes; nothing is computed but statistics."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from experiments import _report as show
-from experiments.frontier import rehearsal_report
+from experiments._runner import Results
+from experiments.frontier import beyond, rehearsal_report
 from experiments.frontier._points import pick
-from experiments.frontier.beyond import ALIKE, COUNTS, DEGREES, GRAPH, LINK, NAME, PILOT, results_in
+from experiments.frontier.beyond import ALIKE, COUNTS, DEGREES, GRAPH, LINK, NAME, PILOT
 from experiments.frontier.methods import REHEARSAL
 from experiments.frontier.rehearsal_report import CHOSEN_ON_LISTS
 from ldp_jax.learning.metrics import ConfidenceInterval
 from ldp_jax.pipeline.rehearsal import LEAST_POINTS
 
 _TEXT = show.prose("frontier_beyond")
+results_in = beyond.results_in
 
 _PLACE = ["task", "dataset", "labels"]
 
@@ -47,9 +48,8 @@ def rehearsed(told: pd.DataFrame, frame: pd.DataFrame) -> tuple[pd.DataFrame, pd
         for (name, epsilon), mine in part.groupby(["mechanism", "epsilon"], sort=False):
             if name.startswith(COUNTS):
                 at = pick(part, epsilon=epsilon)
-                degrees = at[at.mechanism.str.startswith(DEGREES)].pivot(
-                    index="seed", columns="mechanism", values="value"
-                )
+                released = at[at.mechanism.str.startswith(DEGREES)]
+                degrees = released.pivot(index="seed", columns="mechanism", values="value")
                 less = 100 * (mine.set_index("seed").value - degrees[degrees.mean().idxmax()])
                 rows += [(dataset, f"{labels}, {name}", epsilon, seed, points) for seed, points in less.items()]
     return told, pd.DataFrame(rows, columns=["dataset", "labels", "epsilon", "seed", "value"])
@@ -128,6 +128,6 @@ def table(part: pd.DataFrame) -> show.Rows:
         }
 
 
-def digest(out: Path) -> str:
-    frame = results_in(out).read()
-    return "" if frame.empty else verdict(frame[~frame.mechanism.str.startswith(REHEARSAL)])
+def digest(results: Results) -> str:
+    frame = results.read()
+    return verdict(frame[~frame.mechanism.str.startswith(REHEARSAL)])

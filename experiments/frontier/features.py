@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from experiments import _runner
-from experiments._common import fingerprint
+from experiments._common import fingerprint, planned
 from experiments._runner import Found, Results, UsageError, console
 from experiments.frontier import features_methods as methods
 from experiments.frontier import friendships
@@ -90,14 +90,6 @@ def draw(settings: Settings, setting: str, seed: int) -> Asked:
     return Asked(settings.dataset, data, rows, labels, facts)
 
 
-def answer(cell: Cell, settings: Settings, part: Part = FEATURES) -> Answer:
-    """What a method makes of a draw; its noise is the same at every budget."""
-    asked = draw(settings, cell.panel, cell.seed)
-    method = part.methods[cell.mechanism]
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), method.noise)
-    return method.run(key, asked, cell.epsilon)
-
-
 def scored(found: Answer, asked: Asked) -> dict[str, float]:
     """Of the private users: the share whose class is the likeliest, and where there are scores their log-loss."""
     if isinstance(found.scores, Mapping):
@@ -113,8 +105,8 @@ def scored(found: Answer, asked: Asked) -> dict[str, float]:
     }
 
 
-def plan(config: Config, part: Part = FEATURES) -> dict[Cell, Settings]:
-    planned = {}
+@planned
+def plan(config: Config, part: Part = FEATURES) -> Iterator[tuple[Cell, Settings]]:
     for dataset in config.datasets:
         data = friendships.load(dataset)
         settings = Settings(dataset, fingerprint(data), dataset in friendships.COUNTS, BASE_SEED)
@@ -127,8 +119,7 @@ def plan(config: Config, part: Part = FEATURES) -> dict[Cell, Settings]:
         for setting in config.panels:
             friendships.check_count("--panels", setting, data)
             named = [(*row, part.unit) for row in rows]
-            planned |= friendships.cells(Cell, data, settings, config.seeds, named, panel=setting)
-    return planned
+            yield from friendships.cells(Cell, data, settings, config.seeds, named, panel=setting)
 
 
 def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float]]:
@@ -144,7 +135,10 @@ def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float
 
 
 def compute(cell: Cell, settings: Settings, part: Part = FEATURES) -> Found:
-    asked, found = draw(settings, cell.panel, cell.seed), answer(cell, settings, part)
+    """What a method makes of a draw; its noise is the same at every budget."""
+    asked, method = draw(settings, cell.panel, cell.seed), part.methods[cell.mechanism]
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), method.noise)
+    found = method.run(key, asked, cell.epsilon)
     also = {name: found.also.get(name, "") for name in part.found} | {"members": len(asked.members)}
     row = Found(scored(found, asked), also)
     return friendships.promised(cell, settings, row, found.guarantee, part.spent(found.guarantee))

@@ -10,16 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._common import best
+from experiments._common import best, fingerprint
 from experiments.frontier import messages, methods
 from experiments.frontier.baselines import BASELINES
-from experiments.frontier.baselines._features import parts, standardised
-from experiments.frontier.baselines._links import of_graph
-from experiments.frontier.baselines._network import Inputs, over, trained
+from experiments.frontier.baselines._network import Inputs, of_graph, over, parts, standardised, trained
 from experiments.frontier.methods import CHANCE, REHEARSAL, Answer, foretold
 from experiments.privge import cells
-from experiments.privge import config as privge_config
-from experiments.privge.settings import Plan
+from experiments.privge import settings as published
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.learning import metrics, models
@@ -71,11 +68,8 @@ class Method(NamedTuple):
 STRUCTURE_CORRELATION, ERROR, CORRELATION = "correlation of structure alone", "relative error", "correlation"
 PROTECTED, PANEL = "features of private users", ("edges", "the panel's records", "the panel's labels")
 
-UNREAD = PipelineGuarantee.of(
-    (Guarantee(0.0, unit=RECORD, status="proved", reason="no record of a private user is read"),),
-    protected=(PROTECTED,),
-    unprotected=PANEL,
-)
+_NOTHING = Guarantee(0.0, unit=RECORD, status="proved", reason="no record of a private user is read")
+UNREAD = PipelineGuarantee.of([_NOTHING], protected=(PROTECTED,), unprotected=PANEL)
 SHOWN = PipelineGuarantee.of((Guarantee(math.inf, unit=RECORD),), protected=(), unprotected=(PROTECTED, *PANEL))
 
 
@@ -223,16 +217,16 @@ def _fidelity(key: Any, asked: Asked, epsilon: float) -> Answer:
     found = metrics.fidelity(cells.embed(bench, made), true)
     bench = dataclasses.replace(bench, noise_key=jax.random.clone(bench.noise_key))  # paired on purpose
     alone = metrics.fidelity(cells.embed(bench, made, structure_only=True), true)
-    values = {
-        STRUCTURE_CORRELATION: alone.correlation, ERROR: found.relative_error, CORRELATION: found.correlation
-    }  # fmt: skip
+    values = {STRUCTURE_CORRELATION: alone.correlation, ERROR: found.relative_error}
+    values[CORRELATION] = found.correlation
     return Answer({name: float(value) for name, value in values.items()}, _spent(made))
 
 
 def _bench(key: Any, asked: Asked, epsilon: float) -> tuple[cells.Bench, cells.Mechanism]:
     """A draw as PrivGE's cells take it, and HDS."""
     parts_key, noise_key, fit_key = jax.random.split(key, 3)
-    settings = privge_config.settings(privge_config.Config(), "node", asked.dataset, Plan((epsilon,), 1))
+    config, data = published.Config(), fingerprint(asked.data)
+    settings = published.settings(config, "node", asked.dataset, data, published.Plan((epsilon,), 1))
     dim = asked.data.num_features
     made = cells.make_mechanism("hds", epsilon, dim, min(dim, cells.published_k(asked.dataset, "node")))
     train, validation = parts(parts_key, asked.labels)
@@ -247,9 +241,8 @@ def _bench(key: Any, asked: Asked, epsilon: float) -> tuple[cells.Bench, cells.M
 
 
 def _spent(made: cells.Mechanism) -> PipelineGuarantee:
-    return PipelineGuarantee.of(
-        [made.value.guarantee()], protected=("features",), unprotected=("edges", "the panel's labels")
-    )
+    public = ("edges", "the panel's labels")
+    return PipelineGuarantee.of([made.value.guarantee()], protected=("features",), unprotected=public)
 
 
 def _rehearsal(key: Any, asked: Asked, epsilon: float) -> Answer:

@@ -1,13 +1,13 @@
 """Tables and figures of private features beside a public panel; nothing is computed but statistics."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from experiments import _report as show
-from experiments.frontier import rehearsal_report
+from experiments._runner import Results
+from experiments.frontier import features, rehearsal_report
 from experiments.frontier._points import (
     ACCURACY,
     PANEL,
@@ -22,7 +22,6 @@ from experiments.frontier._points import (
     tidy,
     together,
 )
-from experiments.frontier.features import NAME, results_in
 from experiments.frontier.features_methods import (
     CHOSEN,
     CORRELATION,
@@ -42,6 +41,7 @@ from experiments.frontier.features_methods import (
 from ldp_jax.learning.metrics import ConfidenceInterval
 
 _TEXT = show.prose("frontier_features")
+NAME, results_in = features.NAME, features.results_in
 
 OVER_BEST, OVER_CHOSEN = "gain over best structure-only", "gain over chosen structure-only"
 STRENGTH = "strength of the guard"
@@ -63,9 +63,8 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
     seen = seen.assign(panel=[f"{float(setting):g}" for setting in seen.panel])
     for (dataset, panel, members), parts in by_panel(frame):
         values = {key: 100 * one.value for key, one in parts.items()}
-        beside = {
-            OVER_BEST: values.get((best_structure(values), 0.0)), OVER_CHOSEN: values.get((CHOSEN, 0.0))
-        }  # fmt: skip
+        best, chosen = (values.get((name, 0.0)) for name in (best_structure(values), CHOSEN))
+        beside = {OVER_BEST: best, OVER_CHOSEN: chosen}
         for (mechanism, epsilon), mine in values.items():
             found = {ACCURACY: mine}
             if epsilon > 0:
@@ -114,7 +113,6 @@ def _is_private(part: pd.DataFrame) -> pd.Series:
 
 @show.tabled
 def table(part: pd.DataFrame) -> show.Rows:
-    """The private rows of one graph and panel, a line each."""
     for (mechanism, epsilon), one in part[_is_private(part)].groupby(["mechanism", "epsilon"], sort=False):
         strength, shown, alone = (interval_of(one, metric) for metric in (STRENGTH, SHOWN, SHOWN_ALONE))
         row = {
@@ -163,7 +161,6 @@ def _helps_from(part: pd.DataFrame, metric: str) -> str:
 
 
 def _true(part: pd.DataFrame, metric: str) -> ConfidenceInterval | None:
-    """The best non-private row."""
     rows = intervals(part[part.mechanism.str.startswith(TRUE)], ["mechanism"], metric=metric)
     return max(rows.values(), key=lambda one: one.mean, default=None)
 
@@ -207,15 +204,13 @@ def messages(found: pd.DataFrame) -> show.Rows:
         at = pick(part, metric=ACCURACY).set_index("seed")
         for epsilon in _budgets(part):
             here = {name: one.value for name, one in at[at.epsilon == epsilon].groupby("mechanism", sort=False)}
-            row = {"graph, panel": f"{dataset}, {setting}", "eps": f"{epsilon:g}"}
-            row["class, less best structure-only"] = show.signed(
-                interval_of(part, OVER_BEST, mechanism=LOCAL, epsilon=epsilon)
-            )
-            row |= {
-                f"{words}, less class": show.signed(show.paired(here.get(n), here[LOCAL]))
-                for words, n in _OTHERS.items()
-            }
-            yield row
+            gain = interval_of(part, OVER_BEST, mechanism=LOCAL, epsilon=epsilon)
+            less = {words: show.paired(here.get(name), here[LOCAL]) for words, name in _OTHERS.items()}
+            yield {
+                "graph, panel": f"{dataset}, {setting}", "eps": f"{epsilon:g}",
+                "class, less best structure-only": show.signed(gain),
+                **{f"{words}, less class": show.signed(one) for words, one in less.items()},
+            }  # fmt: skip
 
 
 def gains(found: pd.DataFrame, mechanism: str, metric: str) -> dict[Any, ConfidenceInterval]:
@@ -234,9 +229,8 @@ def _counted(found: pd.DataFrame) -> str:
     )
 
 
-def digest(out: Path) -> str:
-    frame = results_in(out).read()
-    return "" if frame.empty else _counted(points(frame))
+def digest(results: Results) -> str:
+    return _counted(points(results.read()))
 
 
 _SHADES = ("#f4b6b0", "#e0736c", "#c1272d", "#6b0f14")
@@ -274,11 +268,9 @@ def _figure(found: pd.DataFrame) -> Any:
             capsize=1.5, linewidth=1.0, label=f"private reports, epsilon {epsilon:g}",
         )  # fmt: skip
     up, down, _ = show.counted(each := gains(found, LOCAL, OVER_BEST).values())
-    title = (
-        f"Reports beat the graph and the panel alone in {up} of {len(each)} settings and budgets, lose in {down}"
-    )
+    won = f"Reports beat the graph and the panel alone in {up} of {len(each)} settings and budgets, lose in {down}"
     names = [name for name, *_ in rows]
-    plot_settings(axis, names, title, "the best row from the graph and the panel alone")
+    plot_settings(axis, names, won, "the best row from the graph and the panel alone")
     return made
 
 

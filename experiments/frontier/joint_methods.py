@@ -88,11 +88,9 @@ def renamed(key: Any, graph: Graph, private: np.ndarray) -> Graph:
     return graphs.from_edges(ends[ends[:, 0] < ends[:, 1]], len(name))
 
 
-UNASKED = PipelineGuarantee.of(
-    (Guarantee(0.0, unit=RECORD, status="proved", reason="nothing of a private user is read"),),
-    protected=("features of private users", "edges"),
-    unprotected=("the panel's records", "the panel's labels"),
-)
+_PANEL = ("the panel's records", "the panel's labels")
+_NOTHING = Guarantee(0.0, unit=RECORD, status="proved", reason="nothing of a private user is read")
+UNASKED = PipelineGuarantee.of([_NOTHING], protected=("features of private users", "edges"), unprotected=_PANEL)
 
 
 def _nothing(key: Any, asked: Asked, total: float) -> Answer:

@@ -1,13 +1,14 @@
 """Tables and the figure of joint privacy; nothing is computed but statistics."""
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from experiments import _report as show
+from experiments._runner import Results
+from experiments.frontier import joint
 from experiments.frontier._points import (
     ACCURACY,
     PANEL,
@@ -18,7 +19,6 @@ from experiments.frontier._points import (
     pick,
     tidy,
 )
-from experiments.frontier.joint import NAME, results_in
 from experiments.frontier.joint_methods import (
     BEST,
     CEILING,
@@ -41,6 +41,7 @@ from experiments.frontier.joint_methods import (
 from ldp_jax.learning.metrics import ConfidenceInterval
 
 _TEXT = show.prose("frontier_joint")
+NAME, results_in = joint.NAME, joint.results_in
 
 OVER_NOTHING, OVER_RECORDS = "gain over nothing asked", "gain over record alone"
 OVER_JOINT = "gain over joint"
@@ -226,7 +227,7 @@ def _listed(words: list[str]) -> str:
 def summary(found: pd.DataFrame) -> show.Rows:
     for (dataset, setting), part in found.groupby(PANEL, sort=False):
         for total in totals(part):
-            foreseen, joint_row = _interval(part, JOINT, total, FORESEEN), (JOINT, total)
+            foreseen, mine = _interval(part, JOINT, total, FORESEEN), (JOINT, total)
             yield {
                 "graph, panel (members)": f"{dataset}, {setting} ({part.members.iloc[0]})",
                 "total": f"{total:g}",
@@ -235,18 +236,16 @@ def summary(found: pd.DataFrame) -> show.Rows:
                 "foreseen (%)": "" if foreseen is None else f"{foreseen.mean:.1f}",
                 "less nothing asked": show.signed(_interval(part, JOINT, total, OVER_NOTHING)),
                 "less record alone": show.signed(_interval(part, JOINT, total, OVER_RECORDS)),
-                "less list alone": show.signed(_less(part, joint_row, (LISTS, total))),
+                "less list alone": show.signed(_less(part, mine, (LISTS, total))),
                 "one report (%)": _interval(part, ONE, total, ACCURACY),
                 "one report, less joint": show.signed(_interval(part, ONE, total, OVER_JOINT)),
                 "record's share (draws)": _shares(part, JOINT, total),
-                "labels too, less joint": show.signed(_less(part, (LABELS_TOO, total), joint_row)),
+                "labels too, less joint": show.signed(_less(part, (LABELS_TOO, total), mine)),
                 "placebo, less nothing asked": show.signed(_interval(part, PLACEBO, total, OVER_NOTHING)),
                 "checked placebo": show.signed(_interval(part, CHECKED_PLACEBO, total, OVER_NOTHING)),
-                "checked, less joint": show.signed(_less(part, (CHECKED, total), joint_row)),
-                "public graph, less joint": show.signed(_less(part, (PUBLIC, total), joint_row)),
-                "public graph without reports, less joint": show.signed(
-                    _less(part, (PUBLIC_ALONE, 0.0), joint_row)
-                ),
+                "checked, less joint": show.signed(_less(part, (CHECKED, total), mine)),
+                "public graph, less joint": show.signed(_less(part, (PUBLIC, total), mine)),
+                "public graph without reports, less joint": show.signed(_less(part, (PUBLIC_ALONE, 0.0), mine)),
                 "non-private (%)": _interval(part, TRUE_ALL, np.inf, ACCURACY),
                 "regained": _percent(regained(part, JOINT, total)),
                 "ceiling of one report": _percent(regained(part, CEILING, total)),
@@ -317,6 +316,5 @@ def _draw(axis: Any, part: pd.DataFrame) -> None:
     axis.set(xlabel="total epsilon of a user", ylabel="test accuracy (%)")
 
 
-def digest(out: Path) -> str:
-    frame = results_in(out).read()
-    return "" if frame.empty else verdict(points(frame))
+def digest(results: Results) -> str:
+    return verdict(points(results.read()))

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import _runner
-from experiments._common import fingerprint
+from experiments._common import estimates, fingerprint, planned
 from experiments._runner import Found, Results, config_hash, rounded
 from experiments.frontier import features, friendships
 from experiments.frontier.baselines._released import nothing_kept, of_lists, spent
@@ -167,11 +167,6 @@ def _embedded(dataset: str) -> tuple[Any, Any, Any]:
     return x, op, ppr(op, x, ALPHA, 0.5)
 
 
-@jax.jit
-def _estimates(mechanism: Sampled, reports: Any) -> Any:
-    return jax.vmap(mechanism.estimate)(reports)
-
-
 def _of_embedding(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> Answer:
     """PrivGE's embedding of piecewise reports: how far that of the honest is from the true one."""
     x, op, true = _embedded(settings.dataset)
@@ -186,10 +181,9 @@ def _of_embedding(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray)
         if cell.lie == CLASSES:
             reports = poisoning.false_records(keys.lie, made, reports, liars, -x)
         elif cell.lie != NONE:
-            reports = poisoning.lying_reports(
-                keys.lie, made, reports, liars, cast("poisoning.Lie", cell.lie), one_way
-            )
-        sent = _estimates(made, reports)
+            lie = cast("poisoning.Lie", cell.lie)
+            reports = poisoning.lying_reports(keys.lie, made, reports, liars, lie, one_way)
+        sent = estimates(made, reports)
         promised = PipelineGuarantee.of([made.guarantee()], protected=("features",), unprotected=("edges",))
     whole = ppr(op, sent, ALPHA, 0.5)
 
@@ -291,8 +285,8 @@ def variants(task: Task, epsilons: tuple[float, ...]) -> Iterator[tuple[str, flo
                 yield from ((defence, epsilon, lie, share) for share in (every if lie == WORST else (SHARE,)))
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
-    planned: dict[Cell, Settings] = {}
+@planned
+def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     for dataset in config.datasets:
         data = friendships.load(dataset)
         small = {
@@ -310,12 +304,10 @@ def plan(config: Config) -> dict[Cell, Settings]:
                 friendships.check_count("--panels" if panel else "--labels", setting, data)
                 for seed in range(config.seeds):
                     for defence, epsilon, lie, share in variants(task, config.epsilons):
-                        cell = Cell(
+                        yield Cell(
                             mechanism=defence, epsilon=epsilon, epsilon_proved=epsilon, seed=seed, setting=setting,
                             lie=lie, share=share, **fixed,
-                        )  # fmt: skip
-                        planned[cell] = settings
-    return planned
+                        ), settings  # fmt: skip
 
 
 def liars_of(cell: Cell, settings: Settings) -> np.ndarray:
@@ -333,17 +325,12 @@ def _unharmed(cell: Cell, settings: Settings) -> Answer:
     return TASKS[cell.task].answer(cell, settings, keys_of(settings, cell.seed), nobody)
 
 
-def answer(cell: Cell, settings: Settings) -> tuple[dict[str, float], PipelineGuarantee]:
+def compute(cell: Cell, settings: Settings) -> Found:
     """What liars leave to the honest."""
-    liars = liars_of(cell, settings)
+    task, liars = TASKS[cell.task], liars_of(cell, settings)
     if cell.lie == NONE:
         score, promised = _unharmed(dataclasses.replace(cell, share=0.0), settings)
     else:
-        score, promised = TASKS[cell.task].answer(cell, settings, keys_of(settings, cell.seed), liars)
-    return score(~liars), promised
-
-
-def compute(cell: Cell, settings: Settings) -> Found:
-    values, guarantee = answer(cell, settings)
-    spent = guarantee[TASKS[cell.task].unit].epsilon
-    return friendships.promised(cell, settings, Found(rounded(values)), guarantee, spent)
+        score, promised = task.answer(cell, settings, keys_of(settings, cell.seed), liars)
+    found = Found(rounded(score(~liars)))
+    return friendships.promised(cell, settings, found, promised, promised[task.unit].epsilon)

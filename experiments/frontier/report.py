@@ -1,13 +1,13 @@
 """Tables and figures of private friendships; nothing is computed but statistics."""
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from experiments import _report as show
-from experiments.frontier import rehearsal_report
+from experiments._runner import Results
+from experiments.frontier import friendships, rehearsal_report
 from experiments.frontier._points import (
     ACCURACY,
     differences,
@@ -20,7 +20,6 @@ from experiments.frontier._points import (
     tidy,
     together,
 )
-from experiments.frontier.friendships import NAME, results_in
 from experiments.frontier.methods import (
     CEILING,
     FEATURES,
@@ -34,6 +33,7 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 _TEXT = show.prose("frontier_edges")
+NAME, results_in = friendships.NAME, friendships.results_in
 
 OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED = (
     f"gain over {other}" for other in ("features", "plain counts", "best published")
@@ -355,11 +355,8 @@ def _won(lines: list[Line], epsilon: float) -> str:
     return f"At epsilon {epsilon:g} counts beat the features alone in {up} of {of}, lose in {down}"
 
 
-def digest(out: Path) -> str:
-    frame = results_in(out).read()
-    if frame.empty:
-        return ""
-    found = points(frame)
+def digest(results: Results) -> str:
+    found = points(results.read())
     lines = gains(found)
     return "\n\n".join(filter(None, (_counted(found, shortfalls(found)), worth(lines), _ceiling(lines))))
 

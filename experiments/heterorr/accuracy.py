@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import get_args
 
-from experiments._common import FOUND, fingerprint, said_of, usable
+from experiments._common import FOUND, fingerprint, planned, said_of, usable
 from experiments._runner import Found, Results, asked, config_hash
 from experiments.heterorr import cells
 from experiments.heterorr import settings as rows_of
@@ -62,8 +62,8 @@ def variants(config: Config, level: Level, labels: bool) -> Iterator[tuple[str, 
         yield from ((name, epsilon, last, other, epsilon) for epsilon in budgets for name, other in pairs)
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
-    planned = {}
+@planned
+def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     levels = [level for level in LEVELS if level in config.parts]
     for level, dataset in itertools.product(levels, config.datasets):
         data, chosen = load(dataset), resolved(config, dataset, level)
@@ -77,8 +77,7 @@ def plan(config: Config) -> dict[Cell, Settings]:
                     config=config_hash(chosen), level=level, rho=rho, edges=other, epsilon_edges=of_edges,
                 )  # fmt: skip
                 with asked(str(cell)):
-                    planned[dataclasses.replace(cell, epsilon_proved=_proved(bench, cell))] = chosen
-    return planned
+                    yield dataclasses.replace(cell, epsilon_proved=_proved(bench, cell)), chosen
 
 
 def _proved(bench: cells.Bench, cell: Cell) -> float:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _runner
+from experiments._common import planned
 from experiments._report import by_seed, curves, legend_below, level, paired, panels, prose, signed, table
 from experiments._runner import Found, Results, asked, config_hash, rounded
 from experiments.heterorr import accuracy, cells, releases
@@ -47,8 +49,8 @@ class Cell(_runner.Cell):
 results_in = partial(Results, name=NAME, cell=Cell)
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
-    planned = {}
+@planned
+def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     for dataset in config.datasets:
         data, chosen = accuracy.load(dataset), accuracy.resolved(config, dataset, "edges")
         rows = [("public knowledge", 0.0, attack) for attack in KNOWN]
@@ -61,13 +63,11 @@ def plan(config: Config) -> dict[Cell, Settings]:
                 if mechanism in config.mechanisms:
                     with asked(f"--epsilons {epsilon:g}, {mechanism}"):
                         spent = releases.edge_mechanism(mechanism, epsilon, chosen.sweeps).guarantee().epsilon
-                cell = Cell(
+                yield Cell(
                     dataset=data.name, task="private edges", mechanism=mechanism, epsilon=epsilon, seed=seed,
                     epsilon_proved=spent, unit=str(EDGE_CENTRAL), config=config_hash(chosen), attack=attack,
                     rho=config.private_shares[-1], attacked=min(config.attacked_nodes, data.num_nodes),
-                )  # fmt: skip
-                planned[cell] = chosen
-    return planned
+                ), chosen  # fmt: skip
 
 
 @lru_cache(maxsize=1)

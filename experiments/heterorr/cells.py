@@ -154,9 +154,8 @@ def edges(bench: Bench, name: str, epsilon: float, rho: float) -> Seen:
     if name == NON_PRIVATE or not rho:
         return Seen(bench.data.graph)
     split = split_of(bench, rho)
-    graph, _ = releases.released_edges(
-        jax.random.clone(bench.edge_key), split, name, epsilon, rho, bench.settings.sweeps
-    )
+    key = jax.random.clone(bench.edge_key)
+    graph, _ = releases.released_edges(key, split, name, epsilon, rho, bench.settings.sweeps)
     return Seen(graph, *releases.count(split, graph))
 
 
@@ -233,17 +232,14 @@ def train_on_noisy_labels(bench: Bench, op: Any, x: Any, steps: Sequence[int], e
     classes = bench.data.num_classes
     mechanism = releases.label_mechanism(epsilon, classes)
     keys = jax.random.split(jax.random.fold_in(jax.random.clone(bench.feature_key), _LABELS), 2)
-    train, validation = (
-        _noisy(mechanism, key, part, bench.public) for key, part in zip(keys, bench.parts[:2], strict=True)
-    )
+    both = zip(keys, bench.parts[:2], strict=True)
+    train, validation = (_noisy(mechanism, key, part, bench.public) for key, part in both)
 
     def fit(rows: Any, label_steps: int, chosen: str) -> Score:
-        context, examples = label_training.drop_inputs(
-            NodeInputs(op, rows), op, train, label_steps, also=validation
-        )
+        given, examples = label_training.drop_inputs(NodeInputs(op, rows), op, train, label_steps, also=validation)
         fitted = training.fit(
             jax.random.clone(bench.fit_key), label_training.drop(model_of(bench)),
-            training.on_graph(label_training.noisy_node_classification), context, examples, validation,
+            training.on_graph(label_training.noisy_node_classification), given, examples, validation,
             bench.parts[2], bench.settings.for_training(len(bench.parts[0].index)),
         )  # fmt: skip
         return _score(bench, fitted, chosen)

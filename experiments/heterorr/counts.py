@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _runner
+from experiments._common import planned
 from experiments._report import interval, prose, table
 from experiments._runner import Found, Results, config_hash
 from experiments.heterorr import mixing, releases
@@ -46,19 +48,17 @@ def _split(seed: int, rho: float) -> curator.EdgeSplit:
     return curator.split_edges(jax.random.key(seed), graph, rho)
 
 
-def plan(config: Config) -> dict[Cell, dict[str, Any]]:
+@planned
+def plan(config: Config) -> Iterator[tuple[Cell, dict[str, Any]]]:
     sweeps, rho = 20 if config.smoke else 8000, config.private_shares[-1]
     made = {"sweeps": sweeps, "dataset": DATASET}
     budgets = [(name, 0.0) for name in EPSILON_0] + [(name, eps) for eps in EPSILONS for name in EDGE_MECHANISMS]
-    planned: dict[Cell, dict[str, Any]] = {}
     for seed, (name, epsilon) in itertools.product(range(min(SEEDS, config.seeds)), budgets):
         spent = releases.edge_mechanism(name, epsilon, sweeps).guarantee().epsilon if epsilon else 0.0
-        cell = Cell(
+        yield Cell(
             dataset=DATASET, task="counts", mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=spent,
             unit=str(EDGE_CENTRAL), config=config_hash(made), rho=rho,
-        )  # fmt: skip
-        planned[cell] = made
-    return planned
+        ), made  # fmt: skip
 
 
 def compute(cell: Cell, made: dict[str, Any]) -> Found:

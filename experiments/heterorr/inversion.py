@@ -7,7 +7,7 @@ on the same embeddings measures their use.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -20,7 +20,7 @@ from sklearn.datasets import load_digits
 
 from experiments import _report as show
 from experiments import _runner
-from experiments._common import row_names
+from experiments._common import planned, row_names
 from experiments._report import Values
 from experiments._runner import Found, Results, asked, config_hash, rounded
 from experiments.heterorr.settings import Config
@@ -130,28 +130,31 @@ def plan(config: Config) -> dict[Cell, Settings]:
     return cells(config.seeds, EPSILONS, EMBEDDINGS, DEFAULT)
 
 
+@planned
 def cells(
     seeds: int, epsilons: Sequence[float], embeddings: Sequence[Embedding], settings: Settings
-) -> dict[Cell, Settings]:
+) -> Iterator[tuple[Cell, Settings]]:
     """All cells, seed by seed; public models are trained here, since they settle what mechanisms claim."""
-    planned, shared = {}, {"dataset": "digits", "task": "inversion", "unit": str(RECORD)}
+    shared = {"dataset": "digits", "task": "inversion", "unit": str(RECORD), "config": config_hash(settings)}
 
-    def add(seed: int, embedding: str, name: Name, epsilon: float, proved: float) -> None:
-        cell = Cell(
-            mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=proved, embedding=embedding,
-            config=config_hash(settings), **shared,
-        )  # fmt: skip
-        planned[cell] = settings
+    def cell(embedding: str, name: Name, epsilon: float, proved: float) -> tuple[Cell, Settings]:
+        row = {
+            "mechanism": name,
+            "epsilon": epsilon,
+            "epsilon_proved": proved,
+            "seed": seed,
+            "embedding": embedding,
+        }
+        return Cell(**row, **shared), settings
 
     for seed in range(seeds):
-        add(seed, "none", "public-mean", 0.0, 0.0)
+        yield cell("none", "public-mean", 0.0, 0.0)
         for embedding in embeddings:
-            add(seed, embedding, "non-private", np.inf, np.inf)
+            yield cell(embedding, "non-private", np.inf, np.inf)
             for epsilon, name in itertools.product(epsilons, PROTECTED):
                 with asked(f"--epsilons {epsilon:g}"):
                     made = make_mechanism(name, epsilon, embedding, seed, settings)
-                add(seed, embedding, name, float(epsilon), made.guarantee().epsilon)
-    return planned
+                yield cell(embedding, name, float(epsilon), made.guarantee().epsilon)
 
 
 SOURCE = "scikit-learn's load_digits: 1 797 images of UCI's handwritten digits"
@@ -371,13 +374,10 @@ def as_markdown(rows: pd.DataFrame) -> str:
         table.append([*shown, *(show.interval(values[line]) for values in lines.values()), *gaps, len(of_seeds)])
         if line.mechanism == "feature-rr":
             other = line._replace(mechanism="feature-rr-uniform")
-            gains.append(
-                [shown[0], budget, *(show.signed(show.contrast(values, line, other)) for values in lines.values())]
-            )
-    compared = dict.fromkeys(
-        (line.embedding, line.mechanism) for line in lines["mse"] if line.mechanism in PROTECTED
-    )
-    starts = [[TITLES[embedding], LABELS[name], *_start(lines, embedding, name)] for embedding, name in compared]
+            gained = (show.contrast(values, line, other) for values in lines.values())
+            gains.append([shown[0], budget, *map(show.signed, gained)])
+    pairs = dict.fromkeys((line.embedding, line.mechanism) for line in lines["mse"] if line.mechanism in PROTECTED)
+    starts = [[TITLES[embedding], LABELS[name], *_start(lines, embedding, name)] for embedding, name in pairs]
     by_accuracy = "accuracy there (%)", "accuracy one budget below (%)"
     said = show.prose(NAME)
     return "\n\n".join((
@@ -457,10 +457,8 @@ def _curves(axis: Any, values: Values, embedding: str) -> None:
     budgets = sorted({line.epsilon for line in values if line.mechanism in PROTECTED})
     show.log_ticks(axis, budgets, base=2)
     axis.tick_params(axis="x", labelsize=8)
-    mine = {
-        name: {line.epsilon: s for line, s in values.items() if line[:2] == (embedding, name)} for name in PROTECTED
-    }
-    show.curves(axis, mine, LABELS, COLOURS, lw=1.4, ms=3)
+    rows = {name: {at.epsilon: s for at, s in values.items() if at[:2] == (embedding, name)} for name in PROTECTED}
+    show.curves(axis, rows, LABELS, COLOURS, lw=1.4, ms=3)
     for line, style in ((_NOBODY, "--"), (Line(embedding, "non-private", np.inf), ":")):
         if line in values:
             show.level(axis, values[line].mean(), LABELS[line.mechanism], style, linewidth=1.0)

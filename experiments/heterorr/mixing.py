@@ -186,6 +186,5 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
         verdict += "\n" + said.gain.format(least=min(gain), most=max(gain), sweeps=whole)
     counts = {"chains": CHAINS, "blocks": BLOCKS, "rungs": RUNGS, "turns": TURNS, "sweeps": whole}
     preface = said.preface.format(mixed=hrg.MIXED, regrafts=REGRAFTS, tempered=TEMPERED, **counts)
-    return {NAME: f"# How chains forget where they began\n\n{preface}\n\n{verdict}\n\n{table(rows)}"}, {
-        NAME: figure
-    }
+    text = f"# How chains forget where they began\n\n{preface}\n\n{verdict}\n\n{table(rows)}"
+    return {NAME: text}, {NAME: figure}

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from experiments._common import estimates
 from experiments.heterorr.settings import PRIVATE_LABELS
 from ldp_jax import features, pipeline
 from ldp_jax.accounting.guarantee import PipelineGuarantee
@@ -56,12 +57,7 @@ def released_features(key: Any, z: Any, mechanism: Any) -> Any:
     half = (box.upper - box.lower) / 2
     if not isinstance(z, pipeline.PublicRecord):
         z = box.lower + (z + 1.0) * half
-    return (_estimates(mechanism, pipeline.perturb(key, z, mechanism)) - box.lower) / half - 1.0
-
-
-@jax.jit
-def _estimates(mechanism: Any, reports: Any) -> Any:
-    return jax.vmap(mechanism.estimate)(reports)
+    return (estimates(mechanism, pipeline.perturb(key, z, mechanism)) - box.lower) / half - 1.0
 
 
 def edge_mechanism(name: str, epsilon: float, sweeps: int) -> curator.CentralMechanism:

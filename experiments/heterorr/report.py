@@ -1,6 +1,5 @@
 """Tables and figures of HeteroRR's accuracy rows; nothing is computed but statistics."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +8,7 @@ from scipy import stats
 
 from experiments import _report as show
 from experiments._report import Values
+from experiments._runner import Results
 from experiments.heterorr import accuracy
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, RELEASED, TRUE
 from experiments.heterorr.releases import EPSILON_0, FEATURES, LINK_PREDICTION, PUBLIC_EDGES, STRUCTURE
@@ -102,20 +102,17 @@ def _edges(frame: pd.DataFrame) -> show.Rows:
 
 
 @show.tabled
-def _both(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _both(frame: pd.DataFrame) -> show.Rows:
     values = _values(frame)
     public = values.get((PUBLIC_RECORDS, 0.0, frame.rho.max(), PUBLIC_EDGES))
-    return [
-        {
+    for (mechanism, epsilon, _, edges), series in values.items():
+        beyond = None if edges == PUBLIC_EDGES else show.paired(series, public)
+        yield {
             "mechanisms": f"{_name(mechanism)} + {_name(edges)}",
             "eps of a record, and of a private edge": f"{epsilon:g}, {budget(edges, epsilon)}",
             "accuracy (%)": show.interval(series),
-            "less public knowledge alone": show.signed(
-                show.paired(series, public) if edges != PUBLIC_EDGES else None
-            ),
+            "less public knowledge alone": show.signed(beyond),
         }
-        for (mechanism, epsilon, _, edges), series in values.items()
-    ]
 
 
 def _claims(frame: pd.DataFrame) -> str:
@@ -130,13 +127,11 @@ def _claims(frame: pd.DataFrame) -> str:
                 continue
             mine, theirs = (means[[name]].mean(axis=1) for name in (mechanism, other))
             tested = stats.ttest_rel(mine, theirs) if len(mine) > 1 else None
-            rows.append(
-                {
-                    "the paper": text, "data set": dataset, "here": f"{_name(mechanism)} less {_name(other)}",
-                    "points": show.signed(mean_interval(mine - theirs)),
-                    "p": "" if tested is None else f"{tested.pvalue:.2g}",
-                }
-            )  # fmt: skip
+            rows.append({
+                "the paper": text, "data set": dataset, "here": f"{_name(mechanism)} less {_name(other)}",
+                "points": show.signed(mean_interval(mine - theirs)),
+                "p": "" if tested is None else f"{tested.pvalue:.2g}",
+            })  # fmt: skip
     lead = "Means over the budgets, one number a seed; p is that of a paired two-tailed t-test over seeds."
     return f"## The paper's claims\n\n{lead}\n\n{show.table(rows)}" if rows else ""
 
@@ -242,20 +237,19 @@ def _figure_10(frame: pd.DataFrame) -> Any:
 Gains = list[ConfidenceInterval | None]
 
 
-def digest(out: Path) -> str:
-    records, edges = gains(out)
+def digest(results: Results) -> str:
+    frame = results.read()
+    records, edges = gains(frame)
     (above, below, _), (more, less, _) = show.counted(records), show.counted(edges)
     words = (
         f"Of {len(records)} rows of private features {above} are above their structure-only twin, {below} below. "
         f"Of {len(edges)} rows of private edges with an epsilon {more} are above public edges alone, {less} below."
     )
-    claims = _claims(accuracy.results_in(out).read()).replace("## ", "### ")
-    return f"{words}\n\n{claims}" if records else ""
+    return f"{words}\n\n{_claims(frame).replace('## ', '### ')}" if records else ""
 
 
-def gains(out: Path) -> tuple[Gains, Gains]:
+def gains(frame: pd.DataFrame) -> tuple[Gains, Gains]:
     """Of records over their twin, of edges with an epsilon over the public ones; empty without the whole plan."""
-    frame = accuracy.results_in(out).read()
     if frame.empty or set(frame.level) != set(accuracy.LEVELS):
         return [], []
     features = _values(frame[frame.level == "features"])

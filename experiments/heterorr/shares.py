@@ -3,12 +3,14 @@
 import dataclasses
 import itertools
 import math
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
 from experiments import _runner
+from experiments._common import planned
 from experiments._report import panels
 from experiments._runner import Found, Results, config_hash
 from experiments.heterorr import accuracy, cells
@@ -30,17 +32,15 @@ class Cell(_runner.Cell):
 results_in = partial(Results, name=NAME, cell=Cell)
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
-    planned = {}
+@planned
+def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     for dataset in config.datasets:
         data, chosen = accuracy.load(dataset), accuracy.resolved(config, dataset, "features")
         for seed, coordinate in itertools.product(range(config.seeds), range(chosen.width)):
-            cell = Cell(
+            yield Cell(
                 dataset=data.name, task="scores", mechanism="featurerr", epsilon=0.0, seed=seed,
                 epsilon_proved=math.inf, unit=str(RECORD), config=config_hash(chosen), coordinate=coordinate,
-            )  # fmt: skip
-            planned[cell] = chosen
-    return planned
+            ), chosen  # fmt: skip
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:

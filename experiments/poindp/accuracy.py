@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from experiments._common import FOUND, fingerprint, said_of, usable
+from experiments._common import FOUND, fingerprint, planned, said_of, usable
 from experiments._runner import Found, Results, UsageError, asked, config_hash
 from experiments.poindp import cells, releases
 from experiments.poindp import settings as rows_of
@@ -54,20 +54,18 @@ def variants(config: Config, data: datasets.Dataset, *, first: bool) -> Iterator
                     yield split, name, epsilon
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
-    planned = {}
+@planned
+def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     for place, dataset in enumerate(config.asked("table1")[0]):
         data, chosen = load(dataset), resolved(config, dataset)
         wanted = dict.fromkeys(variants(config, data, first=place == 0))
         for seed in range(config.seeds):
             for split, mechanism, epsilon in wanted:
                 if config.asks_for(mechanism):
-                    planned[cell_of(chosen, data.name, split, mechanism, epsilon, seed)] = chosen
-    return planned
+                    yield cell_of(chosen, data.name, split, mechanism, epsilon, seed), chosen
 
 
 def cell_of(chosen: Settings, dataset: str, split: str, mechanism: str, epsilon: float, seed: int) -> Cell:
-    """A cell with the epsilon and delta of its guarantee."""
     with asked(f"{dataset}, {mechanism}, epsilon {epsilon:g}"):
         promised = releases.guarantee(mechanism, epsilon, chosen)
     proved, delta = 0.0 if mechanism.startswith(STRUCTURE) else math.inf, 0.0

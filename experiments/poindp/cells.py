@@ -158,9 +158,8 @@ def fit(
         jax.random.clone(bench.fit_key), model, objective, context, *bench.parts,
         settings=bench.world.settings.for_training(len(bench.parts[0].index)),
     )  # fmt: skip
-    judged = _judged(
-        fitted.variables, context if asked is None else asked, bench.parts[2], model=model, objective=objective
-    )
+    given = context if asked is None else asked
+    judged = _judged(fitted.variables, given, bench.parts[2], model=model, objective=objective)
     return Score(dict(zip(METRICS, judged, strict=True)), float(fitted.validation), chosen, fitted.variables)
 
 

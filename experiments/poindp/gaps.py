@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,13 +13,23 @@ import pandas as pd
 import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
-from experiments._common import FOUND
+from experiments._common import FOUND, planned
 from experiments._report import by_seed, contrast, counted, prose, signed, table
 from experiments._runner import REFERENCE, Found, Results
 from experiments.poindp import accuracy, cells, networks
 from experiments.poindp.cells import METRICS
-from experiments.poindp.published import TABLE_1, TABLE_2
-from experiments.poindp.settings import ABLATED, AS_PUBLISHED, BUDGETS, PUBLISHED, WITHOUT, Config, Settings, label
+from experiments.poindp.settings import (
+    ABLATED,
+    AS_PUBLISHED,
+    BUDGETS,
+    PUBLISHED,
+    TABLE_1,
+    TABLE_2,
+    WITHOUT,
+    Config,
+    Settings,
+    label,
+)
 from ldp_jax.learning import training
 
 NAME = "poindp_gaps"
@@ -71,18 +82,17 @@ def compared(frame: pd.DataFrame) -> list[Gap]:
     return [Gap(*cell, float(at[cell[1:5]])) for cell in known if cell[1:5] in at]
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
+@planned
+def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     # Which ones differ is read off the committed rows.
     asked = dict.fromkeys(gap[1:4] for gap in gaps(accuracy.results_in(REFERENCE).read()))
-    planned = {}
     for seed, dataset in itertools.product(range(config.seeds), config.asked("gaps")[0]):
         base, called = accuracy.resolved(config, dataset), accuracy.load(dataset).name
         for name, epsilon in [(name, eps) for of, name, eps in asked if of == called and config.asks_for(name)]:
             for variant in variants(name):
                 chosen = varied(base, variant)
                 cell = accuracy.cell_of(chosen, called, "random", name, epsilon, seed)
-                planned[Cell(**dataclasses.asdict(cell), variant=variant)] = chosen
-    return planned
+                yield Cell(**dataclasses.asdict(cell), variant=variant), chosen
 
 
 def variants(name: str) -> tuple[str, ...]:
@@ -110,9 +120,8 @@ def altered(bench: cells.Bench, variant: str) -> cells.Bench:
     if variant == COMPONENT:
         inside = largest_component(here.data.edges, here.data.num_nodes)
         kept = (part.index[inside[part.index]] for part in bench.parts)
-        return dataclasses.replace(
-            bench, parts=tuple(training.Examples(one, here.data.y[one].astype(np.int32)) for one in kept)
-        )
+        parts = tuple(training.Examples(one, here.data.y[one].astype(np.int32)) for one in kept)
+        return dataclasses.replace(bench, parts=parts)
     return bench
 
 
@@ -172,12 +181,10 @@ def section(out: Path) -> list[str]:
         closes = [c for c, value in tried.items() if value is not None and abs(value - gap.printed) <= APART]
         shown |= {cause: f"**{shown[cause]}**" for cause in closes}
         closing.append(closes)
-        rows.append(
-            {
-                "table": gap.table, "data set": gap.dataset, "row": label(gap.mechanism), "metric": gap.metric,
-                "paper": gap.printed, "ours": f"{gap.ours:.1f}", **shown,
-            }
-        )  # fmt: skip
+        rows.append({
+            "table": gap.table, "data set": gap.dataset, "row": label(gap.mechanism), "metric": gap.metric,
+            "paper": gap.printed, "ours": f"{gap.ours:.1f}", **shown,
+        })  # fmt: skip
     causes = (*VARIANTS, PUBLIC_SPLIT, OTHER_METRIC)
     count = {cause: sum(cause in closes for closes in closing) for cause in causes}
     by = ", ".join(f"{cause} {n}" for cause, n in sorted(count.items(), key=lambda one: -one[1]) if n)

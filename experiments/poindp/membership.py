@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
@@ -15,11 +16,19 @@ import scipy.special
 
 from experiments import _report as show
 from experiments import _runner
-from experiments._common import standardized
+from experiments._common import planned, standardized
 from experiments._runner import Found, Results, config_hash, rounded
 from experiments.poindp import accuracy, cells, networks, releases
-from experiments.poindp.published import HYPERBOLICITY, TABLE_3
-from experiments.poindp.settings import ATTACKS, PUBLISHED, STRUCTURE, Config, Settings, label
+from experiments.poindp.settings import (
+    ATTACKS,
+    HYPERBOLICITY,
+    PUBLISHED,
+    STRUCTURE,
+    TABLE_3,
+    Config,
+    Settings,
+    label,
+)
 from ldp_jax import attacks, hyperbolic
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.attacks.shadows import MembershipProtocol
@@ -79,7 +88,6 @@ class Row(NamedTuple):
 
 @lru_cache(maxsize=1)
 def inputs(bench: cells.Bench, row: Row) -> tuple[Model, Any, Any]:
-    """Network, graph and rows of a training."""
     here = bench.world
     of = "poindp" if releases.is_sound(row.name) else releases.base(row.name)
     network, kind = networks.network(of, here.settings, here.data.num_classes)
@@ -134,7 +142,6 @@ def judged(found: attacks.Attack, target: int) -> dict[str, float]:
 
 
 def hyperbolicity(bench: cells.Bench) -> dict[str, float]:
-    """Four-point deltas of the graph, sampled."""
     here = bench.world
     found = hyperbolic.graph_delta(
         jax.random.clone(bench.report_key), here.data.edges, here.data.num_nodes, samples=SAMPLES,
@@ -149,8 +156,8 @@ class Attacked(Settings):
     models: int
 
 
-def plan(config: Config) -> dict[Cell, Attacked]:
-    planned = {}
+@planned
+def plan(config: Config) -> Iterator[tuple[Cell, Attacked]]:
     datasets, epsilons = config.asked("membership")
     for dataset in datasets:
         chosen = Attacked(**vars(accuracy.resolved(config, dataset)), models=config.models)
@@ -165,17 +172,14 @@ def plan(config: Config) -> dict[Cell, Attacked]:
             proved = accuracy.cell_of(chosen, data.name, "random", name, epsilon, 0)
             for protocol, attack in itertools.product(config.protocols, config.attacks):
                 for target in range(config.models):
-                    cell = Cell(
+                    yield Cell(
                         mechanism=name, epsilon=epsilon, seed=target, attack=attack, protocol=protocol,
                         epsilon_proved=proved.epsilon_proved, delta=proved.delta, share=share, **shared,
-                    )  # fmt: skip
-                    planned[cell] = chosen
-        cell = Cell(
+                    ), chosen  # fmt: skip
+        yield Cell(
             mechanism=GRAPH, epsilon=math.inf, seed=0, attack=GRAPH, protocol="", epsilon_proved=math.inf,
             delta=0.0, share=0.0, **shared,
-        )  # fmt: skip
-        planned[cell] = chosen
-    return planned
+        ), chosen  # fmt: skip
 
 
 def compute(cell: Cell, chosen: Attacked) -> Found:
@@ -238,7 +242,6 @@ def _areas(frame: pd.DataFrame) -> show.Values:
 
 
 def _protocols(frame: pd.DataFrame) -> list[tuple[float, str]]:
-    """Share and protocol of the rows, largest share first."""
     order = get_args(MembershipProtocol)
     found = set(zip(frame.share, frame.protocol, strict=True))
     return sorted(found, key=lambda pair: (-pair[0], order.index(pair[1])))

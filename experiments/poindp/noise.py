@@ -97,7 +97,6 @@ DISKS = {
 
 
 def pages(out: Path) -> tuple[list[str], dict[str, Any]]:
-    """Sections of a page, and their figures."""
     frame = results_in(out).read()
     if frame.empty:
         return [], {}

@@ -9,17 +9,30 @@ import numpy as np
 import pandas as pd
 
 from experiments import _report as show
+from experiments._runner import Results
 from experiments.poindp import accuracy, gaps, membership, noise
 from experiments.poindp import settings as rows_of
 from experiments.poindp.cells import METRICS
-from experiments.poindp.published import TABLE_1, TABLE_2
-from experiments.poindp.settings import COLOURS, FEATURES, LABELS, PRINTED, PUBLIC, PUBLISHED, STRUCTURE, label
+from experiments.poindp.settings import (
+    COLOURS,
+    FEATURES,
+    LABELS,
+    PRINTED,
+    PUBLIC,
+    PUBLISHED,
+    STRUCTURE,
+    TABLE_1,
+    TABLE_2,
+    label,
+)
 from ldp_jax.learning.metrics import ConfidenceInterval
 
 _TEXT = show.prose("poindp")
 
 WEIGHTED, MACRO, MICRO = METRICS
 _FIGURE_3_NAME = "poindp_figure3"
+
+results_in = accuracy.results_in
 
 
 def write(out: Path) -> list[Path]:
@@ -147,9 +160,9 @@ def _table_of_figure_3(frame: pd.DataFrame) -> str:
     )  # fmt: skip
 
 
-def digest(out: Path) -> str:
-    frame, attacked = accuracy.results_in(out).read(), membership.read(out)
-    gains = list(filter(None, gains_of_sound_rows(frame)))
+def digest(results: Results) -> str:
+    attacked = membership.read(results.csv.parent)
+    gains = list(filter(None, gains_of_sound_rows(results.read())))
     up, down, _ = show.counted(gains)
     match = membership.match(attacked[attacked.attack != membership.GRAPH])
     sections = [_TEXT.digest.format(all=len(gains), up=up, down=down), *match]

@@ -1,14 +1,14 @@
 """Node classification and link prediction from locally private features: the plan, and its computation."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from experiments._common import FOUND, said_of, usable
+from experiments._common import FOUND, fingerprint, planned, said_of, usable
 from experiments._runner import Found, Results, asked, config_hash, console, run
 from experiments.privge import cells
 from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE, Cell
-from experiments.privge.config import Config, plan, settings
-from experiments.privge.settings import COMMITTED, Plan, Settings, Task
+from experiments.privge.settings import COMMITTED, Config, Plan, Settings, Task, plan, settings
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD
 
@@ -21,13 +21,14 @@ def load(dataset: str) -> datasets.Dataset:
     return usable(cells.load, dataset, hint="; on the command line: --bounds LOWER UPPER")
 
 
-def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> dict[Cell, Settings]:
+@planned
+def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> Iterator[tuple[Cell, Settings]]:
     """The cells of a task and data set: baselines, then every mechanism and budget, each followed by its twin."""
     data = load(dataset)
     if task == "node" and data.y.shape != (data.num_nodes,):
         console.print(f"{dataset} has no single label for each node: node task left out")
-        return {}
-    resolved, dim = settings(config, task, dataset, todo), data.num_features
+        return
+    resolved, dim = settings(config, task, dataset, fingerprint(data), todo), data.num_features
     own_k = min(dim, cells.published_k(dataset, task))
     sweep: list[tuple[str, float, int]] = []
     if not config.ks:
@@ -39,7 +40,6 @@ def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> dict[Cell
     for name, epsilon, k in dict.fromkeys(sweep):
         seeds = todo.k_seeds if name == "hds" and k != own_k else todo.seeds
         releases += [(prefix + name, epsilon, k, seeds) for prefix in ("", STRUCTURE)]
-    planned = {}
     for name, epsilon, k, seeds in releases:
         spent = epsilon
         if name not in (NON_PRIVATE, GRAPH_ALONE[task]):
@@ -49,12 +49,10 @@ def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> dict[Cell
             spent = cells.ledger(made, structure_only=name.startswith(STRUCTURE)).spent(RECORD).epsilon
         for seed in range(seeds):
             for preprocessing in (cells.NO_EMBEDDING,) if name == GRAPH_ALONE[task] else cells.EMBEDDINGS:
-                cell = Cell(
+                yield Cell(
                     dataset=data.name, task=task, mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=spent,
                     unit=str(RECORD), config=config_hash(resolved), k=k, preprocessing=preprocessing,
-                )  # fmt: skip
-                planned[cell] = resolved
-    return planned
+                ), resolved  # fmt: skip
 
 
 def _notes(cell: Cell, resolved: Settings) -> dict[str, dict[str, Any]]:
@@ -68,10 +66,10 @@ def main(config: Config) -> None:
     config.check()
     if config.bounds is not None:
         cells.declare_bounds(config.datasets, config.bounds)
-    planned = {}
+    known = {}
     for task in config.parts:
         for dataset in config.datasets or tuple(name for known, name in COMMITTED if known == task):
-            planned |= plan_task(config, task, dataset, plan(config, task, dataset))
+            known |= plan_task(config, task, dataset, plan(config, task, dataset))
     benches: dict[int, cells.Bench] = {}
 
     def compute(cell: Cell, resolved: Settings) -> Found:
@@ -81,4 +79,4 @@ def main(config: Config) -> None:
             benches[cell.seed] = cells.prepare(resolved, cell.seed)
         return cells.compute(benches[cell.seed], cell)._replace(notes=_notes(cell, resolved))
 
-    run(planned, compute, results_in(config.out), called="rows")
+    run(known, compute, results_in(config.out), called="rows")

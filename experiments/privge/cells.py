@@ -132,13 +132,11 @@ def _operator(name: str) -> propagation.Operator:
 def prepare(settings: Settings, seed: int) -> Bench:
     """What the rows of one seed share; a program that looped over two seeds would round differently."""
     data = load(settings.dataset)
-    split_key, noise_key, fit_key = _keys(jax.random.key(settings.base_seed), seed)
+    split_key, *keys = _keys(jax.random.key(settings.base_seed), seed)
     if settings.task == "node":
         op = _operator(settings.dataset)
-        train, validation, test = (
-            training.Examples(part, data.y[part].astype(np.int32))
-            for part in splits.node_split(split_key, data.num_nodes)
-        )
+        nodes = splits.node_split(split_key, data.num_nodes)
+        parts = [training.Examples(part, data.y[part].astype(np.int32)) for part in nodes]
         outputs = data.num_classes
     else:
         part = splits.link_split(split_key, data.edges, data.num_nodes)
@@ -146,19 +144,16 @@ def prepare(settings: Settings, seed: int) -> Bench:
         # graphs "ell" saves more time, three quarters of an embedding, than its compilation takes.
         layout = "segment" if data.num_nodes < MANY_NODES else "ell"
         op = propagation.operator(graphs.from_edges(part.train, data.num_nodes), layout=layout)
-        train, validation, test = (training.Pairs(part[i], part[i + 3]) for i in range(3))
+        parts = [training.Pairs(part[i], part[i + 3]) for i in range(3)]
         outputs = 1
     model = models.linear(outputs)
     if settings.head == "mlp":
         model = models.mlp(settings.layers, settings.hidden, outputs, settings.dropout)
-    return Bench(
-        settings, data, seed, dense(settings.dataset), op, train, validation, test, noise_key, fit_key, model
-    )
+    return Bench(settings, data, seed, dense(settings.dataset), op, *parts, *keys, model=model)
 
 
 @jax.jit
 def _keys(root: Any, seed: Any) -> Any:
-    """Keys for the split, the noise and the training of a seed."""
     return jax.random.split(jax.random.fold_in(root, seed), 3)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from experiments import _report as show
+from experiments._runner import Results
 from experiments.privge import accuracy, cells, summary
 from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE
 from experiments.privge.settings import HYPERPARAMETERS, KS, NAMED_GAPS, PUBLISHED_VALUES
@@ -20,6 +21,8 @@ from ldp_jax.core import mechanism
 from ldp_jax.learning import bounds
 
 _TEXT = show.prose("privge")
+
+results_in = accuracy.results_in
 
 
 def write(out: Path) -> list[Path]:
@@ -65,21 +68,18 @@ def published_ks(frame: pd.DataFrame) -> dict[str, int]:
     return {f"{d} {t}": cells.published_k(d, t) for d, t in pairs if d in HYPERPARAMETERS}
 
 
-def digest(out: Path) -> str:
-    frame, rows = accuracy.results_in(out).read(), []
-    summaries = _of_folder(frame)
+def digest(results: Results) -> str:
+    summaries, rows = _of_folder(results.read()), []
     for one in summaries:
         graph, known = one.find(GRAPH_ALONE[one.task], 0.0), one.find(NON_PRIVATE, math.inf)
         private = [line.value for line in one.lines if line.twin is not None]
-        rows.append(
-            {
-                "accuracy or AUC (%)": f"{one.dataset}, {one.task}", "seeds": one.seeds,
-                "non-private": known and known.value,
-                "best private": max(private, key=lambda value: value.mean, default=None),
-                "best structure-only": one.best_value, "graph alone": graph and graph.value,
-            }
-        )  # fmt: skip
-    return "" if frame.empty else "\n\n".join((_TEXT.verdict, _verdict(summaries), show.table(rows)))
+        rows.append({
+            "accuracy or AUC (%)": f"{one.dataset}, {one.task}", "seeds": one.seeds,
+            "non-private": known and known.value,
+            "best private": max(private, key=lambda value: value.mean, default=None),
+            "best structure-only": one.best_value, "graph alone": graph and graph.value,
+        })  # fmt: skip
+    return "\n\n".join((_TEXT.verdict, _verdict(summaries), show.table(rows)))
 
 
 _FIGURE_K = "Solid: HDS with k sampled coordinates. Dotted: its structure-only twin. Bars are 95 % intervals."
@@ -95,16 +95,14 @@ def _table(one: Summary, settings: Mapping[str, Any]) -> str:
     for line in one.lines:
         printed = PUBLISHED_VALUES.get((one.task, one.dataset, line.mechanism, line.epsilon))
         embedding = ", ".join(filter(None, (line.embedding, line.twin_embedding)))
-        rows.append(
-            {
-                "mechanism": LABELS.get(line.mechanism, line.mechanism),
-                "eps": "" if line.mechanism in GRAPH_ALONE.values() else f"{line.epsilon:g}",
-                "k": None if line.twin is None else line.k, "paper": None if printed is None else f"{printed:.1f}",
-                "ours": line.value, "structure-only": line.twin,
-                "gain": show.signed(line.gain) if line.repeats is None else f"repeats eps {line.repeats:g}",
-                "over best": show.signed(line.over_best), "embedding": embedding.replace("standardized", "std."),
-            }
-        )  # fmt: skip
+        rows.append({
+            "mechanism": LABELS.get(line.mechanism, line.mechanism),
+            "eps": "" if line.mechanism in GRAPH_ALONE.values() else f"{line.epsilon:g}",
+            "k": None if line.twin is None else line.k, "paper": None if printed is None else f"{printed:.1f}",
+            "ours": line.value, "structure-only": line.twin,
+            "gain": show.signed(line.gain) if line.repeats is None else f"repeats eps {line.repeats:g}",
+            "over best": show.signed(line.over_best), "embedding": embedding.replace("standardized", "std."),
+        })  # fmt: skip
     patience = settings.get("patience")
     mlp = f"MLP with {settings.get('layers')} layers of {settings.get('hidden')}"
     made = (
@@ -155,14 +153,12 @@ def _above(summaries: Sequence[Summary], raw: Sequence[Summary]) -> str:
     for chosen, ours in (("by validation", summaries), ("raw, as the paper's", raw)):
         for one, line, paper in _claimed_above(ours):
             non_private = one.find(NON_PRIVATE, math.inf)
-            rows.append(
-                {
-                    "data set, task": f"{one.dataset}, {one.task}", "eps": f"{line.epsilon:g}", "embedding": chosen,
-                    "paper: HDS less non-private": f"{paper:+.1f}", "ours": show.signed(line.over_non_private),
-                    "HDS less structure-only": show.signed(line.gain), "HDS": line.value,
-                    "structure-only": line.twin, "non-private": non_private.value if non_private else "",
-                }
-            )  # fmt: skip
+            rows.append({
+                "data set, task": f"{one.dataset}, {one.task}", "eps": f"{line.epsilon:g}", "embedding": chosen,
+                "paper: HDS less non-private": f"{paper:+.1f}", "ours": show.signed(line.over_non_private),
+                "HDS less structure-only": show.signed(line.gain), "HDS": line.value,
+                "structure-only": line.twin, "non-private": non_private.value if non_private else "",
+            })  # fmt: skip
     rows.sort(key=lambda row: [str(cell) for cell in row.values()])
     return f"### Where the paper has HDS above its non-private row\n\n{show.table(rows)}" if rows else ""
 
@@ -180,29 +176,24 @@ def _far(summaries: Sequence[Summary], raw: Sequence[Summary]) -> str:
         if theirs is None:
             continue
         on_raw, gap = plain.get((one.config, line.mechanism, line.epsilon)), line.value.mean - theirs
-        counts.append(
-            {
-                "mechanism": LABELS[line.mechanism], "rows with a printed number": True,
-                "of them far": abs(gap) > FAR,
-                "far on the raw embedding": on_raw is not None and abs(on_raw.mean - theirs) > FAR,
-            }
-        )  # fmt: skip
+        counts.append({
+            "mechanism": LABELS[line.mechanism], "rows with a printed number": True,
+            "of them far": abs(gap) > FAR,
+            "far on the raw embedding": on_raw is not None and abs(on_raw.mean - theirs) > FAR,
+        })  # fmt: skip
         if abs(gap) > FAR:
-            rows.append(
-                {
-                    "data set": one.dataset, "mechanism": LABELS[line.mechanism], "eps": f"{line.epsilon:g}",
-                    "paper": f"{theirs:.1f}", "ours": line.value, "difference": f"{gap:+.1f}",
-                    "ours, raw": on_raw, "structure-only": line.twin,
-                }
-            )  # fmt: skip
+            rows.append({
+                "data set": one.dataset, "mechanism": LABELS[line.mechanism], "eps": f"{line.epsilon:g}",
+                "paper": f"{theirs:.1f}", "ours": line.value, "difference": f"{gap:+.1f}",
+                "ours, raw": on_raw, "structure-only": line.twin,
+            })  # fmt: skip
     if not rows:
         return ""
     each = pd.DataFrame(counts).groupby("mechanism").sum()
     each = each.loc[[label for label in LABELS.values() if label in each.index]].reset_index()
     title = f"### Link rows more than {FAR:g} points from the paper"
-    return "\n\n".join(
-        (title, _TEXT.far, show.markdown([*map(str, each)], each.to_numpy().tolist()), show.table(rows))
-    )
+    counted = show.markdown([*map(str, each)], each.to_numpy().tolist())
+    return "\n\n".join((title, _TEXT.far, counted, show.table(rows)))
 
 
 def _gaps(summaries: Sequence[Summary]) -> str:
@@ -258,11 +249,9 @@ def _by_k(one: Summary) -> str:
     lowest = min(several or one.epsilons())
     lines = sorted((x for x in one.lines if x.epsilon == lowest and x.twin), key=lambda x: x.k)
     first, last = lines[0], lines[-1]
-    private = last.value.mean - first.value.mean
+    mine = last.value.mean - first.value.mean
     public = last.twin.mean - first.twin.mean if last.twin and first.twin else 0.0
-    return (
-        f"k {first.k} to {last.k}: HDS {private:+.1f}, structure-only {public:+.1f} points (eps {first.epsilon:g})"
-    )
+    return f"k {first.k} to {last.k}: HDS {mine:+.1f}, structure-only {public:+.1f} points (eps {first.epsilon:g})"
 
 
 def figure_k(frame: pd.DataFrame, task: str) -> Any | None:

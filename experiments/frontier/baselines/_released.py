@@ -44,9 +44,8 @@ PUBLIC = ("features", "labels")
 def spent(*releases: PipelineGuarantee) -> PipelineGuarantee:
     """The guarantee of all releases together, of features and labels that are public."""
     unprotected = dict.fromkeys((*PUBLIC, *(field for one in releases for field in one.unprotected)))
-    return PipelineGuarantee.of(
-        (each for one in releases for each in one.guarantees), protected=("edges",), unprotected=unprotected
-    )
+    guarantees = [each for one in releases for each in one.guarantees]
+    return PipelineGuarantee.of(guarantees, protected=("edges",), unprotected=unprotected)
 
 
 def of_lists(*mechanisms: Any) -> PipelineGuarantee:
