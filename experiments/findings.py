@@ -6,10 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments import papers
-from experiments._registry import EXPERIMENTS, module
-from experiments._report import counted, markdown, prose, publish
-from experiments._runner import DEFAULT_OUT, UsageError, console, write_atomically
+from experiments import _registry, _runner, papers
+from experiments import _report as show
 from experiments.frontier import features, features_report, friendships, joint, joint_report
 from experiments.frontier import report as friendships_report
 from experiments.frontier._points import PANEL, intervals, pick
@@ -21,7 +19,7 @@ from experiments.privge import report as privge_report
 from experiments.privge.summary import summarise, tally
 from ldp_jax.learning.metrics import ConfidenceInterval
 
-_TEXT = prose("findings")
+_TEXT = show.prose("findings")
 
 TWIN = "its structure-only twin"
 OPENING, CLOSING = "<!-- findings -->\n", "<!-- /findings -->"
@@ -36,7 +34,7 @@ class Config:
     with the committed rows and makes web pages.
     """
 
-    out: Path = DEFAULT_OUT
+    out: Path = _runner.DEFAULT_OUT
     """where the CSVs are and the report goes"""
     readme: Path | None = None
     """a Markdown file whose table between <!-- findings --> and <!-- /findings --> is replaced"""
@@ -44,29 +42,29 @@ class Config:
 
 def main(config: Config) -> None:
     before, after = _around(config.readme) if config.readme else ("", "")
-    modules = [*map(module, EXPERIMENTS), papers]
+    modules = [*map(_registry.module, _registry.EXPERIMENTS), papers]
     written = [path for one in modules if hasattr(one, "write_report") for path in one.write_report(config.out)]
     written += write_report(config.out)
     if not written:
-        raise UsageError(
+        raise _runner.UsageError(
             f"--out {config.out}: no rows there yet; python -m experiments demo makes some, and show NAME prints "
             "the committed tables"
         )
     if config.readme is not None:
-        write_atomically(config.readme, f"{before}{table(config.out).rstrip()}\n{after}")
+        _runner.write_atomically(config.readme, f"{before}{table(config.out).rstrip()}\n{after}")
         written.append(config.readme)
     for path in written:
-        console.print(f"written: {path}", soft_wrap=True)
+        _runner.console.print(f"written: {path}", soft_wrap=True)
 
 
 def _around(readme: Path) -> tuple[str, str]:
     try:
         text = readme.read_text()
     except OSError as error:
-        raise UsageError(f"--readme {readme}: it cannot be read ({error.strerror})") from error
+        raise _runner.UsageError(f"--readme {readme}: it cannot be read ({error.strerror})") from error
     start, end = text.find(OPENING), text.find(CLOSING)
     if not 0 <= start < end:
-        raise UsageError(f"--readme {readme}: it has no section between {OPENING.strip()} and {CLOSING}")
+        raise _runner.UsageError(f"--readme {readme}: it has no section between {OPENING.strip()} and {CLOSING}")
     return text[: start + len(OPENING)], text[end:]
 
 
@@ -79,10 +77,10 @@ def table(out: Path) -> str:
         found.append(("records sent with noise (PrivGE)", TWIN, len(lines), up, down, "REPORT.md"))
     for private, beside, each, page in _asked(out):
         if known := [one for one in each if one is not None and one.n > 1]:
-            up, down, _ = counted(known)
+            up, down, _ = show.counted(known)
             found.append((private, beside, len(known), up, down, page))
     rows = [[*one[:-1], f"[{one[-1].removesuffix('.md')}](experiments/results/{one[-1]})"] for one in found]
-    return markdown(HEADERS, rows) if rows else ""
+    return show.markdown(HEADERS, rows) if rows else ""
 
 
 PASSAGES = (
@@ -105,11 +103,11 @@ def write_report(out: Path) -> list[Path]:
         return []
     parts = ["# Findings", _TEXT.about, found.replace("](experiments/results/", "](")]
     for title, name, page, figure in PASSAGES:
-        of_folder = module(name).results_in(out)
-        if len(of_folder.read()) and (words := module(name).digest(of_folder)):
+        of_folder = _registry.module(name).results_in(out)
+        if len(of_folder.read()) and (words := _registry.module(name).digest(of_folder)):
             drawn = [f"![{title}]({figure}.png)"] if (out / f"{figure}.png").exists() else []
             parts += [f"## {title}", *drawn, words, f"All rows: [{page}]({page}.md)."]
-    return publish(out, {"findings": "\n\n".join(parts)}, {})
+    return show.publish(out, {"findings": "\n\n".join(parts)}, {})
 
 
 def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | None], str]]:

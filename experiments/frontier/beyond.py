@@ -21,11 +21,9 @@ import scipy.sparse
 from experiments._common import fingerprint, planned
 from experiments._runner import Found, Results, UsageError, rounded
 from experiments.dprr import classifiers
-from experiments.frontier import friendships
+from experiments.frontier import friendships, methods
 from experiments.frontier.baselines._released import nothing_kept, nothing_read, spent
 from experiments.frontier.config import Config
-from experiments.frontier.friendships import ACCURACY
-from experiments.frontier.methods import CHANCE, LABELS, REHEARSAL, foretold
 from ldp_jax import datasets, edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
 from ldp_jax.graph import graphs
@@ -53,9 +51,9 @@ class Cell(friendships.Cell):
 
     @property
     def last_metric(self) -> str:
-        if self.mechanism.startswith(REHEARSAL):
-            return CHANCE
-        return AUC if self.task == LINK else ACCURACY
+        if self.mechanism.startswith(methods.REHEARSAL):
+            return methods.CHANCE
+        return AUC if self.task == LINK else friendships.ACCURACY
 
     promise = property(lambda self: f"{self.task}: {self.mechanism}, epsilon {self.epsilon:g}")
 
@@ -67,7 +65,7 @@ class Settings(friendships.Settings):
     levels: tuple[float, ...] = LEVELS
 
 
-results_in = partial(Results, name=f"{NAME}_{ACCURACY}", cell=Cell)
+results_in = partial(Results, name=f"{NAME}_{friendships.ACCURACY}", cell=Cell)
 
 
 class Scored(NamedTuple):
@@ -190,7 +188,7 @@ def _rehearsal(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
     assert found.auc is not None
     degrees, counts = found.auc[..., :2], found.auc[..., 2 + alike]
     over = found._replace(gains=counts - degrees[..., degrees.mean((0, 1)).argmax()])
-    return Scored({LABELS: found.labels, **foretold(over, epsilon)}, nothing_read())
+    return Scored({methods.LABELS: found.labels, **methods.foretold(over, epsilon)}, nothing_read())
 
 
 def _common(key: Any, draw: Pairs, epsilon: float) -> Scored:
@@ -266,7 +264,7 @@ METHODS: dict[str, dict[str, Callable[[Any, Any, float], Scored]]] = {
         f"features{ALIKE}": lambda key, draw, epsilon: Scored(_of(_alike(draw), draw), nothing_read()),
         **_alike_too(DEGREES, _degrees), **_alike_too(COUNTS, _counts), **_alike_too(f"{TRUE} degrees", _degrees),
         **_alike_too(f"{TRUE} counts", _counts), f"{TRUE}, common neighbours": _common,
-        **_alike_too(f"{REHEARSAL}, {COUNTS}", _rehearsal),
+        **_alike_too(f"{methods.REHEARSAL}, {COUNTS}", _rehearsal),
     },
     GRAPH: {
         "sizes alone": lambda keys, whole, epsilon: Scored(_classified(keys[0], whole, []), nothing_read()),
@@ -279,7 +277,7 @@ METHODS: dict[str, dict[str, Callable[[Any, Any, float], Scored]]] = {
 
 def variants(task: str, config: Config) -> Iterator[tuple[str, float]]:
     for name in METHODS[task]:
-        if name.startswith((DEGREES, COUNTS, REHEARSAL)):
+        if name.startswith((DEGREES, COUNTS, methods.REHEARSAL)):
             yield from ((name, epsilon) for epsilon in config.epsilons)
         else:
             yield name, math.inf if name.startswith(TRUE) else 0.0
@@ -296,7 +294,7 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
             if task == LINK:
                 friendships.check_count("--labels", labels, data)
             made = friendships.cells(Cell, data, settings, config.seeds, rows, task, labels=labels)
-            few = lambda cell: cell.mechanism.startswith(REHEARSAL) and cell.seed >= REHEARSED
+            few = lambda cell: cell.mechanism.startswith(methods.REHEARSAL) and cell.seed >= REHEARSED
             yield from ((cell, settings) for cell, settings in made if not few(cell))
 
 

@@ -7,10 +7,8 @@ import pandas as pd
 
 from experiments import _report as show
 from experiments._runner import Results
-from experiments.frontier import beyond, rehearsal_report
-from experiments.frontier._points import pick
+from experiments.frontier import _points, beyond, methods, rehearsal_report
 from experiments.frontier.beyond import ALIKE, COUNTS, DEGREES, GRAPH, LINK, NAME, PILOT
-from experiments.frontier.methods import REHEARSAL
 from experiments.frontier.rehearsal_report import CHOSEN_ON_LISTS
 from ldp_jax.learning.metrics import ConfidenceInterval
 from ldp_jax.pipeline.rehearsal import LEAST_POINTS
@@ -22,7 +20,7 @@ _PLACE = ["task", "dataset", "labels"]
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
-    told = frame.mechanism.str.startswith(REHEARSAL)
+    told = frame.mechanism.str.startswith(methods.REHEARSAL)
     foretold, frame = frame[told], frame[~told]
     sections, figures = ["# Counts beyond the classes of nodes", _TEXT.preface, verdict(frame)], {}
     if found := rehearsal_report.outcomes(*rehearsed(foretold, frame), "labels"):
@@ -41,13 +39,13 @@ def rehearsed(told: pd.DataFrame, frame: pd.DataFrame) -> tuple[pd.DataFrame, pd
 
     The row is a part of the setting's name.
     """
-    kind = told.mechanism.str.removeprefix(f"{REHEARSAL}, ")
-    told = told.assign(labels=told.labels.astype(str) + ", " + kind, mechanism=REHEARSAL)
+    kind = told.mechanism.str.removeprefix(f"{methods.REHEARSAL}, ")
+    told = told.assign(labels=told.labels.astype(str) + ", " + kind, mechanism=methods.REHEARSAL)
     rows = []
-    for (dataset, labels), part in pick(frame, task=LINK).groupby(["dataset", "labels"], sort=False):
+    for (dataset, labels), part in _points.pick(frame, task=LINK).groupby(["dataset", "labels"], sort=False):
         for (name, epsilon), mine in part.groupby(["mechanism", "epsilon"], sort=False):
             if name.startswith(COUNTS):
-                at = pick(part, epsilon=epsilon)
+                at = _points.pick(part, epsilon=epsilon)
                 released = at[at.mechanism.str.startswith(DEGREES)]
                 degrees = released.pivot(index="seed", columns="mechanism", values="value")
                 less = 100 * (mine.set_index("seed").value - degrees[degrees.mean().idxmax()])
@@ -78,19 +76,19 @@ def _less_best(part: pd.DataFrame, others: pd.DataFrame, name: str, epsilon: flo
     """A row less the best by the mean of some others, in points, paired by draw."""
     if others.empty:
         return None
-    best = pick(others, mechanism=others.groupby("mechanism").value.mean().idxmax())
-    mine = pick(part, mechanism=name, epsilon=epsilon)
+    best = _points.pick(others, mechanism=others.groupby("mechanism").value.mean().idxmax())
+    mine = _points.pick(part, mechanism=name, epsilon=epsilon)
     return show.paired(*(100 * row.set_index("seed").value for row in (mine, best)))
 
 
 def public_gain(part: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | None:
     """Over the best of the rows that no private list is in."""
-    return _less_best(part, pick(part, epsilon=0.0), name, epsilon)
+    return _less_best(part, _points.pick(part, epsilon=0.0), name, epsilon)
 
 
 def gain(part: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | None:
     """Over the better row of released degrees."""
-    at = pick(part, epsilon=epsilon)
+    at = _points.pick(part, epsilon=epsilon)
     return _less_best(part, at[at.mechanism.str.startswith(DEGREES)], name, epsilon)
 
 
@@ -100,7 +98,7 @@ def verdict(frame: pd.DataFrame) -> str:
     for task in (LINK, GRAPH):
         rows = [
             (part, name, epsilon)
-            for _, part in pick(frame, task=task).groupby(_PLACE, sort=False)
+            for _, part in _points.pick(frame, task=task).groupby(_PLACE, sort=False)
             for (name, epsilon), _ in part.groupby(["mechanism", "epsilon"])
             if name.startswith(COUNTS)
         ]
@@ -130,4 +128,4 @@ def table(part: pd.DataFrame) -> show.Rows:
 
 def digest(results: Results) -> str:
     frame = results.read()
-    return verdict(frame[~frame.mechanism.str.startswith(REHEARSAL)])
+    return verdict(frame[~frame.mechanism.str.startswith(methods.REHEARSAL)])

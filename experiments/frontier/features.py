@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments import _runner
-from experiments._common import fingerprint, planned
-from experiments._runner import Found, Results, UsageError, console
+from experiments import _common, _runner
 from experiments.frontier import features_methods as methods
 from experiments.frontier import friendships
 from experiments.frontier.config import Config
@@ -64,7 +62,7 @@ class Cell(_runner.Cell):
         return f"{self.dataset} panel {self.panel} {self.mechanism} eps {self.epsilon:g} draw {self.seed}"
 
 
-results_in = partial(Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
+results_in = partial(_runner.Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
 
 
 def panel_labels(key: Any, y: np.ndarray, setting: str) -> np.ndarray:
@@ -80,7 +78,7 @@ def draw(settings: Settings, setting: str, seed: int) -> Asked:
     data = friendships.load(settings.dataset)
     rows = friendships.rows_of(settings.dataset, settings.logs)
     if rows is None:
-        raise UsageError(f"--datasets {settings.dataset}: it has no features, so there is nothing private")
+        raise _runner.UsageError(f"--datasets {settings.dataset}: it has no features, so there is nothing private")
     key = jax.random.fold_in(jax.random.key(settings.base_seed), seed)
     panel_key, facts_key = jax.random.split(key)
     labels = panel_labels(panel_key, data.y.astype(np.int32), setting)
@@ -105,17 +103,17 @@ def scored(found: Answer, asked: Asked) -> dict[str, float]:
     }
 
 
-@planned
+@_common.planned
 def plan(config: Config, part: Part = FEATURES) -> Iterator[tuple[Cell, Settings]]:
     for dataset in config.datasets:
         data = friendships.load(dataset)
-        settings = Settings(dataset, fingerprint(data), dataset in friendships.COUNTS, BASE_SEED)
+        settings = Settings(dataset, _common.fingerprint(data), dataset in friendships.COUNTS, BASE_SEED)
         rows = list(variants(config, part))
         if data.num_nodes * data.num_features > (most := methods.MOST_NUMBERS):
             left = sorted({mechanism for mechanism, _ in rows if mechanism in methods.DENSE})
             rows = [row for row in rows if row[0] not in left]
             for mechanism in left:
-                console.print(f"{dataset}: no rows of {mechanism}, which is for {most:.0e} numbers at most")
+                _runner.console.print(f"{dataset}: no rows of {mechanism}, which is for {most:.0e} numbers at most")
         for setting in config.panels:
             friendships.check_count("--panels", setting, data)
             named = [(*row, part.unit) for row in rows]
@@ -134,13 +132,13 @@ def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float
                 yield name, epsilon
 
 
-def compute(cell: Cell, settings: Settings, part: Part = FEATURES) -> Found:
+def compute(cell: Cell, settings: Settings, part: Part = FEATURES) -> _runner.Found:
     """What a method makes of a draw; its noise is the same at every budget."""
     asked, method = draw(settings, cell.panel, cell.seed), part.methods[cell.mechanism]
     key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), method.noise)
     found = method.run(key, asked, cell.epsilon)
     also = {name: found.also.get(name, "") for name in part.found} | {"members": len(asked.members)}
-    row = Found(scored(found, asked), also)
+    row = _runner.Found(scored(found, asked), also)
     return friendships.promised(cell, settings, row, found.guarantee, part.spent(found.guarantee))
 
 

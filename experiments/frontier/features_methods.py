@@ -21,13 +21,10 @@ from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.learning import metrics, models
 from ldp_jax.learning.training import Examples
-from ldp_jax.pipeline import predict_from_reports, rehearse
+from ldp_jax.pipeline import predict_from_reports, rehearse, self_training, stack, structure
 from ldp_jax.pipeline.local_prediction import Broadcast, LocalPrediction, PanelFacts, local_prediction
 from ldp_jax.pipeline.message import ClassReports
 from ldp_jax.pipeline.rows import Rows
-from ldp_jax.pipeline.self_training import label_evidence
-from ldp_jax.pipeline.stack import combine
-from ldp_jax.pipeline.structure import best_field, spectral_coordinates
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -134,7 +131,7 @@ def _noiseless(key: Any, asked: Asked, epsilon: float, *, soft: bool) -> Answer:
 
     def collect(key: Any, public: Broadcast) -> ClassReports:
         scores = public.classifier.scores(asked.rows).at[public.panel].set(public.classifier.panel_scores)
-        sent = jax.nn.log_softmax(scores) if soft else label_evidence(scores.argmax(1), asked.classes)
+        sent = jax.nn.log_softmax(scores) if soft else self_training.label_evidence(scores.argmax(1), asked.classes)
         return ClassReports(sent, np.ones(scores.shape, bool))
 
     found = local_prediction(key, collect, asked.facts)
@@ -157,7 +154,7 @@ def _source(name: str, key: Any, asked: Asked, epsilon: float) -> Answer:
 
 def _stack(key: Any, asked: Asked, epsilon: float) -> Answer:
     found = asked.facts.structure
-    return Answer(combine(found.sources, found.weights), UNREAD)
+    return Answer(stack.combine(found.sources, found.weights), UNREAD)
 
 
 def _field(key: Any, asked: Asked, epsilon: float) -> Answer:
@@ -166,7 +163,7 @@ def _field(key: Any, asked: Asked, epsilon: float) -> Answer:
     truth = np.eye(asked.classes, dtype=np.float32)[asked.labels[asked.members]]
     nothing = jnp.zeros_like(facts.structure.log_q)
     silent = np.zeros(len(asked.labels), bool)
-    scores, _ = best_field(facts.op, facts.known, jnp.asarray(truth).mean(0), nothing, silent)
+    scores, _ = structure.best_field(facts.op, facts.known, jnp.asarray(truth).mean(0), nothing, silent)
     return Answer(scores, UNREAD)
 
 
@@ -182,7 +179,7 @@ def _gcn_of_panel(key: Any, asked: Asked, epsilon: float) -> Answer:
     value = jnp.asarray(np.where(kept, np.asarray(rows.value), 0.0).astype(np.float32))
     public = Rows(rows.row, rows.column, value, shape=rows.shape)
     degree = np.bincount(np.asarray(asked.data.graph.receivers), minlength=len(asked.labels))
-    columns = [spectral_coordinates(asked.data.graph, 64), np.log1p(degree)[:, None]]
+    columns = [structure.spectral_coordinates(asked.data.graph, 64), np.log1p(degree)[:, None]]
     inputs = Inputs(rows=public, columns=standardised(np.concatenate(columns, 1)), links=of_graph(asked.data.graph))
     return Answer(trained(key, inputs, asked.labels, asked.classes), UNREAD)
 

@@ -10,10 +10,8 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments import _runner
-from experiments._common import planned
-from experiments._report import interval, prose, table
-from experiments._runner import Found, Results, config_hash
+from experiments import _common, _runner
+from experiments import _report as show
 from experiments.heterorr import mixing, releases
 from experiments.heterorr.cells import RELEASED, TRUE
 from experiments.heterorr.releases import EPSILON_0
@@ -38,7 +36,7 @@ class Cell(_runner.Cell):
     last_metric = property(lambda self: AUC)
 
 
-results_in = partial(Results, name=NAME, cell=Cell)
+results_in = partial(_runner.Results, name=NAME, cell=Cell)
 
 
 @lru_cache(maxsize=4)
@@ -48,7 +46,7 @@ def _split(seed: int, rho: float) -> curator.EdgeSplit:
     return curator.split_edges(jax.random.key(seed), graph, rho)
 
 
-@planned
+@_common.planned
 def plan(config: Config) -> Iterator[tuple[Cell, dict[str, Any]]]:
     sweeps, rho = 20 if config.smoke else 8000, config.private_shares[-1]
     made = {"sweeps": sweeps, "dataset": DATASET}
@@ -57,11 +55,11 @@ def plan(config: Config) -> Iterator[tuple[Cell, dict[str, Any]]]:
         spent = releases.edge_mechanism(name, epsilon, sweeps).guarantee().epsilon if epsilon else 0.0
         yield Cell(
             dataset=DATASET, task="counts", mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=spent,
-            unit=str(EDGE_CENTRAL), config=config_hash(made), rho=rho,
+            unit=str(EDGE_CENTRAL), config=_runner.config_hash(made), rho=rho,
         ), made  # fmt: skip
 
 
-def compute(cell: Cell, made: dict[str, Any]) -> Found:
+def compute(cell: Cell, made: dict[str, Any]) -> _runner.Found:
     split, root = _split(cell.seed, cell.rho), jax.random.key(cell.seed)
     key, pairs_key = jax.random.fold_in(root, 1), jax.random.fold_in(root, 2)
     graph, _ = releases.released_edges(key, split, cell.mechanism, cell.epsilon, cell.rho, made["sweeps"])
@@ -69,7 +67,7 @@ def compute(cell: Cell, made: dict[str, Any]) -> Found:
     public, private = graphs.to_edges(split.public), graphs.to_edges(split.private)
     targets = attacks.balanced_pairs(pairs_key, np.arange(split.num_nodes), private, known=public)
     found = attacks.common_neighbours(graphs.to_edges(graph), split.num_nodes, targets)
-    return Found({RELEASED: released, TRUE: true, AUC: round(float(found.auc.mean), 6)})
+    return _runner.Found({RELEASED: released, TRUE: true, AUC: round(float(found.auc.mean), 6)})
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
@@ -81,8 +79,8 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
         }
         for name, epsilon in dict.fromkeys(zip(frame.mechanism, frame.epsilon, strict=True))
         for released, true in [[means.get_group((name, epsilon, metric)).mean() for metric in (RELEASED, TRUE)]]
-        if (auc := interval(means.get_group((name, epsilon, AUC))))
+        if (auc := show.interval(means.get_group((name, epsilon, AUC))))
     ]  # fmt: skip
     first = frame.iloc[0]
-    text = prose(NAME).preface.format(dataset=first.dataset, rho=first.rho, seeds=frame.seed.nunique())
-    return {NAME: f"# Private edges in a release\n\n{text}\n\n{table(rows)}"}, {}
+    text = show.prose(NAME).preface.format(dataset=first.dataset, rho=first.rho, seeds=frame.seed.nunique())
+    return {NAME: f"# Private edges in a release\n\n{text}\n\n{show.table(rows)}"}, {}

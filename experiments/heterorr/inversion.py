@@ -18,10 +18,8 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_digits
 
+from experiments import _common, _runner
 from experiments import _report as show
-from experiments import _runner
-from experiments._common import planned, row_names
-from experiments._report import Values
 from experiments._runner import Found, Results, asked, config_hash, rounded
 from experiments.heterorr.settings import Config
 from ldp_jax import attacks, features
@@ -39,7 +37,7 @@ EMBEDDINGS: tuple[Embedding, ...] = get_args(Embedding)
 PROTECTED: tuple[Name, ...] = ("feature-rr", "feature-rr-uniform", "multibit")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 """Of a whole embedding. FeatureRR takes at most 20 a feature, so 20 / max(theta), which is about 250 here."""
-LABELS, COLOURS = row_names(NAME)
+LABELS, COLOURS = _common.row_names(NAME)
 TITLES: dict[str, str] = {
     "pca-16": "16 principal components", "pca-32": "32 principal components", "mlp-32": "32 hidden units",
     "none": "no embedding",
@@ -130,7 +128,7 @@ def plan(config: Config) -> dict[Cell, Settings]:
     return cells(config.seeds, EPSILONS, EMBEDDINGS, DEFAULT)
 
 
-@planned
+@_common.planned
 def cells(
     seeds: int, epsilons: Sequence[float], embeddings: Sequence[Embedding], settings: Settings
 ) -> Iterator[tuple[Cell, Settings]]:
@@ -453,7 +451,7 @@ def _images(figure: Any, embedding: Embedding, seed: int, budgets: Sequence[floa
     figure.subplots_adjust(left=0.26, right=0.98, top=0.94, bottom=0.02, wspace=0.06, hspace=0.06)
 
 
-def _curves(axis: Any, values: Values, embedding: str) -> None:
+def _curves(axis: Any, values: show.Values, embedding: str) -> None:
     budgets = sorted({line.epsilon for line in values if line.mechanism in PROTECTED})
     show.log_ticks(axis, budgets, base=2)
     axis.tick_params(axis="x", labelsize=8)

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from experiments import _common
-from experiments._common import check_words, row_names, told
-from experiments._runner import DEFAULT_OUT, UsageError
+from experiments import _common, _runner
 from ldp_jax.attacks.shadows import MembershipProtocol
 
 PROJECTED = "projected"
@@ -59,7 +57,7 @@ EPSILONS = (0.01, 0.05, 0.1, 0.5, 1.0)
 """Of Figure 3."""
 
 
-_NETWORKS, _ = row_names("poindp")
+_NETWORKS, _ = _common.row_names("poindp")
 
 COLOURS = {
     "published:poindp": "#d1495b", "printed:poindp": "#e8a0a9", "published:vanpd": "#7a7a7a",
@@ -158,14 +156,14 @@ class Config:
     """of membership"""
     preset: Literal["committed", "smoke"] = "committed"
     """committed: at most 200 epochs; smoke: seconds"""
-    out: Path = DEFAULT_OUT
+    out: Path = _runner.DEFAULT_OUT
     """where results go, and are looked for"""
 
     def check(self) -> None:
         filled = ("parts", "splits", "protocols", "member_shares", "attacks")
-        check_words(self, positive=("epsilons", "seeds"), shares=("member_shares",), filled=filled)
+        _common.check_words(self, positive=("epsilons", "seeds"), shares=("member_shares",), filled=filled)
         if self.models < 3:
-            raise UsageError(f"--models must be at least 3, got {self.models}")
+            raise _runner.UsageError(f"--models must be at least 3, got {self.models}")
 
     smoke = property(lambda self: self.preset == "smoke")
 
@@ -187,7 +185,7 @@ def settings(config: Config, dataset: str, data: str) -> Settings:
     )  # fmt: skip
 
 
-_KNOWN = told("published.toml", "poindp")
+_KNOWN = _common.told("published.toml", "poindp")
 
 TABLE_1: dict[tuple[str, str], tuple[float, float]] = {
     (dataset, name): tuple(values[2 * place : 2 * place + 2])
