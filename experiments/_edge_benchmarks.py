@@ -12,9 +12,8 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from experiments import _references
-from experiments._report import legend_below, panels, save
-from experiments._runner import console
+from experiments import _references, _runner
+from experiments import _report as show
 from experiments._sides import Sides, clock, code_of, in_a_process, key_of, row
 from ldp_jax import datasets, edges, features, pipeline
 from ldp_jax.graph import graphs, propagation
@@ -83,7 +82,7 @@ _BIG = {
 
 def _alone(title: str, job: Callable[..., dict[str, Any]], *given: Any) -> dict[str, Any]:
     """The row of a job in a process of its own, whose title says how many edges there are where the job does."""
-    console.print(title)
+    _runner.console.print(title)
     found = in_a_process(code_of(job, *given), what=f"{title}: not finished")
     title += f" and {found['edges']:,} edges" if "edges" in found else ""
     return row(title, "ldp_jax", 0, round(found["wall"], 2), round(found["cpu"], 2), found["note"])
@@ -96,7 +95,7 @@ def big_graph(
     rows = []
     for n, m in sizes:
         with tempfile.TemporaryDirectory() as folder:
-            console.print(f"generating {m:,} edges among {n:,} nodes (not timed)")
+            _runner.console.print(f"generating {m:,} edges among {n:,} nodes (not timed)")
             np.save(f"{folder}/edges.npy", chung_lu(n, m))
             rows += [_alone(f"{_BIG[job]} on one graph of {n:,} nodes", big_job, job, folder, n) for job in names]
     return rows
@@ -185,7 +184,7 @@ def reports_job(users: int) -> dict[str, Any]:
 
 
 def draw_growth(rows: pd.DataFrame, path: Path) -> None:
-    figure, (axis,) = panels(1, width=5.0)
+    figure, (axis,) = show.panels(1, width=5.0)
     title = r"^(?P<job>\w+).* on one graph of (?P<nodes>[\d,]+) nodes and (?P<edges>[\d,]+) "
     found = rows.benchmark.str.extract(title).assign(cpu=rows.cpu_s).dropna()
     for name in ("nodes", "edges"):
@@ -197,8 +196,8 @@ def draw_growth(rows: pd.DataFrame, path: Path) -> None:
     ends = np.array([1e4, 1e6])
     axis.loglog(ends, ends * axis.get_ylim()[0] / 1e4, ":", color="0.5", label="linear")
     axis.set(xlabel="nodes", ylabel="CPU seconds")
-    legend_below(figure, axis, columns=2)
-    save(figure, path)
+    show.legend_below(figure, axis, columns=2)
+    show.save(figure, path)
 
 
 def big_job(name: str, folder: str, n: int) -> dict[str, Any]:

@@ -31,8 +31,7 @@ from experiments.privge import settings as privge_settings
 from ldp_jax import datasets, deployment, features, pipeline
 from ldp_jax import hyperbolic as hyperbolics
 from ldp_jax.core import mechanism as mechanisms
-from ldp_jax.core import random
-from ldp_jax.core.progress import phase, watched
+from ldp_jax.core import progress, random
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import training
 
@@ -450,9 +449,9 @@ def figure2(_: int) -> list[dict[str, Any]]:
     jax.clear_caches()
     taken = clock()
     benches = {seed: cells.prepare(planned[work[0]], seed) for seed in sorted({cell.seed for cell in work})}
-    with watched("figure 2 on Cora"):
+    with progress.watched("figure 2 on Cora"):
         for place, cell in enumerate(work):
-            phase(str(cell), place / len(work))
+            progress.phase(str(cell), place / len(work))
             cells.compute(benches[cell.seed], cell)
     wall, cpu = taken()
     compiled: tuple[Any, Any] = (training._fit, pipeline.embedding._private_embeddings)

@@ -8,9 +8,8 @@ import numpy as np
 
 from experiments import _registry, _runner, papers
 from experiments import _report as show
-from experiments.frontier import features, features_report, friendships, joint, joint_report
+from experiments.frontier import _points, features, features_report, friendships, joint, joint_report
 from experiments.frontier import report as friendships_report
-from experiments.frontier._points import PANEL, intervals, pick
 from experiments.heterorr import report as heterorr_report
 from experiments.poindp import accuracy as poindp_accuracy
 from experiments.poindp import report as poindp_report
@@ -137,11 +136,11 @@ def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | 
             yield words, beside, features_report.gains(found, method, over).values(), "frontier_features.md"
     if len(frame := joint.results_in(out).read()):
         found = joint_report.points(frame)
-        at = pick(found[np.isfinite(found.epsilon)], mechanism=joint_report.JOINT)
+        at = _points.pick(found[np.isfinite(found.epsilon)], mechanism=joint_report.JOINT)
         over = {
             joint_report.OVER_NOTHING: "nothing asked",
             joint_report.OVER_RECORDS: "the whole total on the record",
         }
         for metric, beside in over.items():
-            gained = intervals(at, [*PANEL, "epsilon"], metric=metric).values()
+            gained = _points.intervals(at, [*_points.PANEL, "epsilon"], metric=metric).values()
             yield "record and list within one total, a panel", beside, gained, "frontier_joint.md"

@@ -8,28 +8,26 @@ from typing import Any
 
 import jax
 
-from experiments._common import planned
-from experiments._report import publish
-from experiments._runner import Found, Results, asked, config_hash, rounded, run
+from experiments import _common, _runner
+from experiments import _report as show
 from experiments.dprr import cells, report
-from experiments.dprr.cells import Cell, Settings
 from experiments.dprr.config import Config, settings, variants_of
 from ldp_jax.core.progress import phase
 
 NAME = "dprr"
 
-results_in = partial(Results, name=NAME, cell=Cell)
+results_in = partial(_runner.Results, name=NAME, cell=cells.Cell)
 
 
-@planned
-def plan(config: Config) -> Iterator[tuple[Cell, tuple[Settings, int]]]:
+@_common.planned
+def plan(config: Config) -> Iterator[tuple[cells.Cell, tuple[cells.Settings, int]]]:
     seeds = 10 if config.preset == "paper" else config.seeds
     for dataset in config.datasets:
         resolved = settings(config, dataset)
         n_max = int(cells.load(dataset, config.graphs, config.rr_nodes).nodes_per_graph.max())
         for seed in range(seeds):
             for variant in variants_of(config):
-                with asked(f"--epsilons {variant.epsilon:g}"):
+                with _runner.asked(f"--epsilons {variant.epsilon:g}"):
                     yield cells.cell_of(resolved, variant, seed, n_max), (resolved, n_max)
 
 
@@ -42,10 +40,10 @@ def main(config: Config) -> None:
         while finished:
             shutil.rmtree(finished.pop(), ignore_errors=True)
 
-    def compute(cell: Cell, _: Any) -> Found:
+    def compute(cell: cells.Cell, _: Any) -> _runner.Found:
         nonlocal computed
         clear()
-        folder = config.out / "checkpoints" / config_hash(cell)
+        folder = config.out / "checkpoints" / _runner.config_hash(cell)
 
         def shown(epoch: int, loss: float, validation: float) -> None:
             phase(f"epoch {epoch + 1}, validation {validation:.3f}", 0.0)
@@ -58,10 +56,10 @@ def main(config: Config) -> None:
             jax.clear_caches()  # other noisy graphs have other shapes: programs would only fill the memory
         name = f"{cell.dataset}; {cells.setting(cell.public)}; {cell.mechanism}, epsilon {cell.epsilon:g}"
         promised = {"guarantees": {name: str(cells.ledger(cell.variant, n_max).total())}}
-        return Found(rounded({"accuracy": scores.accuracy, "auc": scores.auc}), notes=promised)
+        return _runner.Found(_runner.rounded({"accuracy": scores.accuracy, "auc": scores.auc}), notes=promised)
 
     settings = {cell: cells.settings_of(made, cell.classifier) for cell, (made, _) in known.items()}
-    run(settings, compute, results_in(config.out), called="trainings")
+    _runner.run(settings, compute, results_in(config.out), called="trainings")
     clear()
 
 
@@ -70,8 +68,8 @@ def write(out: Path) -> list[Path]:
     frame, configs = results.read(), results.describe().get("configs", {})
     if frame.empty:
         return []
-    return publish(out, {NAME: report.as_markdown(frame, configs)}, report.figures(frame, configs))
+    return show.publish(out, {NAME: report.as_markdown(frame, configs)}, report.figures(frame, configs))
 
 
-def digest(results: Results) -> str:
+def digest(results: _runner.Results) -> str:
     return report.digest(results.read(), results.describe().get("configs", {}))

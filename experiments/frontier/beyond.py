@@ -24,11 +24,10 @@ from experiments.dprr import classifiers
 from experiments.frontier import friendships, methods
 from experiments.frontier.baselines._released import nothing_kept, nothing_read, spent
 from experiments.frontier.config import Config
-from ldp_jax import datasets, edges
+from ldp_jax import datasets, edges, pipeline
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
 from ldp_jax.graph import graphs
 from ldp_jax.learning import metrics
-from ldp_jax.pipeline import rehearse
 from ldp_jax.pipeline.links import LinkFacts, link_scores
 
 NAME = "frontier_beyond"
@@ -184,7 +183,7 @@ def _rehearsal(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
     """What worlds foretell of a row of counts over the better one of released degrees; nobody reports."""
     pilot_key, key = jax.random.split(key)
     pilot = np.asarray(jax.random.permutation(pilot_key, len(draw.labels)))[:PILOT]
-    found = rehearse(key, draw.facts(pilot), (epsilon,))
+    found = pipeline.rehearse(key, draw.facts(pilot), (epsilon,))
     assert found.auc is not None
     degrees, counts = found.auc[..., :2], found.auc[..., 2 + alike]
     over = found._replace(gains=counts - degrees[..., degrees.mean((0, 1)).argmax()])

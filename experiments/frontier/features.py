@@ -15,9 +15,8 @@ from experiments.frontier import friendships
 from experiments.frontier.config import Config
 from experiments.frontier.features_methods import CHOSEN, METHODS, WITHOUT_EPSILON, Answer, Asked, Method
 from experiments.frontier.friendships import Settings
+from ldp_jax import features, pipeline
 from ldp_jax.accounting.guarantee import RECORD, PipelineGuarantee
-from ldp_jax.features import PersonalAlphabet
-from ldp_jax.pipeline.local_prediction import panel_facts
 
 NAME = "frontier_features"
 FOUND = ("members", "strength", "used")
@@ -84,7 +83,7 @@ def draw(settings: Settings, setting: str, seed: int) -> Asked:
     labels = panel_labels(panel_key, data.y.astype(np.int32), setting)
     known = methods.padded(rows.take(np.flatnonzero(labels >= 0)))
     with _runner.asked(f"--panels {setting} of {settings.dataset}"):
-        facts = panel_facts(facts_key, data.graph, known, labels, num_classes=data.num_classes)
+        facts = pipeline.panel_facts(facts_key, data.graph, known, labels, num_classes=data.num_classes)
     return Asked(settings.dataset, data, rows, labels, facts)
 
 
@@ -145,4 +144,4 @@ def compute(cell: Cell, settings: Settings, part: Part = FEATURES) -> _runner.Fo
 def check(cell: Cell, settings: Settings, part: Part = FEATURES) -> None:
     if cell.mechanism not in part.without_epsilon:
         classes = friendships.load(settings.dataset).num_classes
-        PersonalAlphabet(cell.epsilon, np.full(classes, 1 / classes))
+        features.PersonalAlphabet(cell.epsilon, np.full(classes, 1 / classes))

@@ -19,8 +19,7 @@ from experiments.privge import cells
 from experiments.privge import settings as published
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
-from ldp_jax.learning import metrics, models
-from ldp_jax.learning.training import Examples
+from ldp_jax.learning import metrics, models, training
 from ldp_jax.pipeline import predict_from_reports, rehearse, self_training, stack, structure
 from ldp_jax.pipeline.local_prediction import Broadcast, LocalPrediction, PanelFacts, local_prediction
 from ldp_jax.pipeline.message import ClassReports
@@ -228,7 +227,7 @@ def _bench(key: Any, asked: Asked, epsilon: float) -> tuple[cells.Bench, cells.M
     made = cells.make_mechanism("hds", epsilon, dim, min(dim, cells.published_k(asked.dataset, "node")))
     train, validation = parts(parts_key, asked.labels)
     private = asked.private.astype(np.int32)
-    test = Examples(private, asked.data.y[private].astype(np.int32))
+    test = training.Examples(private, asked.data.y[private].astype(np.int32))
     model = models.mlp(settings.layers, settings.hidden, asked.classes, settings.dropout)
     bench = cells.Bench(
         settings, asked.data, 0, cells.dense(asked.dataset), asked.facts.op, train, validation, test, noise_key,

@@ -11,7 +11,6 @@ import jax
 import numpy as np
 
 from experiments import _common, _runner
-from experiments._common import fingerprint, planned, said_of
 from experiments._runner import Found, Results, UsageError, asked, config_hash, rounded
 from experiments.frontier import methods
 from experiments.frontier.config import Config
@@ -131,12 +130,12 @@ def check_count(option: str, setting: str, data: datasets.Dataset) -> None:
         )
 
 
-@planned
+@_common.planned
 def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     """The cells, draw after draw: a run that is stopped leaves whole draws."""
     for dataset in config.datasets:
         data = load(dataset)
-        settings = Settings(dataset, fingerprint(data), dataset in COUNTS)
+        settings = Settings(dataset, _common.fingerprint(data), dataset in COUNTS)
         for labels in config.labels:
             check_count("--labels", labels, data)
             yield from cells(Cell, data, settings, config.seeds, list(variants(config)), labels=labels)
@@ -194,4 +193,4 @@ def promised(cell: Any, settings: Any, found: Found, guarantee: PipelineGuarante
         raise AssertionError(f"{cell}: its guarantee is {spent}")  # a defect of ours, not of the user's
     parts = [f"{found.also[name]:g} a {name}" for name in ("record", "list") if found.also.get(name, "") != ""]
     promise = ", ".join([f"{cell.dataset}: {cell.promise}", *parts])
-    return found._replace(notes=said_of(load_any(settings.dataset), promise, guarantee))
+    return found._replace(notes=_common.said_of(load_any(settings.dataset), promise, guarantee))

@@ -14,8 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import _runner
-from experiments._common import estimates, fingerprint, planned
+from experiments import _common, _runner
 from experiments._runner import Found, Results, config_hash, rounded
 from experiments.frontier import features, friendships
 from experiments.frontier.baselines._released import nothing_kept, of_lists, spent
@@ -28,9 +27,8 @@ from ldp_jax.attacks import poisoning
 from ldp_jax.features import MultiPiecewise, PersonalAlphabets, Sampled
 from ldp_jax.graph.propagation import operator, ppr
 from ldp_jax.learning.metrics import fidelity
+from ldp_jax.pipeline import message, piloted
 from ldp_jax.pipeline.local_prediction import Broadcast, local_prediction
-from ldp_jax.pipeline.message import ClassReports
-from ldp_jax.pipeline.piloted import CountRound, PublicFacts, piloted_counts
 
 NAME = "frontier_poisoning"
 ERROR, CORRELATION = "relative error", "correlation"
@@ -114,7 +112,7 @@ def _of_counts(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) ->
     log_q = np.zeros((n, asked.classes)) if asked.q is None else np.asarray(asked.q.log_q)
     known = np.where(asked.labels[:, None] >= 0, np.eye(asked.classes)[asked.labels], np.exp(log_q))
 
-    def noisy_counts(key: Any, asked_by: CountRound) -> edges.NoisyCounts:
+    def noisy_counts(key: Any, asked_by: piloted.CountRound) -> edges.NoisyCounts:
         noise, groups = _noise(cell, asked_by.num_groups, n), np.asarray(asked_by.groups)
         noise_key, lie_key = jax.random.split(key)
         true, who = edges.count_neighbours(users, groups, asked_by.num_groups), asked_by.reporters
@@ -130,9 +128,9 @@ def _of_counts(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) ->
         promised = PipelineGuarantee.of([noise.guarantee()], protected=("edges",), unprotected=("who reports",))
         return edges.NoisyCounts(np.where(who[:, None], reports, 0), who, promised)
 
-    public = PublicFacts(asked.rows, asked.labels, asked.classes, asked.q)
+    public = piloted.PublicFacts(asked.rows, asked.labels, asked.classes, asked.q)
     epsilon = min(cell.epsilon, EXACT)
-    found = piloted_counts(keys.noise, noisy_counts, public, epsilon, guarded=cell.mechanism != UNGUARDED)
+    found = piloted.piloted_counts(keys.noise, noisy_counts, public, epsilon, guarded=cell.mechanism != UNGUARDED)
     return lambda some: {ACCURACY: float((found.classes == y)[some & (y >= 0)].mean())}, _counted(cell, n)
 
 
@@ -141,7 +139,7 @@ def _of_panel(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> 
     asked = features.draw(settings, cell.setting, cell.seed)
     alphabets = PersonalAlphabets.of(min(cell.epsilon, EXACT), np.exp(np.asarray(asked.facts.structure.log_q)))
 
-    def collect(key: Any, public: Broadcast) -> ClassReports:
+    def collect(key: Any, public: Broadcast) -> message.ClassReports:
         scores = np.array(public.classifier.scores(asked.rows))
         scores[public.panel] = np.asarray(public.classifier.panel_scores)
         if cell.lie == CLASSES:
@@ -149,7 +147,7 @@ def _of_panel(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> 
         reports = alphabets.privatize(key, alphabets.best(scores))
         if cell.lie in (RANDOM, WORST, RESPONSE):
             reports = poisoning.lying_places(keys.lie, alphabets.sizes, reports, liars, cell.asked)
-        return ClassReports(alphabets.log_likelihoods(reports), alphabets.mask)
+        return message.ClassReports(alphabets.log_likelihoods(reports), alphabets.mask)
 
     found = local_prediction(keys.noise, collect, asked.facts, guarded=cell.mechanism != UNGUARDED)
     right = found.classes == asked.data.y
@@ -183,7 +181,7 @@ def _of_embedding(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray)
         elif cell.lie != NONE:
             lie = cast("poisoning.Lie", cell.lie)
             reports = poisoning.lying_reports(keys.lie, made, reports, liars, lie, one_way)
-        sent = estimates(made, reports)
+        sent = _common.estimates(made, reports)
         promised = PipelineGuarantee.of([made.guarantee()], protected=("features",), unprotected=("edges",))
     whole = ppr(op, sent, ALPHA, 0.5)
 
@@ -285,7 +283,7 @@ def variants(task: Task, epsilons: tuple[float, ...]) -> Iterator[tuple[str, flo
                 yield from ((defence, epsilon, lie, share) for share in (every if lie == WORST else (SHARE,)))
 
 
-@planned
+@_common.planned
 def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     for dataset in config.datasets:
         data = friendships.load(dataset)
@@ -298,7 +296,7 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
                 continue
             panel, task = name == "panel", TASKS[name]
             logs = dataset in friendships.COUNTS
-            settings = Settings(dataset, fingerprint(data), logs, *((features.BASE_SEED,) if panel else ()))
+            settings = Settings(dataset, _common.fingerprint(data), logs, *((features.BASE_SEED,) if panel else ()))
             fixed = {"dataset": data.name, "task": name, "config": config_hash(settings), "unit": str(task.unit)}
             for setting in config.panels if panel else config.labels[:1] if task.quick else config.labels:
                 friendships.check_count("--panels" if panel else "--labels", setting, data)

@@ -7,8 +7,7 @@ import pandas as pd
 
 from experiments import _report as show
 from experiments._runner import Results
-from experiments.frontier import poisoning
-from experiments.frontier._points import pick
+from experiments.frontier import _points, poisoning
 from experiments.frontier.friendships import ACCURACY
 from experiments.frontier.poisoning import AS_IT_IS, NONE, SHARE, TASKS
 from ldp_jax.learning.metrics import ConfidenceInterval
@@ -25,7 +24,7 @@ class Place:
 
     def __init__(self, dataset: str, task: str, frame: pd.DataFrame) -> None:
         self.dataset, self.task = dataset, task
-        frame = pick(frame, dataset=dataset, task=task, metric=TASKS[task].metric)
+        frame = _points.pick(frame, dataset=dataset, task=task, metric=TASKS[task].metric)
         self.values: dict[Key, pd.Series] = show.by_seed(frame, ["mechanism", "epsilon", "lie", "share"])
         self.epsilons = sorted({key[1] for key in self.values})
         self.sign = 1.0 if TASKS[task].metric == ACCURACY else -1.0

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import get_args
 
-from experiments._common import FOUND, fingerprint, planned, said_of, usable
-from experiments._runner import Found, Results, asked, config_hash
+from experiments import _common, _runner
 from experiments.heterorr import cells, releases
 from experiments.heterorr import settings as rows_of
 from experiments.heterorr.settings import PRIVATE_LABELS, Config, Level, Settings, settings
@@ -19,15 +18,15 @@ WIDTH = 48
 """Of the public embedding. Few coordinates would hold back the rows without privacy."""
 LEVELS: tuple[Level, ...] = get_args(Level)
 
-results_in = partial(Results, name=NAME, cell=cells.Cell, also=FOUND)
-load = partial(usable, cells.load)
+results_in = partial(_runner.Results, name=NAME, cell=cells.Cell, also=_common.FOUND)
+load = partial(_common.usable, cells.load)
 
 
 def resolved(config: Config, dataset: str, level: Level) -> Settings:
     """The settings of a data set and level; the embedding is no wider than the public users are many."""
     data = load(dataset)
     width = min(WIDTH, data.num_features, round(0.1 * data.num_nodes))
-    return settings(config, dataset, fingerprint(data), level, width)
+    return settings(config, dataset, _common.fingerprint(data), level, width)
 
 
 def variants(config: Config, level: Level, labels: bool) -> Iterator[tuple[str, float, float, str, float]]:
@@ -60,7 +59,7 @@ def variants(config: Config, level: Level, labels: bool) -> Iterator[tuple[str, 
         yield from ((name, epsilon, last, other, epsilon) for epsilon in budgets for name, other in pairs)
 
 
-@planned
+@_common.planned
 def plan(config: Config) -> Iterator[tuple[cells.Cell, Settings]]:
     levels = [level for level in LEVELS if level in config.parts]
     for level, dataset in itertools.product(levels, config.datasets):
@@ -72,9 +71,9 @@ def plan(config: Config) -> Iterator[tuple[cells.Cell, Settings]]:
                 cell = cells.Cell(
                     dataset=data.name, task="labels" if labels else "node", mechanism=mechanism, epsilon=epsilon,
                     seed=seed, epsilon_proved=0.0, unit=str(EDGE_CENTRAL if level == "edges" else RECORD),
-                    config=config_hash(chosen), level=level, rho=rho, edges=other, epsilon_edges=of_edges,
+                    config=_runner.config_hash(chosen), level=level, rho=rho, edges=other, epsilon_edges=of_edges,
                 )  # fmt: skip
-                with asked(str(cell)):
+                with _runner.asked(str(cell)):
                     yield dataclasses.replace(cell, epsilon_proved=_proved(bench, cell)), chosen
 
 
@@ -85,8 +84,8 @@ def _proved(bench: cells.Bench, cell: cells.Cell) -> float:
     return 0.0 if promised is None else promised[EDGE_CENTRAL if cell.level == "edges" else RECORD].epsilon
 
 
-def compute(cell: cells.Cell, chosen: Settings) -> Found:
+def compute(cell: cells.Cell, chosen: Settings) -> _runner.Found:
     bench = cells.prepare(chosen, cell.seed)
     mechanism = f"{cell.mechanism} + {cell.edges}" if cell.edges else cell.mechanism
     name, promised = f"{cell.level}: {mechanism}, epsilon {cell.epsilon:g}", cells.guarantee(bench, cell)
-    return cells.compute(bench, cell)._replace(notes=said_of(load(chosen.dataset), name, promised))
+    return cells.compute(bench, cell)._replace(notes=_common.said_of(load(chosen.dataset), name, promised))

@@ -17,8 +17,7 @@ from experiments.heterorr.settings import COLOURS, EDGE_MECHANISMS, LABELS, Conf
 from ldp_jax import attacks
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.graph import graphs
-from ldp_jax.learning.metrics import mean_interval
-from ldp_jax.learning.models import NodeInputs
+from ldp_jax.learning import metrics, models
 
 _TEXT = show.prose("heterorr_attacks")
 
@@ -85,7 +84,7 @@ def compute(cell: Cell, chosen: Settings) -> _runner.Found:
         seen = cells.edges(bench, cell.mechanism, cell.epsilon, cell.rho)
         op, x = cells.layout(seen.graph), cells.records(bench)
         score = cells.train(bench, op, x, (0,))
-        inputs = NodeInputs(op, x if score.chosen.endswith("raw") else cells.standardized(x))
+        inputs = models.NodeInputs(op, x if score.chosen.endswith("raw") else cells.standardized(x))
         judge = partial(attacks.linkteller, cells.model_of(bench), score.variables, inputs)
     elif cell.attack == "feature similarity":
         judge = partial(attacks.feature_similarity, bench.data.x.toarray())
@@ -112,7 +111,7 @@ def _table(part: pd.DataFrame, dataset: str) -> str:
     for mechanism, epsilon, attack in dict.fromkeys(key[:3] for key in values):
         row = {"release": LABELS.get(mechanism, mechanism), "eps": budget(mechanism, epsilon), "attack": attack}
         for words, metric in shown.items():
-            found = mean_interval(values[mechanism, epsilon, attack, metric])
+            found = metrics.mean_interval(values[mechanism, epsilon, attack, metric])
             row[words] = f"{found.mean:.3f}" + (f" ± {found.half_width:.3f}" if found.n > 1 else "")
         gain = show.paired(values[mechanism, epsilon, attack, "AUC"], beside)
         rows.append(row | {"beyond public": "" if attack == BESIDE else show.signed(gain, digits=3)})

@@ -7,8 +7,7 @@ import pandas as pd
 from scipy import stats
 
 from experiments import _report as show
-from experiments._report import Values
-from experiments._runner import Results
+from experiments import _runner
 from experiments.heterorr import accuracy
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, RELEASED, TRUE
 from experiments.heterorr.releases import EPSILON_0, FEATURES, LINK_PREDICTION, PUBLIC_EDGES, STRUCTURE
@@ -136,7 +135,7 @@ def _claims(frame: pd.DataFrame) -> str:
     return f"## The paper's claims\n\n{lead}\n\n{show.table(rows)}" if rows else ""
 
 
-def _lines(values: Values, rho: float, prefix: str = "") -> dict[str, dict[float, pd.Series]]:
+def _lines(values: show.Values, rho: float, prefix: str = "") -> dict[str, dict[float, pd.Series]]:
     found = {name: {} for name in COLOURS}
     for (mechanism, epsilon, of, edges), series in values.items():
         if mechanism.startswith(prefix) and (of, edges) == (rho, "") and _private(epsilon):
@@ -144,7 +143,7 @@ def _lines(values: Values, rho: float, prefix: str = "") -> dict[str, dict[float
     return {name: points for name, points in found.items() if points}
 
 
-def _levels(axis: Any, values: Values, styles: dict[str, Any], rho: float) -> None:
+def _levels(axis: Any, values: show.Values, styles: dict[str, Any], rho: float) -> None:
     for (mechanism, _, of, _), series in values.items():
         if mechanism in styles and of == rho:
             show.level(axis, series.mean(), _name(mechanism), styles[mechanism])
@@ -156,7 +155,7 @@ def _axis(axis: Any, title: str, frame: pd.DataFrame) -> None:
     axis.set_title(title, fontsize=9)
 
 
-def _without(axis: Any, rows: Values, label: str) -> None:
+def _without(axis: Any, rows: show.Values, label: str) -> None:
     """Fit an axis to the rows that are not far below, and name the others."""
     axis.relim()
     low = {key: s for key, s in rows.items() if key[0].rpartition(":")[2] in BELOW}
@@ -237,7 +236,7 @@ def _figure_10(frame: pd.DataFrame) -> Any:
 Gains = list[ConfidenceInterval | None]
 
 
-def digest(results: Results) -> str:
+def digest(results: _runner.Results) -> str:
     frame = results.read()
     records, edges = gains(frame)
     (above, below, _), (more, less, _) = show.counted(records), show.counted(edges)

@@ -13,11 +13,9 @@ import pandas as pd
 import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
-from experiments._common import FOUND, planned
+from experiments import _common, _runner
 from experiments._report import by_seed, contrast, counted, prose, signed, table
-from experiments._runner import REFERENCE, Found, Results
 from experiments.poindp import accuracy, cells, networks
-from experiments.poindp.cells import METRICS
 from experiments.poindp.settings import (
     ABLATED,
     AS_PUBLISHED,
@@ -64,7 +62,7 @@ class Gap(NamedTuple):
     ours: float
 
 
-results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
+results_in = partial(_runner.Results, name=NAME, cell=Cell, also=_common.FOUND)
 
 
 def gaps(frame: pd.DataFrame) -> list[Gap]:
@@ -76,16 +74,16 @@ def compared(frame: pd.DataFrame) -> list[Gap]:
     at = frame[frame.split == "random"].groupby(["dataset", "mechanism", "epsilon", "metric"]).value.mean() * 100
     known = [
         (1, dataset, name, 1.0 if name in AS_PUBLISHED else np.inf, metric, value)
-        for (dataset, name), both in TABLE_1.items() for metric, value in zip(METRICS[:2], both, strict=True)
+        for (dataset, name), both in TABLE_1.items() for metric, value in zip(cells.METRICS[:2], both, strict=True)
     ]  # fmt: skip
-    known += [(2, *row, BUDGETS["table2"][0], METRICS[0], value) for row, value in TABLE_2.items()]
+    known += [(2, *row, BUDGETS["table2"][0], cells.METRICS[0], value) for row, value in TABLE_2.items()]
     return [Gap(*cell, float(at[cell[1:5]])) for cell in known if cell[1:5] in at]
 
 
-@planned
+@_common.planned
 def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     # Which ones differ is read off the committed rows.
-    asked = dict.fromkeys(gap[1:4] for gap in gaps(accuracy.results_in(REFERENCE).read()))
+    asked = dict.fromkeys(gap[1:4] for gap in gaps(accuracy.results_in(_runner.REFERENCE).read()))
     for seed, dataset in itertools.product(range(config.seeds), config.asked("gaps")[0]):
         base, called = accuracy.resolved(config, dataset), accuracy.load(dataset).name
         for name, epsilon in [(name, eps) for of, name, eps in asked if of == called and config.asks_for(name)]:
@@ -140,7 +138,7 @@ def records(bench: cells.Bench, variant: str, *, lap: bool) -> Any:
     return jnp.asarray(cells.to_one(here.unit)) if lap or variant == SUM_TO_1 else here.records
 
 
-def compute(cell: Cell, chosen: Settings) -> Found:
+def compute(cell: Cell, chosen: Settings) -> _runner.Found:
     bench = cells.prepare(chosen, cell.split, cell.seed)
     settings, name = bench.world.settings, cell.mechanism
     lap = name == f"{PUBLISHED}lap"
@@ -176,7 +174,7 @@ def section(out: Path) -> list[str]:
         tried = {cause: means.get((*cell, gap.metric, cause)) for cause in VARIANTS}
         unasked += all(value is None for value in tried.values())
         tried[PUBLIC_SPLIT] = ours.get(("public", *cell, gap.metric))
-        tried[OTHER_METRIC] = ours.get(("random", *cell, METRICS[-1]))
+        tried[OTHER_METRIC] = ours.get(("random", *cell, cells.METRICS[-1]))
         shown = {cause: "" if value is None else f"{value:.1f}" for cause, value in tried.items()}
         closes = [c for c, value in tried.items() if value is not None and abs(value - gap.printed) <= APART]
         shown |= {cause: f"**{shown[cause]}**" for cause in closes}
@@ -201,7 +199,7 @@ def section(out: Path) -> list[str]:
 
 def _ablations(tables: pd.DataFrame) -> list[str]:
     at = tables[(tables.split == "random") & (tables.epsilon == BUDGETS["table2"][0])]
-    values, rows, gains = by_seed(at[at.metric == METRICS[0]], ["dataset", "mechanism"]), [], []
+    values, rows, gains = by_seed(at[at.metric == cells.METRICS[0]], ["dataset", "mechanism"]), [], []
     for (dataset, whole), less in itertools.product(values, WITHOUT):
         gain = contrast(values, (dataset, whole), (dataset, whole + less))
         if gain is not None and whole == f"{PUBLISHED}poindp":

@@ -14,9 +14,8 @@ import numpy as np
 import pandas as pd
 import scipy.special
 
+from experiments import _common, _runner
 from experiments import _report as show
-from experiments import _runner
-from experiments._common import planned, standardized
 from experiments._runner import Found, Results, config_hash, rounded
 from experiments.poindp import accuracy, cells, networks, releases
 from experiments.poindp.settings import (
@@ -69,7 +68,7 @@ results_in = partial(Results, name=NAME, cell=Cell)
 def records(bench: cells.Bench, name: str, epsilon: float) -> Any:
     """The training rows of a network; float32 [n, d]."""
     if releases.is_sound(name):
-        return standardized(cells.noisy_rows(bench, name, epsilon))
+        return _common.standardized(cells.noisy_rows(bench, name, epsilon))
     if name.startswith(STRUCTURE):
         bench = cells.without_private(bench)
     if releases.base(name) == f"{PUBLISHED}lap":
@@ -156,7 +155,7 @@ class Attacked(Settings):
     models: int
 
 
-@planned
+@_common.planned
 def plan(config: Config) -> Iterator[tuple[Cell, Attacked]]:
     datasets, epsilons = config.asked("membership")
     for dataset in datasets:

@@ -12,7 +12,6 @@ from scipy import sparse
 
 from experiments import _common, _runner
 from experiments._common import Score, standardized
-from experiments._runner import Found
 from experiments.privge.settings import DEFAULT, HYPERPARAMETERS, Settings
 from ldp_jax import datasets, features, pipeline
 from ldp_jax.accounting.guarantee import Budget
@@ -201,7 +200,7 @@ def _embedding(bench: Bench, name: str, epsilon: float, k: int) -> Any:
     return embed(bench, made, structure_only=name.startswith(STRUCTURE))
 
 
-def compute(bench: Bench, cell: Cell) -> Found:
+def compute(bench: Bench, cell: Cell) -> _runner.Found:
     if cell.mechanism == LABEL_PROPAGATION:
         return label_propagation(bench)
     if cell.mechanism == LINK_INDICES:
@@ -209,14 +208,14 @@ def compute(bench: Bench, cell: Cell) -> Found:
     return train(bench, _embedding(bench, cell.mechanism, cell.epsilon, cell.k), cell.preprocessing).found()
 
 
-def label_propagation(bench: Bench) -> Found:
+def label_propagation(bench: Bench) -> _runner.Found:
     """PageRank of the training labels; validation chooses its alpha and r: column ``chosen``."""
     parts, classes, tol = (bench.train, bench.validation, bench.test), bench.data.num_classes, bench.settings.tol
     test, *found = _common.label_propagation(bench.op, parts, bench.settings, tol=tol, classes=classes)
     return Score({"accuracy": test}, *found).found()
 
 
-def link_indices(bench: Bench) -> Found:
+def link_indices(bench: Bench) -> _runner.Found:
     """Indices of pairs of nodes on the training graph, of which validation keeps the best: column ``chosen``."""
     n, (u, v) = bench.data.num_nodes, bench.train.edge.T
     ones = np.ones(2 * len(u), np.float32)

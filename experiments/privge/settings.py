@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 import tyro
 
 from experiments import _common
-from experiments._common import check_words, told
 from experiments._runner import DEFAULT_OUT, UsageError
 
 Task = Literal["node", "link"]
@@ -108,7 +107,7 @@ COMMITTED: dict[tuple[str, str], Plan] = {
 }
 
 
-_KNOWN = told("published.toml", "privge")
+_KNOWN = _common.told("published.toml", "privge")
 
 PUBLISHED_VALUES: dict[tuple[str, str, str, float], float] = {
     **{("node", dataset, "hds", 0.01): value for dataset, value in _KNOWN["node_hds"].items()},
@@ -169,7 +168,7 @@ class Config:
     """where the CSV and its manifest are, and are looked for"""
 
     def check(self) -> None:
-        check_words(self, positive=("epsilons", "ks", "seeds", "epochs"), filled=("parts", "mechanisms"))
+        _common.check_words(self, positive=("epsilons", "ks", "seeds", "epochs"), filled=("parts", "mechanisms"))
         if self.ks and "hds" not in self.mechanisms:
             raise UsageError("--ks are of HDS: it must be among --mechanisms")
         if self.bounds is not None:

@@ -14,8 +14,7 @@ from jaxtyping import Float, Int
 from experiments.frontier.baselines._released import Asked
 from ldp_jax.core.types import Array, Graph
 from ldp_jax.graph.aggregation import Segments, linear
-from ldp_jax.learning import training
-from ldp_jax.learning.models import Model
+from ldp_jax.learning import models, training
 from ldp_jax.pipeline.rows import DenseRows, Rows
 from ldp_jax.pipeline.self_training import features_posterior, folds
 from ldp_jax.pipeline.stack import combine, stack
@@ -170,7 +169,7 @@ OBJECTIVE = training.on_graph(
 
 
 @lru_cache
-def network(outputs: int) -> Model:
+def network(outputs: int) -> models.Model:
     """A perceptron, or where there are links a graph convolutional network: logits float32 [n, C] of ``Inputs``."""
 
     def init(key: Any, inputs: Inputs) -> Any:
@@ -195,7 +194,7 @@ def network(outputs: int) -> Model:
             h = jnp.where(jax.random.bernoulli(key, 1 - DROPOUT, h.shape), h / (1 - DROPOUT), 0.0)
         return _average(inputs.links, h @ known["second"]) + known["last"], variables
 
-    return Model(init, apply)
+    return models.Model(init, apply)
 
 
 def _average(links: Any, h: Array) -> Array:
