@@ -156,9 +156,7 @@ class Tiled(NamedTuple):
     rows: np.ndarray
     num_nodes: int
 
-    @property
-    def num_features(self) -> int:
-        return self.rows.shape[1]
+    num_features = property(lambda self: self.rows.shape[1])
 
     def scaled_rows(self, start: int, stop: int) -> np.ndarray:
         return np.take(self.rows, np.arange(start, stop), axis=0, mode="wrap")

@@ -173,9 +173,7 @@ class Results:
 
     def _damaged(self, file: Path, line: int | None = None) -> UsageError:
         where = f"{file}, line {line}" if line else str(file)
-        return UsageError(
-            f"{where}: damaged, no file that this version wrote: mend it, move it away, or use another --out"
-        )
+        return UsageError(f"{where}: damaged, not of this version: mend it, move it away, or use another --out")
 
     def row_key(self, row: Row) -> tuple[str, ...]:
         """What identifies a row, as text that a round trip through CSV does not change."""
@@ -358,10 +356,8 @@ def run(
                 if rows:
                     results.append(rows, [planned[cell]], found.notes)
         except KeyboardInterrupt as stopped:
-            kept = len(planned) - len(work) + place
-            raise Interrupted(
-                f"{kept} of {len(planned)} {called} are kept in {results.csv}; the same command goes on from there"
-            ) from stopped
+            kept = f"{len(planned) - len(work) + place} of {len(planned)} {called} are kept in {results.csv}"
+            raise Interrupted(f"{kept}; the same command goes on from there") from stopped
     return len(work)
 
 

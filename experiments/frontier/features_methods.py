@@ -40,17 +40,9 @@ class Asked:
     facts: PanelFacts
     """the same for every budget"""
 
-    @property
-    def classes(self) -> int:
-        return self.facts.num_classes
-
-    @property
-    def members(self) -> np.ndarray:
-        return np.flatnonzero(self.labels >= 0)
-
-    @property
-    def private(self) -> np.ndarray:
-        return np.flatnonzero(self.labels < 0)
+    classes = property(lambda self: self.facts.num_classes)
+    members = property(lambda self: np.flatnonzero(self.labels >= 0))
+    private = property(lambda self: np.flatnonzero(self.labels < 0))
 
 
 class Method(NamedTuple):

@@ -111,9 +111,8 @@ def _percent(share: float | None) -> str:
 def verdict(found: pd.DataFrame) -> str:
     """Where joint privacy costs everything, and whether a list is worth its budget beside a record."""
     everything, unseen, up, down, listed = [], [], [], [], []
-    cells = [
-        (*names, part, total) for names, part in found.groupby(_points.PANEL, sort=False) for total in totals(part)
-    ]
+    panels = found.groupby(_points.PANEL, sort=False)
+    cells = [(*names, part, total) for names, part in panels for total in totals(part)]
     for dataset, _, part, total in cells:
         words, mine = f"{dataset} at {total:g}", (JOINT, total)
         share = regained(part, *mine)

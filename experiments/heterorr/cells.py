@@ -11,7 +11,7 @@ import numpy as np
 
 from experiments import _common, _runner
 from experiments._common import Score, best, label_propagation, standardized
-from experiments.heterorr import releases, scores
+from experiments.heterorr import releases
 from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, LABEL_STEPS, PRIVATE_LABELS, Settings
 from ldp_jax import datasets, pipeline
 from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
@@ -101,10 +101,10 @@ def prepare(settings: Settings, seed: int) -> Bench:
 
 
 @lru_cache(maxsize=16)
-def embedding(bench: Bench) -> scores.Embedding:
+def embedding(bench: Bench) -> releases.Embedding:
     """The public embedding of all records, and the shares of its coordinates."""
     settings = bench.settings
-    return scores.embed(
+    return releases.embed(
         jax.random.clone(bench.score_key), bench.data.x.toarray(), bench.data.y, bench.public,
         width=settings.width, sensitive=settings.sensitive, gamma=settings.gamma,
     )  # fmt: skip

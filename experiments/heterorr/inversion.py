@@ -45,9 +45,8 @@ TITLES: dict[str, str] = {
 METRICS = {"mse": ("MSE (x 1000)", 1000.0), "ssim": ("SSIM (x 100)", 100.0), "accuracy": ("accuracy (%)", 100.0)}
 """How each is shown, and by what it is multiplied for that."""
 
-_OBJECTIVE = training.node_classification._replace(
-    score=lambda scores, examples: -training.node_classification.loss(scores, examples).mean()
-)
+_less_loss = lambda scores, examples: -training.node_classification.loss(scores, examples).mean()
+_OBJECTIVE = training.node_classification._replace(score=_less_loss)
 """The epoch is chosen by the loss: on few rows the accuracies of many epochs are equal."""
 
 

@@ -292,9 +292,8 @@ def _grid(frame: pd.DataFrame) -> str:
         text, gap = f"{values[key].mean():.1f}", show.contrast(values, key, (*of, STRUCTURE + name, attack))
         return f"**{text}**" if gap is not None and gap.mean > 0 and show.significant(gap) else text
 
-    for dataset, base, prefix, attack in itertools.product(
-        dict.fromkeys(frame.dataset), MECHANISMS, ("", STRUCTURE), (TRAINED, LIRA)
-    ):
+    asked = dict.fromkeys(frame.dataset), MECHANISMS, ("", STRUCTURE), (TRAINED, LIRA)
+    for dataset, base, prefix, attack in itertools.product(*asked):
         name = prefix + base
         if any(found := [cell(dataset, *pair, name, attack) for pair in pairs]):
             printed = TABLE_3.get((dataset, name), (None,))[0] if attack == TRAINED else None
