@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import pandas as pd
 from filelock import FileLock
@@ -69,6 +69,16 @@ class Cell(abc.ABC):
     unit: str
     config: str
     """:func:`config_hash` of the settings, which the manifest spells out"""
+
+    @classmethod
+    def of(
+        cls, settings: Any, dataset: str, task: str, unit: Any, mechanism: str, epsilon: float, seed: int,
+        proved: float | None = None, **fields: Any,
+    ) -> tuple[Self, Any]:  # fmt: skip
+        """A cell and its settings, as plans have them; epsilon itself is proved unless another one is said."""
+        fields |= {"dataset": dataset, "task": task, "unit": str(unit), "config": config_hash(settings)}
+        proved = epsilon if proved is None else proved
+        return cls(mechanism=mechanism, epsilon=epsilon, seed=seed, epsilon_proved=proved, **fields), settings
 
     @property
     @abc.abstractmethod

@@ -52,17 +52,15 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
         rows += [(releases.PUBLIC_EDGES, 0.0, LINKTELLER), (cells.NON_PRIVATE, math.inf, LINKTELLER)]
         names = [name for name in EDGE_MECHANISMS if name in config.mechanisms]
         rows += [(name, eps, LINKTELLER) for eps in config.epsilons or EPSILONS for name in names]
+        pairs = {"rho": config.private_shares[-1], "attacked": min(config.attacked_nodes, data.num_nodes)}
+        cell = partial(Cell.of, chosen, data.name, "private edges", EDGE_CENTRAL)
         for seed in range(config.seeds):
             for mechanism, epsilon, attack in rows:
                 spent = epsilon
                 if mechanism in config.mechanisms:
                     with _runner.asked(f"--epsilons {epsilon:g}, {mechanism}"):
                         spent = releases.edge_mechanism(mechanism, epsilon, chosen.sweeps).guarantee().epsilon
-                yield Cell(
-                    dataset=data.name, task="private edges", mechanism=mechanism, epsilon=epsilon, seed=seed,
-                    epsilon_proved=spent, unit=str(EDGE_CENTRAL), config=_runner.config_hash(chosen), attack=attack,
-                    rho=config.private_shares[-1], attacked=min(config.attacked_nodes, data.num_nodes),
-                ), chosen  # fmt: skip
+                yield cell(mechanism, epsilon, seed, spent, attack=attack, **pairs)
 
 
 @lru_cache(maxsize=1)

@@ -53,10 +53,7 @@ def plan(config: Config) -> Iterator[tuple[Cell, dict[str, Any]]]:
     budgets = [(name, 0.0) for name in EPSILON_0] + [(name, eps) for eps in EPSILONS for name in EDGE_MECHANISMS]
     for seed, (name, epsilon) in itertools.product(range(min(SEEDS, config.seeds)), budgets):
         spent = releases.edge_mechanism(name, epsilon, sweeps).guarantee().epsilon if epsilon else 0.0
-        yield Cell(
-            dataset=DATASET, task="counts", mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=spent,
-            unit=str(EDGE_CENTRAL), config=_runner.config_hash(made), rho=rho,
-        ), made  # fmt: skip
+        yield Cell.of(made, DATASET, "counts", EDGE_CENTRAL, name, epsilon, seed, spent, rho=rho)
 
 
 def compute(cell: Cell, made: dict[str, Any]) -> _runner.Found:

@@ -20,7 +20,7 @@ from sklearn.datasets import load_digits
 
 from experiments import _common, _runner
 from experiments import _report as show
-from experiments._runner import Found, Results, asked, config_hash, rounded
+from experiments._runner import Found, Results, asked, rounded
 from experiments.heterorr.settings import Config
 from ldp_jax import attacks, features
 from ldp_jax.accounting.guarantee import RECORD
@@ -132,26 +132,15 @@ def cells(
     seeds: int, epsilons: Sequence[float], embeddings: Sequence[Embedding], settings: Settings
 ) -> Iterator[tuple[Cell, Settings]]:
     """All cells, seed by seed; public models are trained here, since they settle what mechanisms claim."""
-    shared = {"dataset": "digits", "task": "inversion", "unit": str(RECORD), "config": config_hash(settings)}
-
-    def cell(embedding: str, name: Name, epsilon: float, proved: float) -> tuple[Cell, Settings]:
-        row = {
-            "mechanism": name,
-            "epsilon": epsilon,
-            "epsilon_proved": proved,
-            "seed": seed,
-            "embedding": embedding,
-        }
-        return Cell(**row, **shared), settings
-
+    cell = partial(Cell.of, settings, "digits", "inversion", RECORD)
     for seed in range(seeds):
-        yield cell("none", "public-mean", 0.0, 0.0)
+        yield cell("public-mean", 0.0, seed, embedding="none")
         for embedding in embeddings:
-            yield cell(embedding, "non-private", np.inf, np.inf)
+            yield cell("non-private", np.inf, seed, embedding=embedding)
             for epsilon, name in itertools.product(epsilons, PROTECTED):
                 with asked(f"--epsilons {epsilon:g}"):
                     made = make_mechanism(name, epsilon, embedding, seed, settings)
-                yield cell(embedding, name, float(epsilon), made.guarantee().epsilon)
+                yield cell(name, float(epsilon), seed, made.guarantee().epsilon, embedding=embedding)
 
 
 SOURCE = "scikit-learn's load_digits: 1 797 images of UCI's handwritten digits"

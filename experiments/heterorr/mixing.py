@@ -72,13 +72,10 @@ def connected(dataset: str) -> tuple[int, np.ndarray]:
 def plan(config: Config) -> dict[Cell, dict[str, int]]:
     made = {name: _settings(name, config.smoke) for name in MOVES}
     cases = itertools.product(MOVES, GRAPHS, WEIGHTS, range(CHAINS))
-    return {
-        Cell(
-            dataset=dataset, task="mixing", mechanism=name, epsilon=0.0, seed=seed, epsilon_proved=math.inf,
-            unit=str(EDGE_CENTRAL), config=_runner.config_hash(made[name]), weight=weight,
-        ): made[name]
+    return dict(
+        Cell.of(made[name], dataset, "mixing", EDGE_CENTRAL, name, 0.0, seed, math.inf, weight=weight)
         for name, dataset, weight, seed in cases if name not in CASES or (dataset, weight) in CASES[name]
-    }  # fmt: skip
+    )  # fmt: skip
 
 
 def compute(cell: Cell, chosen: dict[str, int]) -> _runner.Found:

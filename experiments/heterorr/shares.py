@@ -34,11 +34,8 @@ def plan(config: settings.Config) -> Iterator[tuple[Cell, settings.Settings]]:
     for dataset in config.datasets:
         data, chosen = accuracy.load(dataset), accuracy.resolved(config, dataset, "features")
         for seed, coordinate in itertools.product(range(config.seeds), range(chosen.width)):
-            yield Cell(
-                dataset=data.name, task="scores", mechanism="featurerr", epsilon=0.0, seed=seed,
-                epsilon_proved=math.inf, unit=str(RECORD), config=_runner.config_hash(chosen),
-                coordinate=coordinate,
-            ), chosen  # fmt: skip
+            row = data.name, "scores", RECORD, "featurerr", 0.0, seed, math.inf
+            yield Cell.of(chosen, *row, coordinate=coordinate)
 
 
 def compute(cell: Cell, chosen: settings.Settings) -> _runner.Found:

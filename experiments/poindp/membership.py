@@ -16,7 +16,7 @@ import scipy.special
 
 from experiments import _common, _runner
 from experiments import _report as show
-from experiments._runner import Found, Results, config_hash, rounded
+from experiments._runner import Found, Results, rounded
 from experiments.poindp import accuracy, cells, networks, releases
 from experiments.poindp.settings import (
     ATTACKS,
@@ -161,24 +161,19 @@ def plan(config: Config) -> Iterator[tuple[Cell, Attacked]]:
     for dataset in datasets:
         chosen = Attacked(**vars(accuracy.resolved(config, dataset)), models=config.models)
         data = cells.load(chosen.dataset)
-        shared = {"dataset": data.name, "task": "membership", "unit": str(RECORD), "config": config_hash(chosen)}
+        cell = partial(Cell.of, chosen, data.name, "membership", RECORD)
         rows = itertools.product(config.member_shares, epsilons[:1], MECHANISMS, ("", STRUCTURE))
         for share, epsilon, base, prefix in rows:
             name = prefix + base
             if not config.asks_for(name):
                 continue
             epsilon = math.inf if base in NON_PRIVATE else epsilon
-            proved = accuracy.cell_of(chosen, data.name, "random", name, epsilon, 0)
+            like = accuracy.cell_of(chosen, data.name, "random", name, epsilon, 0)
+            row = {"delta": like.delta, "share": share}
             for protocol, attack in itertools.product(config.protocols, config.attacks):
                 for target in range(config.models):
-                    yield Cell(
-                        mechanism=name, epsilon=epsilon, seed=target, attack=attack, protocol=protocol,
-                        epsilon_proved=proved.epsilon_proved, delta=proved.delta, share=share, **shared,
-                    ), chosen  # fmt: skip
-        yield Cell(
-            mechanism=GRAPH, epsilon=math.inf, seed=0, attack=GRAPH, protocol="", epsilon_proved=math.inf,
-            delta=0.0, share=0.0, **shared,
-        ), chosen  # fmt: skip
+                    yield cell(name, epsilon, target, like.epsilon_proved, attack=attack, protocol=protocol, **row)
+        yield cell(GRAPH, math.inf, 0, attack=GRAPH, protocol="", delta=0.0, share=0.0)
 
 
 def compute(cell: Cell, chosen: Attacked) -> Found:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import numpy as np
 import pandas as pd
 
 from experiments import _runner
+from experiments._common import planned
 from experiments._report import legend_below, panels, prose, table
-from experiments._runner import Found, Results, config_hash, rounded
+from experiments._runner import Found, Results, rounded
 from experiments.poindp import accuracy, cells, networks
 from experiments.poindp.settings import COLOURS, PRINTED, PUBLISHED, Config, Settings, label
 from ldp_jax.accounting.guarantee import RECORD
@@ -61,22 +63,16 @@ def _added(variables: Any, given: Any, plain: Any, *, model: Any, quiet: Any) ->
     return jnp.abs(noisy - clean).mean(1)
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
+@planned
+def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     datasets, epsilons = config.asked("noise")
     chosen = accuracy.resolved(config, datasets[0])
     data = cells.load(chosen.dataset)
     drawn = np.random.default_rng(chosen.base_seed).permutation(data.num_nodes)[:NODES]
-    return {
-        Cell(
-            dataset=data.name, task="noise", mechanism=name, epsilon=epsilon, seed=0,
-            epsilon_proved=accuracy.cell_of(chosen, data.name, "random", name, epsilon, 0).epsilon_proved,
-            unit=str(RECORD), config=config_hash(chosen), node=int(node),
-        ): chosen
-        for epsilon in epsilons[:1]
-        for name in MECHANISMS
-        if config.asks_for(name)
-        for node in np.sort(drawn)
-    }  # fmt: skip
+    for name in filter(config.asks_for, MECHANISMS):
+        proved = accuracy.cell_of(chosen, data.name, "random", name, epsilons[0], 0).epsilon_proved
+        for node in np.sort(drawn).tolist():
+            yield Cell.of(chosen, data.name, "noise", RECORD, name, epsilons[0], 0, proved, node=node)
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from experiments._common import FOUND, fingerprint, planned, said_of, usable
-from experiments._runner import Found, Results, asked, config_hash, console, run
+from experiments._runner import Found, Results, asked, console, run
 from experiments.privge import cells
 from experiments.privge.settings import COMMITTED, Config, Plan, Settings, Task, plan, settings
 from ldp_jax import datasets
@@ -48,10 +48,8 @@ def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> Iterator[
             spent = cells.ledger(made, structure_only=name.startswith(cells.STRUCTURE)).spent(RECORD).epsilon
         for seed in range(seeds):
             for preprocessing in (cells.NO_EMBEDDING,) if name == cells.GRAPH_ALONE[task] else cells.EMBEDDINGS:
-                yield cells.Cell(
-                    dataset=data.name, task=task, mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=spent,
-                    unit=str(RECORD), config=config_hash(resolved), k=k, preprocessing=preprocessing,
-                ), resolved  # fmt: skip
+                row = data.name, task, RECORD, name, epsilon, seed, spent
+                yield cells.Cell.of(resolved, *row, k=k, preprocessing=preprocessing)
 
 
 def _notes(cell: cells.Cell, resolved: Settings) -> dict[str, dict[str, Any]]:
