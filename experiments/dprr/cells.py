@@ -258,9 +258,6 @@ def cell_of(resolved: Settings, variant: Variant, seed: int, n_max: int) -> Cell
     """The cell of a variant and a seed on the graphs of the settings, the largest of which has ``n_max`` nodes."""
     exposed = variant.mechanism in ("non-private", "non-private-part", "true-degrees")
     spent = math.inf if exposed else ledger(variant, n_max).spent(NEIGHBOUR_LIST).epsilon
-    return Cell(
-        dataset=name_of(resolved), task="graph", mechanism=variant.mechanism, epsilon=variant.epsilon, seed=seed,
-        epsilon_proved=spent, unit=str(NEIGHBOUR_LIST),
-        config=_runner.config_hash(settings_of(resolved, variant.classifier)),
-        public=variant.public, classifier=variant.classifier,
-    )  # fmt: skip
+    settings = settings_of(resolved, variant.classifier)
+    row = name_of(resolved), "graph", NEIGHBOUR_LIST, variant.mechanism, variant.epsilon, seed, spent
+    return Cell.of(settings, *row, public=variant.public, classifier=variant.classifier)[0]

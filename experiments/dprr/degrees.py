@@ -94,11 +94,9 @@ def main(config: Config) -> None:
 def _cell(chosen: Graphs, variant: Variant) -> Cell:
     n_max = int(load(*chosen).nodes_per_graph.max())
     proved = math.inf if variant == TRUE else ledger(variant, n_max).spent(NEIGHBOUR_LIST).epsilon
-    return Cell(
-        dataset=name_of(chosen), task="degrees", mechanism=_TRUE_NAME if variant == TRUE else variant.mechanism,
-        epsilon=variant.epsilon, seed=0, epsilon_proved=proved, unit=str(NEIGHBOUR_LIST),
-        config=config_hash(chosen._asdict()),
-    )  # fmt: skip
+    name = _TRUE_NAME if variant == TRUE else variant.mechanism
+    row = name_of(chosen), "degrees", NEIGHBOUR_LIST, name, variant.epsilon, 0, proved
+    return Cell.of(chosen._asdict(), *row)[0]
 
 
 def degrees(whole: packing.GraphSet) -> Degrees:

@@ -99,10 +99,8 @@ def _settings(size: Size, resolved: Settings) -> dict[str, Any]:
 
 def _cell(size: Size, variant: Variant, resolved: Settings) -> Cell:
     proved = ledger(variant, size.n_max).spent(NEIGHBOUR_LIST).epsilon
-    return Cell(
-        dataset=size.family, task=size.name, mechanism=variant.mechanism, epsilon=EPSILON, seed=0,
-        epsilon_proved=proved, unit=str(NEIGHBOUR_LIST), config=_runner.config_hash(_settings(size, resolved)),
-    )  # fmt: skip
+    row = size.family, size.name, NEIGHBOUR_LIST, variant.mechanism, EPSILON, 0, proved
+    return Cell.of(_settings(size, resolved), *row)[0]
 
 
 def _of_sets(resolved: Settings) -> list[Size]:

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from experiments import _common, _runner
-from experiments._runner import Found, Results, UsageError, asked, config_hash, rounded
+from experiments._runner import Found, Results, UsageError, asked, rounded
 from experiments.frontier import methods
 from experiments.frontier.config import Config
 from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Asked, Unit
@@ -142,14 +142,12 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
 
 
 def cells(
-    kind: type, data: datasets.Dataset, settings: Any, draws: int, rows: Iterable[tuple[str, float, Any]],
-    task: str = "node", **fields: str,
+    kind: type[_runner.Cell], data: datasets.Dataset, settings: Any, draws: int,
+    rows: Iterable[tuple[str, float, Any]], task: str = "node", **fields: Any,
 ) -> Iterator[tuple[Any, Any]]:  # fmt: skip
     """The cells of a data set, draw after draw, of rows that are a method, an epsilon and its unit."""
-    named = {"dataset": data.name, "task": task, "config": config_hash(settings), **fields}
     for seed, (mechanism, epsilon, unit) in itertools.product(range(draws), rows):
-        row = {"mechanism": mechanism, "epsilon": epsilon, "epsilon_proved": epsilon, "unit": str(unit)}
-        yield kind(seed=seed, **row, **named), settings
+        yield kind.of(settings, data.name, task, unit, mechanism, epsilon, seed, **fields)
 
 
 def variants(config: Config) -> Iterator[tuple[str, float, Any]]:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments import _common, _runner
-from experiments._runner import Found, Results, config_hash, rounded
+from experiments._runner import Found, Results, rounded
 from experiments.frontier import features, friendships
 from experiments.frontier.baselines._released import nothing_kept, of_lists, spent
 from experiments.frontier.config import Config
@@ -297,15 +297,12 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
             panel, task = name == "panel", TASKS[name]
             logs = dataset in friendships.COUNTS
             settings = Settings(dataset, _common.fingerprint(data), logs, *((features.BASE_SEED,) if panel else ()))
-            fixed = {"dataset": data.name, "task": name, "config": config_hash(settings), "unit": str(task.unit)}
+            cell = partial(Cell.of, settings, data.name, name, task.unit)
             for setting in config.panels if panel else config.labels[:1] if task.quick else config.labels:
                 friendships.check_count("--panels" if panel else "--labels", setting, data)
                 for seed in range(config.seeds):
                     for defence, epsilon, lie, share in variants(task, config.epsilons):
-                        yield Cell(
-                            mechanism=defence, epsilon=epsilon, epsilon_proved=epsilon, seed=seed, setting=setting,
-                            lie=lie, share=share, **fixed,
-                        ), settings  # fmt: skip
+                        yield cell(defence, epsilon, seed, setting=setting, lie=lie, share=share)
 
 
 def liars_of(cell: Cell, settings: Settings) -> np.ndarray:

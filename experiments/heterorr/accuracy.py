@@ -64,15 +64,12 @@ def plan(config: Config) -> Iterator[tuple[cells.Cell, Settings]]:
     levels = [level for level in LEVELS if level in config.parts]
     for level, dataset in itertools.product(levels, config.datasets):
         data, chosen = load(dataset), resolved(config, dataset, level)
-        labels = data.y.ndim == 2
+        labels, unit = data.y.ndim == 2, EDGE_CENTRAL if level == "edges" else RECORD
         for seed in range(config.seeds):
             bench = cells.prepare(chosen, seed)
             for mechanism, epsilon, rho, other, of_edges in variants(config, level, labels):
-                cell = cells.Cell(
-                    dataset=data.name, task="labels" if labels else "node", mechanism=mechanism, epsilon=epsilon,
-                    seed=seed, epsilon_proved=0.0, unit=str(EDGE_CENTRAL if level == "edges" else RECORD),
-                    config=_runner.config_hash(chosen), level=level, rho=rho, edges=other, epsilon_edges=of_edges,
-                )  # fmt: skip
+                row = chosen, data.name, "labels" if labels else "node", unit, mechanism, epsilon, seed, 0.0
+                cell, _ = cells.Cell.of(*row, level=level, rho=rho, edges=other, epsilon_edges=of_edges)
                 with _runner.asked(str(cell)):
                     yield dataclasses.replace(cell, epsilon_proved=_proved(bench, cell)), chosen
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from experiments._common import FOUND, fingerprint, planned, said_of, usable
-from experiments._runner import Found, Results, UsageError, asked, config_hash
+from experiments._runner import Found, Results, UsageError, asked
 from experiments.poindp import cells, releases
 from experiments.poindp import settings as rows_of
 from experiments.poindp.settings import FEATURES, PRINTED, PUBLIC, PUBLISHED, STRUCTURE, Config, Settings, settings
@@ -70,10 +70,8 @@ def cell_of(chosen: Settings, dataset: str, split: str, mechanism: str, epsilon:
     proved, delta = 0.0 if mechanism.startswith(STRUCTURE) else math.inf, 0.0
     if promised is not None:
         proved, delta = promised[RECORD].epsilon, promised[RECORD].delta
-    return cells.Cell(
-        dataset=dataset, task="node", mechanism=mechanism, epsilon=epsilon, seed=seed, epsilon_proved=proved,
-        unit=str(RECORD), config=config_hash(chosen), split=split, delta=delta,
-    )  # fmt: skip
+    row = dataset, "node", RECORD, mechanism, epsilon, seed, proved
+    return cells.Cell.of(chosen, *row, split=split, delta=delta)[0]
 
 
 def notes(cell: Any, chosen: Settings) -> dict[str, dict[str, Any]]:
