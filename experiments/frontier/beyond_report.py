@@ -24,10 +24,9 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     foretold, frame = frame[told], frame[~told]
     sections, figures = ["# Counts beyond the classes of nodes", _TEXT.preface, verdict(frame)], {}
     if found := rehearsal_report.outcomes(*rehearsed(foretold, frame), "labels"):
-        stem, over = f"{NAME}_rehearsal", "released degrees"
-        figures[stem] = rehearsal_report.figure(found, over)
         asked_of = f"public features, labels, and the lists of {PILOT} users at random before links were taken out"
-        sections += [*rehearsal_report.sections(found, stem, asked_of, over, CHOSEN_ON_LISTS), trivial(found)]
+        about = asked_of, "released degrees", CHOSEN_ON_LISTS
+        sections += [*rehearsal_report.sections(found, figures, NAME, *about), trivial(found)]
     for (task, dataset, labels), part in frame.groupby(_PLACE, sort=False):
         known = "" if task == GRAPH else f", {'half of the' if labels == 'half' else f'{labels} a class of'} labels"
         sections += [f"## {task}: {dataset}{known}", table(part)]

@@ -70,16 +70,11 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataF
     sections += ["## All graphs", summary(found)]
     if said := messages(found):
         sections += ["## What a device should say", _TEXT.messages, said]
-    if foretold:
-        stem, over = f"{NAME}_rehearsal", "chosen structure"
-        figures[stem] = rehearsal_report.figure(foretold, over)
-        sections += rehearsal_report.sections(foretold, stem, "the panel and the graph alone", over)
+    about = "the panel and the graph alone", "chosen structure"
+    sections += rehearsal_report.sections(foretold, figures, NAME, *about)
     for (dataset, setting), part in found.groupby(_points.PANEL, sort=False):
-        sections += [
-            f"## {dataset}, a panel of {_points.panel_words(str(setting))}",
-            table(part),
-            _public_table(part),
-        ]
+        title = f"## {dataset}, a panel of {_points.panel_words(str(setting))}"
+        sections += [title, table(part), _public_table(part)]
     return {NAME: "\n\n".join(sections)}, figures, found
 
 

@@ -184,8 +184,7 @@ def _figure_6(frame: pd.DataFrame) -> Any:
     whole = {key: s for key, s in values.items() if _private(key[1]) and not key[0].startswith(FEATURES)}
     for axis in axes[:2]:
         _without(axis, whole, LABELS["lpgnn-labels"])
-    gains = [show.contrast(values, key, (STRUCTURE + key[0], *key[1:])) for key in whole]
-    _title(figure, "Private features", gains, "their structure-only twin")
+    _title(figure, "Private features", _over_twins(values), "their structure-only twin")
     show.legend_below(figure, axes[0], 6)
     return figure
 
@@ -208,8 +207,7 @@ def _figure_7(frame: pd.DataFrame) -> Any:
     true = {key: s for key, s in values.items() if key[0] == NON_PRIVATE}
     for axis, place, at in ((axes[0], 2, rho), (axes[1], 1, 1.0)):
         _without(axis, {key: s for key, s in private.items() if key[place] == at} | true, LABELS["edge-rand"])
-    gains = [show.contrast(values, key, (PUBLIC_EDGES, 0.0, key[2], "")) for key in private]
-    _title(figure, "Private edges", gains, "the public edges alone")
+    _title(figure, "Private edges", _over_public(values), "the public edges alone")
     axes[1].set_xlabel("rho, the share of private edges")
     axes[1].set_title("epsilon 1", fontsize=9)
     show.legend_below(figure, axes[0], 5)
@@ -253,9 +251,15 @@ def gains(frame: pd.DataFrame) -> tuple[Gains, Gains]:
         return [], []
     features = _values(frame[frame.level == "features"])
     edges = _values(frame[(frame.level == "edges") & (frame.epsilon_proved < np.inf)])
-    records = [key for key in features if _private(key[1]) and not key[0].startswith((STRUCTURE, FEATURES))]
-    released = [key for key in edges if _private(key[1])]
-    return (
-        [show.contrast(features, key, (STRUCTURE + key[0], *key[1:])) for key in records],
-        [show.contrast(edges, key, (PUBLIC_EDGES, 0.0, key[2], "")) for key in released],
-    )
+    return _over_twins(features), _over_public(edges)
+
+
+def _over_twins(values: show.Values) -> Gains:
+    """Of private records over their structure-only twins."""
+    mine = [key for key in values if _private(key[1]) and not key[0].startswith((STRUCTURE, FEATURES))]
+    return [show.contrast(values, key, (STRUCTURE + key[0], *key[1:])) for key in mine]
+
+
+def _over_public(values: show.Values) -> Gains:
+    """Of private edges over the public ones."""
+    return [show.contrast(values, key, (PUBLIC_EDGES, 0.0, key[2], "")) for key in values if _private(key[1])]

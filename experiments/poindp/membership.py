@@ -16,7 +16,6 @@ import scipy.special
 
 from experiments import _common, _runner
 from experiments import _report as show
-from experiments._runner import Found, Results, rounded
 from experiments.poindp import accuracy, cells, networks, releases
 from experiments.poindp.settings import (
     ATTACKS,
@@ -62,7 +61,7 @@ class Cell(_runner.Cell):
         return f"{self.dataset} {self.mechanism}, {self.attack} {self.protocol} {self.share:g}, target {self.seed}"
 
 
-results_in = partial(Results, name=NAME, cell=Cell)
+results_in = partial(_runner.Results, name=NAME, cell=Cell)
 
 
 def records(bench: cells.Bench, name: str, epsilon: float) -> Any:
@@ -176,14 +175,14 @@ def plan(config: Config) -> Iterator[tuple[Cell, Attacked]]:
         yield cell(GRAPH, math.inf, 0, attack=GRAPH, protocol="", delta=0.0, share=0.0)
 
 
-def compute(cell: Cell, chosen: Attacked) -> Found:
+def compute(cell: Cell, chosen: Attacked) -> _runner.Found:
     bench = cells.prepare(chosen, "random", 0)
     if cell.attack == GRAPH:
         found = hyperbolicity(bench)
     else:
         row = Row(cell.mechanism, cell.epsilon, cell.share, chosen.models)
         found = judged(attacked(bench, row, cell.protocol, cell.attack), cell.seed)
-    return Found(rounded(found), notes=accuracy.notes(cell, chosen))
+    return _runner.Found(_runner.rounded(found), notes=accuracy.notes(cell, chosen))
 
 
 _TEXT = show.prose("poindp_membership")
