@@ -34,12 +34,10 @@ class Command(NamedTuple):
 
 
 COMMANDS = {
-    "list": Command(
-        "All experiments, their committed rows, and how long these took.", "catalogue", "List", "list_all"
-    ),
+    "list": Command("All experiments, their committed rows, how long these took.", "catalogue", "List", "list_all"),
     "show": Command("The committed tables of an experiment; nothing is computed.", "catalogue", "Show", "show"),
     **{name: Command(experiment.about, name) for name, experiment in EXPERIMENTS.items()},
-    "report": Command("Tables and figures of the rows in a folder.", "report"),
+    "report": Command("Tables and figures of the rows in a folder.", "findings"),
     "reproduce": Command("Run an experiment, compare it with the committed rows, write a web page.", "reproduce"),
     "tune": Command("Choose hyperparameters of PrivGE on validation data, and count what that costs.", "tune"),
 }

@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from experiments import _references
-from experiments._sides import Sides, installed
+from experiments import _references, _sides
 from experiments.heterorr import mixing
 from ldp_jax import attacks, datasets
 from ldp_jax.edges import curator
@@ -22,7 +21,7 @@ SINGLE, SHARE = "one move a step", 20
 """The single moves are a twentieth as many: their seconds are given for as many moves as ours."""
 
 
-def chain_sides() -> tuple[str, Sides, float]:
+def chain_sides() -> tuple[str, _sides.Sides, float]:
     """Moves on the PPI graph 0, a fifth of whose edges are private: sweeps, and one move a step of a scan."""
     n, ends = mixing.connected("ppi_nofeat")
     graph = graphs.from_edges(ends.astype(np.int32), n, pairs_in="rows")
@@ -34,13 +33,13 @@ def chain_sides() -> tuple[str, Sides, float]:
     state = hrg.run(jax.random.key(2), hrg.init(jax.random.key(3), n, edges), edges, scales, SWEEPS)
     keys = lambda repeat: jax.random.fold_in(jax.random.key(4), repeat)
     title = f"HRG chain on PPI graph 0, {moves:,} moves"
-    sides: Sides = {
+    sides: _sides.Sides = {
         "ldp_jax": (
             lambda repeat: hrg.run(keys(repeat), state, edges, scales, SWEEPS).count,
             f"{n} nodes, {len(pairs.public) + len(pairs.private)} edges; {SWEEPS} sweeps of n / 8 moves",
         )
     }
-    if installed("central", "numba"):
+    if _sides.installed("central", "numba"):
         chain = _references.dendrogram_chain(state, edges, scales)
         sides["numba"] = (
             lambda repeat: chain(repeat, moves),
@@ -94,7 +93,7 @@ def single_moves(key: Any, state: hrg.State, edges: hrg.Edges, scales: Any, move
     return jax.lax.scan(move, jax.tree.map(jnp.asarray, state), jax.random.split(key, moves))[0]
 
 
-def linkteller_sides(nodes: int = 500) -> tuple[str, Sides]:
+def linkteller_sides(nodes: int = 500) -> tuple[str, _sides.Sides]:
     """All pairs of some nodes of blogcatalog, three convolutions: derivatives, and the paper's way."""
     data = datasets.load("blogcatalog")
     x, labels = jnp.asarray(data.scaled_rows(0, data.num_nodes)), np.asarray(data.y, np.int32)
@@ -123,7 +122,7 @@ def linkteller_sides(nodes: int = 500) -> tuple[str, Sides]:
         influence = np.linalg.norm(np.stack([np.asarray(one) for one in moved]) / 0.01, axis=-1)
         return influence + influence.T
 
-    sides: Sides = {
+    sides: _sides.Sides = {
         "ldp_jax": (ours, f"{nodes * (nodes - 1) // 2:,} pairs; derivatives pushed through one linearisation"),
         "finite differences": (differences, "a compiled pass of the network for each node, as published"),
     }

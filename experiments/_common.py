@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,10 @@ from experiments._runner import Found, UsageError, check_positive, console, roun
 from ldp_jax import datasets
 from ldp_jax.graph import propagation
 from ldp_jax.learning import metrics, training
+
+_P = ParamSpec("_P")
+_C = TypeVar("_C")
+_S = TypeVar("_S")
 
 FOUND = ("validation", "chosen")
 """Columns that identify no row: the validation score, and what was chosen by it."""
@@ -106,9 +110,8 @@ def row_names(paper: str) -> tuple[dict[str, str], dict[str, str]]:
 
 def said_of(data: datasets.Dataset, row: str, promised: object) -> dict[str, dict[str, Any]]:
     """For a manifest: the origin of a data set, and what a row promises, where it does."""
-    said: dict[str, dict[str, Any]] = {
-        "data": {data.name: {"source": data.source, "licence": data.licence, "notes": data.notes}}
-    }
+    origin = {"source": data.source, "licence": data.licence, "notes": data.notes}
+    said: dict[str, dict[str, Any]] = {"data": {data.name: origin}}
     return said | ({} if promised is None else {"guarantees": {row: str(promised)}})
 
 
@@ -149,16 +152,29 @@ def check_words(
             raise UsageError(f"{option[name]} needs at least one word")
 
 
-def run_parts(parts: Iterable[ModuleType], config: Any) -> None:
-    """Compute the missing rows of some modules; what plans refuse is refused before the first row of any.
+def planned(cells: Callable[_P, Iterable[tuple[_C, _S]]]) -> Callable[_P, dict[_C, _S]]:
+    """The plan of the cells, each with its settings, that a function yields."""
 
-    A module has ``results_in(out)``, ``plan(config)``, a mapping from cells in the order of their computation to
-    their settings, and ``compute(cell, settings)``, which finds a cell's rows; perhaps ``check(cell, settings)``,
-    which refuses one, and ``pages(frame)``, texts and figures of rows by the stems of their files.
+    def plan(*given: _P.args, **more: _P.kwargs) -> dict[_C, _S]:
+        return dict(cells(*given, **more))
+
+    return plan
+
+
+def run_parts(config: Any, parts: Mapping[str, ModuleType], rest: ModuleType | None = None) -> None:
+    """Compute the missing rows of the parts that are asked for; what plans refuse is refused before the first row.
+
+    Parts without a module of their own are those of ``rest``, which comes first. A module has ``results_in(out)``,
+    ``plan(config)``, a mapping from cells in the order of their computation to their settings, and
+    ``compute(cell, settings)``, which finds a cell's rows; perhaps ``check(cell, settings)``, which refuses one,
+    and ``pages(frame)``, texts and figures of rows by the stems of their files.
     """
-    for part, planned in [(part, part.plan(config)) for part in parts]:
+    config.check()
+    asked = [rest] if rest is not None and {*config.parts} - {*parts} else []
+    asked += [part for name, part in parts.items() if name in config.parts]
+    for part, cells in [(part, part.plan(config)) for part in asked]:
         more = {"check": part.check} if hasattr(part, "check") else {}
-        run(planned, part.compute, part.results_in(config.out), called=getattr(part, "CALLED", "rows"), **more)
+        run(cells, part.compute, part.results_in(config.out), called=getattr(part, "CALLED", "rows"), **more)
 
 
 def write_parts(parts: Iterable[ModuleType], out: Path) -> list[Path]:
@@ -198,6 +214,11 @@ def _label_propagation(
         return tuple(metrics.accuracy(scores[part.index], part.label) for part in (validation, test))
 
     return jax.lax.map(one, (alphas, rs))
+
+
+@jax.jit
+def estimates(mechanism: Any, reports: Any) -> Any:
+    return jax.vmap(mechanism.estimate)(reports)
 
 
 _COLUMNS = 512  # standardised at a time: float64 copies stay small

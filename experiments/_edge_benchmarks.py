@@ -1,6 +1,5 @@
 """Benchmarks of neighbour lists: DPRR against a dense version; and of all jobs on graphs of up to 10^8 edges."""
 
-import json
 import resource
 import tempfile
 import time
@@ -13,10 +12,9 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from experiments import _references
-from experiments._report import legend_below, panels, save
-from experiments._runner import console
-from experiments._sides import Sides, clock, in_a_process, key_of, row
+from experiments import _references, _runner
+from experiments import _report as show
+from experiments._sides import Sides, clock, code_of, in_a_process, key_of, row
 from ldp_jax import datasets, edges, features, pipeline
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import models, training
@@ -55,9 +53,9 @@ def dprr_sides(n: int) -> Sides:
     }
 
 
-def chung_lu(n: int, m: int, seed: int = 0) -> np.ndarray:
+def chung_lu(n: int, m: int) -> np.ndarray:
     """m distinct edges of n nodes whose expected degrees follow a power law of exponent about 3.2; int32 [m, 2]."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     # Node i has the weight (i + 10)^-0.45; the law is inverted in closed form, far faster than looked up.
     first, last = 10.0**0.55, (n + 10.0) ** 0.55
     codes = np.zeros(0, np.int64)
@@ -75,9 +73,19 @@ def chung_lu(n: int, m: int, seed: int = 0) -> np.ndarray:
     return pairs
 
 
-_CHILD = "import sys; from experiments import _edge_benchmarks as here; here.child(*sys.argv[1:])"
-_EMBEDDING = "private_embedding to a file, 64 features, tol 1e-4,"
-_BIG = {"dprr": "DPRR", "counts": "NeighbourCounts, 10 groups,", "embedding": _EMBEDDING}
+_BIG = {
+    "dprr": "DPRR",
+    "counts": "NeighbourCounts, 10 groups,",
+    "embedding": "private_embedding to a file, 64 features, tol 1e-4,",
+}
+
+
+def _alone(title: str, job: Callable[..., dict[str, Any]], *given: Any) -> dict[str, Any]:
+    """The row of a job in a process of its own, whose title says how many edges there are where the job does."""
+    _runner.console.print(title)
+    found = in_a_process(code_of(job, *given), what=f"{title}: not finished")
+    title += f" and {found['edges']:,} edges" if "edges" in found else ""
+    return row(title, "ldp_jax", 0, round(found["wall"], 2), round(found["cpu"], 2), found["note"])
 
 
 def big_graph(
@@ -87,9 +95,9 @@ def big_graph(
     rows = []
     for n, m in sizes:
         with tempfile.TemporaryDirectory() as folder:
-            console.print(f"generating {m:,} edges among {n:,} nodes (not timed)")
-            np.save(Path(folder) / "edges.npy", chung_lu(n, m))
-            rows += [_one_big(name, folder, n, m) for name in names]
+            _runner.console.print(f"generating {m:,} edges among {n:,} nodes (not timed)")
+            np.save(f"{folder}/edges.npy", chung_lu(n, m))
+            rows += [_alone(f"{_BIG[job]} on one graph of {n:,} nodes", big_job, job, folder, n) for job in names]
     return rows
 
 
@@ -104,28 +112,21 @@ def big_embedding() -> list[dict[str, Any]]:
     return big_graph(("embedding",), (*few, (30_000, 1_000_000), (300_000, 10_000_000), (3_000_000, 100_000_000)))
 
 
-_CLASSES_CHILD = "import sys; from experiments import _edge_benchmarks as here; here.classes_child(*sys.argv[1:])"
 _JOBS = {
     "counts": "predict_from_counts, 1,000 labels, epsilon 2,",
     "reports": "predict_from_reports, a panel of 1,000, epsilon 2,",
 }
 
 
-def big_classes(job: str, sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)) -> list[dict[str, Any]]:
+def big_classes(job: str) -> list[dict[str, Any]]:
     """Classes from lists (counts) or records (reports) on synthetic graphs of mean degree 15, a process each."""
-    rows = []
-    for n in sizes:
-        words = f"{_JOBS[job]} {n:,} nodes"
-        console.print(words)
-        found = in_a_process(_CLASSES_CHILD, job, str(n), what=f"{words}: not finished")
-        title = f"{_JOBS[job]} on one graph of {n:,} nodes and {found['edges']:,} edges"
-        rows.append(row(title, "ldp_jax", 0, round(found["wall"], 2), round(found["cpu"], 2), found["note"]))
-    return rows
+    sizes = (10_000, 100_000, 1_000_000)
+    return [_alone(f"{_JOBS[job]} on one graph of {n:,} nodes", classes_job, job, n) for n in sizes]
 
 
-def classes_child(job: str, nodes: str) -> None:
-    """One of the jobs on a synthetic graph, compilation counted; prints what it took."""
-    n, classes = int(nodes), 7
+def classes_job(job: str, n: int) -> dict[str, Any]:
+    """What one of the jobs takes on a synthetic graph, compilation counted."""
+    classes = 7
     sizes = {"num_nodes": n, "num_classes": classes, "num_features": 1000}
     data = datasets.synthetic(key_of(0), **sizes, mean_degree=15, homophily=0.7)
     known, truth = np.random.default_rng(0).permutation(n)[:1000], np.asarray(data.y)
@@ -144,9 +145,9 @@ def classes_child(job: str, nodes: str) -> None:
     accuracy = 100 * float((found.classes == truth)[labels < 0].mean())
     note = (
         f"{classes} classes, about 10 words of 1,000 a node; compilation included; accuracy {accuracy:.1f} %; "
-        f"{_gigabytes():.1f} GB at most, {bare:.1f} GB of them before the call"
+        f"{_memory(bare)} the call"
     )
-    print(json.dumps({"wall": wall, "cpu": cpu, "note": note, "edges": data.num_edges}))
+    return {"wall": wall, "cpu": cpu, "note": note, "edges": data.num_edges}
 
 
 class Tiled(NamedTuple):
@@ -155,44 +156,33 @@ class Tiled(NamedTuple):
     rows: np.ndarray
     num_nodes: int
 
-    @property
-    def num_features(self) -> int:
-        return self.rows.shape[1]
+    num_features = property(lambda self: self.rows.shape[1])
 
     def scaled_rows(self, start: int, stop: int) -> np.ndarray:
         return np.take(self.rows, np.arange(start, stop), axis=0, mode="wrap")
 
 
-_REPORTS_CHILD = "import sys; from experiments import _edge_benchmarks as here; here.reports_child(sys.argv[1])"
-
-
-def big_reports(sizes: tuple[int, ...] = (100_000, 1_000_000, 10_000_000)) -> list[dict[str, Any]]:
+def big_reports() -> list[dict[str, Any]]:
     """HDS reports of records that are read some thousands at a time, a process each."""
-    rows = []
-    for n in sizes:
-        title = f"HDS, 10 of 1,000 numbers, records streamed, {n:,} users"
-        console.print(title)
-        found = in_a_process(_REPORTS_CHILD, str(n), what=f"{title}: not finished")
-        rows.append(row(title, "ldp_jax", 0, found["wall"], found["cpu"], found["note"]))
-    return rows
+    sizes = (100_000, 1_000_000, 10_000_000)
+    return [_alone(f"HDS, 10 of 1,000 numbers, records streamed, {n:,} users", reports_job, n) for n in sizes]
 
 
-def reports_child(users: str) -> None:
-    """The reports of so many users, compilation counted; prints what they took."""
+def reports_job(users: int) -> dict[str, Any]:
+    """What the reports of so many users take, compilation counted."""
     records = np.random.default_rng(0).uniform(-1, 1, (4096, 1000)).astype(np.float32)
-    source, mechanism, bare = Tiled(records, int(users)), features.HDS(1.0, dim=1000, k=10), _gigabytes()
+    source, mechanism, bare = Tiled(records, users), features.HDS(1.0, dim=1000, k=10), _gigabytes()
     reports, wall, cpu = _timed(lambda: pipeline.perturb(key_of(1), source, mechanism))
     sent = sum(leaf.nbytes for leaf in jax.tree.leaves(reports)) / 1e9
     note = (
-        f"{4e-6 * source.num_nodes:.3g} GB of records, 4,096 of them repeated; {sent:.2g} GB of reports; "
-        f"{source.num_nodes / cpu:,.0f} users a CPU second; {_gigabytes():.1f} GB at most, "
-        f"{bare:.1f} GB of them before the call"
+        f"{4e-6 * users:.3g} GB of records, 4,096 of them repeated; {sent:.2g} GB of reports; "
+        f"{users / cpu:,.0f} users a CPU second; {_memory(bare)} the call"
     )
-    print(json.dumps({"wall": round(wall, 2), "cpu": round(cpu, 2), "note": note}))
+    return {"wall": wall, "cpu": cpu, "note": note}
 
 
 def draw_growth(rows: pd.DataFrame, path: Path) -> None:
-    figure, (axis,) = panels(1, width=5.0)
+    figure, (axis,) = show.panels(1, width=5.0)
     title = r"^(?P<job>\w+).* on one graph of (?P<nodes>[\d,]+) nodes and (?P<edges>[\d,]+) "
     found = rows.benchmark.str.extract(title).assign(cpu=rows.cpu_s).dropna()
     for name in ("nodes", "edges"):
@@ -204,31 +194,21 @@ def draw_growth(rows: pd.DataFrame, path: Path) -> None:
     ends = np.array([1e4, 1e6])
     axis.loglog(ends, ends * axis.get_ylim()[0] / 1e4, ":", color="0.5", label="linear")
     axis.set(xlabel="nodes", ylabel="CPU seconds")
-    legend_below(figure, axis, columns=2)
-    save(figure, path)
+    show.legend_below(figure, axis, columns=2)
+    show.save(figure, path)
 
 
-def _one_big(name: str, folder: str, n: int, m: int) -> dict[str, Any]:
-    words = _BIG[name]
-    console.print(f"loading and computing: {words.rstrip(',')}")
-    found = in_a_process(_CHILD, name, folder, str(n), what="the big graph was not finished")
-    note = (
-        f"{2 * m:,} directed edges in ({16 * m / 1e9:.2g} GB), {found['note']}; {found['gigabytes']:.1f} GB at "
-        f"most, {found['bare']:.1f} GB of them before anything was read"
-    )
-    title = f"{words} on one graph of {n:,} nodes and {m:,} edges"
-    return row(title, "ldp_jax", 0, round(found["wall"], 2), round(found["cpu"], 2), note)
-
-
-def child(name: str, folder: str, nodes: str) -> None:
-    """One job in a process of its own; prints what it took."""
-    bare, n = _gigabytes(), int(nodes)
-    start = time.perf_counter()
-    graph = graphs.from_edges(np.load(Path(folder) / "edges.npy"), n)
-    loaded = time.perf_counter() - start
+def big_job(name: str, folder: str, n: int) -> dict[str, Any]:
+    """What DPRR, counts or an embedding takes on the graph of a folder."""
+    bare, start = _gigabytes(), time.perf_counter()
+    graph: Any = graphs.from_edges(np.load(f"{folder}/edges.npy"), n)
+    loaded, directed = time.perf_counter() - start, len(graph.senders)
     found = _embedding(graph, n, folder) if name == "embedding" else _released(name, graph, n, loaded)
-    found["note"] += f"; loading {loaded:.1f} s"
-    print(json.dumps(found | {"bare": bare, "gigabytes": _gigabytes()}))
+    note = (
+        f"{directed:,} directed edges in ({8 * directed / 1e9:.2g} GB), {found['note']}; loading {loaded:.1f} s; "
+        f"{_memory(bare)} anything was read"
+    )
+    return {**found, "note": note, "edges": directed // 2}
 
 
 def _gigabytes() -> float:
@@ -238,6 +218,10 @@ def _gigabytes() -> float:
         return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e9
     except OSError:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
+
+
+def _memory(bare: float) -> str:
+    return f"{_gigabytes():.1f} GB at most, {bare:.1f} GB of them before"
 
 
 def _timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
@@ -278,15 +262,11 @@ def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
     _, first, _ = _timed(lambda: embedded(0, 1.0))  # compiles, and makes no product
     z, wall, cpu = _timed(lambda: embedded(1, 1e-4))
     known = np.random.default_rng(0).permutation(n)[:3000]
-    train, validation, test = (
-        training.Examples(np.arange(at, at + 1000), known[at : at + 1000] % 4) for at in (0, 1000, 2000)
-    )
+    parts = [training.Examples(np.arange(at, at + 1000), known[at : at + 1000] % 4) for at in (0, 1000, 2000)]
     settings, model = training.Settings(training.adam(0.01), epochs=20, batch_size=100), models.linear(4)
 
     def classes() -> jax.Array:
-        fitted = training.fit(
-            key_of(2), model, training.node_classification, z[known], train, validation, test, settings
-        )
+        fitted = training.fit(key_of(2), model, training.node_classification, z[known], *parts, settings=settings)
         return training.predict(model, fitted, z)
 
     _, predicted, _ = _timed(classes)

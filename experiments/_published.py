@@ -10,11 +10,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ldp_jax import features
+from ldp_jax import features, hyperbolic
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core.mechanism import largest, mechanism, uniform
 from ldp_jax.core.spaces import clip
-from ldp_jax.hyperbolic import PaperHyperbolicGaussian
 
 
 @mechanism
@@ -61,7 +60,7 @@ class DuchiVectorWithTies(features.DuchiVector):
 
 
 @mechanism
-class PrintedHyperbolicGaussian(PaperHyperbolicGaussian):
+class PrintedHyperbolicGaussian(hyperbolic.PaperHyperbolicGaussian):
     """PoinDP's noise, and the (epsilon, delta) that Theorem 1 prints, which it does not have.
 
     Noise is shorter than its scale, so that a report tells some records apart for certain.

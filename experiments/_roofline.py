@@ -12,8 +12,7 @@ from experiments._edge_benchmarks import chung_lu
 from experiments._sides import Sides, interleaved, key_of
 from ldp_jax import edges, features
 from ldp_jax.core import mechanism as mechanisms
-from ldp_jax.core import random
-from ldp_jax.core.types import Array
+from ldp_jax.core import random, types
 from ldp_jax.graph import graphs, propagation
 
 USERS, FEATURES, SAMPLED = 100_000, 1_000, 10
@@ -32,17 +31,17 @@ class _Path(NamedTuple):
 
 
 @partial(jax.jit, donate_argnums=0)
-def _in_place(x: Array) -> Array:
+def _in_place(x: types.Array) -> types.Array:
     return x + 1.0
 
 
 @partial(jax.jit, static_argnames="count")
-def _words(key: Array, *, count: int) -> Array:
+def _words(key: types.Array, *, count: int) -> types.Array:
     return random.bits(key, (count,))
 
 
 @jax.jit
-def _product(op: propagation.Operator, x: Array) -> Array:
+def _product(op: propagation.Operator, x: types.Array) -> types.Array:
     return op.average(x)
 
 
@@ -51,7 +50,7 @@ def roofline(repeats: int) -> list[dict[str, Any]]:
     count = 2**26 if jax.default_backend() == "cpu" else 2**30
     held = [jnp.ones(count, jnp.float32)]
 
-    def copied(_: int) -> Array:  # in place: the rate of memory, and not of the pages that a host makes
+    def copied(_: int) -> types.Array:  # in place: the rate of memory, and not of the pages that a host makes
         held[0] = _in_place(held[0])
         return held[0]
 
@@ -102,12 +101,10 @@ def _of_counts(graph: Any) -> _Path:
 
 def _of_records() -> _Path:
     """HDS reports k of d values: two random words choose each coordinate, and one draws its report."""
-    mechanism = features.HDS(1.0, FEATURES, SAMPLED)
+    hds = features.HDS(1.0, FEATURES, SAMPLED)
     x = jnp.asarray(np.random.default_rng(0).random((USERS, FEATURES), np.float32) * 2 - 1)
     note = f"{USERS:,} users, {SAMPLED} of {FEATURES:,} values reported; three words a value"
-    return _Path(
-        lambda repeat: mechanisms.privatize(key_of(repeat), mechanism, x), 3.0 * USERS * SAMPLED, True, note
-    )
+    return _Path(lambda repeat: mechanisms.privatize(key_of(repeat), hds, x), 3.0 * USERS * SAMPLED, True, note)
 
 
 def _of_table(count: int) -> _Path:

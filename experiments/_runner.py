@@ -18,7 +18,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import pandas as pd
 from filelock import FileLock
@@ -69,6 +69,16 @@ class Cell(abc.ABC):
     unit: str
     config: str
     """:func:`config_hash` of the settings, which the manifest spells out"""
+
+    @classmethod
+    def of(
+        cls, settings: Any, dataset: str, task: str, unit: Any, mechanism: str, epsilon: float, seed: int,
+        proved: float | None = None, **fields: Any,
+    ) -> tuple[Self, Any]:  # fmt: skip
+        """A cell and its settings, as plans have them; epsilon itself is proved unless another one is said."""
+        fields |= {"dataset": dataset, "task": task, "unit": str(unit), "config": config_hash(settings)}
+        proved = epsilon if proved is None else proved
+        return cls(mechanism=mechanism, epsilon=epsilon, seed=seed, epsilon_proved=proved, **fields), settings
 
     @property
     @abc.abstractmethod
@@ -173,9 +183,7 @@ class Results:
 
     def _damaged(self, file: Path, line: int | None = None) -> UsageError:
         where = f"{file}, line {line}" if line else str(file)
-        return UsageError(
-            f"{where}: damaged, no file that this version wrote: mend it, move it away, or use another --out"
-        )
+        return UsageError(f"{where}: damaged, not of this version: mend it, move it away, or use another --out")
 
     def row_key(self, row: Row) -> tuple[str, ...]:
         """What identifies a row, as text that a round trip through CSV does not change."""
@@ -358,10 +366,8 @@ def run(
                 if rows:
                     results.append(rows, [planned[cell]], found.notes)
         except KeyboardInterrupt as stopped:
-            kept = len(planned) - len(work) + place
-            raise Interrupted(
-                f"{kept} of {len(planned)} {called} are kept in {results.csv}; the same command goes on from there"
-            ) from stopped
+            kept = f"{len(planned) - len(work) + place} of {len(planned)} {called} are kept in {results.csv}"
+            raise Interrupted(f"{kept}; the same command goes on from there") from stopped
     return len(work)
 
 

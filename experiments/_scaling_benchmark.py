@@ -1,6 +1,5 @@
 """One to eight simulated devices, and two processes: what dividing costs where all of them share the same cores."""
 
-import json
 import math
 import os
 import re
@@ -17,7 +16,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from experiments._report import legend_below, log_ticks, panels, save
-from experiments._sides import clock, in_a_process, row
+from experiments._sides import clock, code_of, in_a_process, row
 from ldp_jax.core.progress import phase, watched
 from ldp_jax.graph import graphs, propagation
 
@@ -26,8 +25,6 @@ SIDES = {"ldp_jax": (1, 1), "2 devices": (2, 1), "4 devices": (4, 1), "8 devices
 
 NODES, COLUMNS, DEGREE = 16_384, 256, 16
 ALPHA, R, TOL = 0.1, 0.1, 1e-5
-
-_CHILD = "import sys; from experiments import _scaling_benchmark as here; here.child(*map(int, sys.argv[1:]))"
 
 
 def scaling(repeats: int) -> list[dict[str, Any]]:
@@ -38,7 +35,7 @@ def scaling(repeats: int) -> list[dict[str, Any]]:
             phase(side, turn / (repeats * len(SIDES)))
             flags = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={devices}"
             found = in_a_process(
-                _CHILD, str(processes), "0", str(_free_port()), what=f"scaling, {side}",
+                code_of(child, processes, 0, _free_port()), what=f"scaling, {side}",
                 environment={"XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
             )  # fmt: skip
             rows += [row(name, side, turn // len(SIDES), *times) for name, times in found.items()]
@@ -51,22 +48,20 @@ def _free_port() -> int:
         return found.getsockname()[1]
 
 
-def child(processes: int, index: int, port: int) -> None:
-    """One side: the first of its processes starts the others, and prints."""
+def child(processes: int, index: int, port: int) -> dict[str, tuple[float, float, str]]:
+    """One side, in each of its processes, of which the first starts the others."""
     if processes > 1:
         for other in range(1, processes) if index == 0 else ():
-            command = [sys.executable, "-c", _CHILD, *map(str, (processes, other, port))]
+            command = [sys.executable, "-c", code_of(child, processes, other, port)]
             subprocess.Popen(command, stdout=subprocess.DEVNULL)
         jax.distributed.initialize(f"127.0.0.1:{port}", processes, index)
     parts = jax.device_count()
-    found = {
+    return {
         "strong scaling, ppr by columns": _columns(COLUMNS),
         "weak scaling, ppr by columns": _columns(COLUMNS // 8 * parts),
         "strong scaling, ppr by nodes": _nodes(NODES),
         "weak scaling, ppr by nodes": _nodes(NODES // 8 * parts),
     }
-    if index == 0:
-        print(json.dumps(found))
 
 
 def _graph(nodes: int) -> Any:

@@ -77,6 +77,12 @@ def torch_wait(result: Any) -> Any:
     return result
 
 
+def code_of(function: Callable[..., Any], *given: Any) -> str:
+    """Code that prints as JSON what a function of a module gives; the values that it is given are literals."""
+    name = function.__name__
+    return f"import json; from {function.__module__} import {name}; print(json.dumps({name}(*{given!r})))"
+
+
 def in_a_process(code: str, *words: str, what: str, environment: Mapping[str, str] | None = None) -> Any:
     """The last line that some code prints in a fresh process, read as JSON."""
     done = subprocess.run(

@@ -183,9 +183,7 @@ def _ask_curators(config: Config, results: Results, epsilons: tuple[float, ...])
     settings = {"central": 2, "quick": config.quick, "seed": config.seed, "slack": SLACK, "cells": count}
     significance = verification.statistics.SIGNIFICANCE / count
 
-    measure = lambda subject, epsilon, key: _central_audit.examine(
-        subject.make(epsilon), epsilon, key, significance
-    )
+    measure = lambda one, epsilon, key: _central_audit.examine(one.make(epsilon), epsilon, key, significance)
     key = jax.random.fold_in(jax.random.key(config.seed), 1 << 20)
     return _rows_of(CENTRAL, epsilons, key, measure, results, settings, "curators")
 
@@ -272,9 +270,10 @@ def examine(
     fit_key, game_key, rung_key, many_key = jax.random.split(key, 4)
     guarantee = made.guarantee()
     trials = config.trials(epsilon)
+    few = min(trials, 400_000)
     with ThreadPoolExecutor(2) as pool:  # most of the time is the compiler's, which holds no lock of Python
         losing = pool.submit(_law_loses, made)
-        fitting = pool.submit(verification.matches_density, made, fit_key, trials=min(trials, 400_000))
+        fitting = pool.submit(verification.matches_density, made, fit_key, trials=few)
         bounding = pool.submit(
             verification.epsilon_lower_bound, made, game_key, trials, confidence, delta=guarantee.delta
         )
@@ -291,9 +290,7 @@ def examine(
     }
     measured |= {"variance": varying.result()} if varying else {"defect": fit.smallest_defect}
     if whole:
-        many = verification.matches_everywhere(
-            made, many_key, trials=min(trials, 400_000), significance=1 - confidence
-        )
+        many = verification.matches_everywhere(made, many_key, trials=few, significance=1 - confidence)
         measured |= {"records": _ratio(many), "records asked": many.records, "region": many.smallest_defect}
     if whole and isinstance(made, (features.Discrete, HasInverse)) and type(made) is not ReleasedSquareWave:
         asked: Any = made

@@ -12,9 +12,8 @@ import pandas as pd
 from experiments._report import by_seed, counted, interval, one_scale, paired, panels, prose, publish, signed
 from experiments._report import table as as_table
 from experiments._runner import DEFAULT_OUT, REFERENCE, console, run
+from experiments.frontier import _points, features, friendships, joint, methods
 from experiments.frontier import config as frontier
-from experiments.frontier import features, friendships, joint, methods
-from experiments.frontier._points import plot_gains
 from experiments.frontier.features_methods import CHOSEN, LOCAL, PRIVGE, TRUE, Answer, Asked, Method
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Guarantee, PipelineGuarantee
 from ldp_jax.learning.metrics import ConfidenceInterval
@@ -92,11 +91,8 @@ def _counted(method: methods.Method, key: Any, asked: Asked, epsilon: float) -> 
     return Answer(found.scores, found.guarantee, {"strength": found.also["strength"], "used": found.also["groups"]})
 
 
-UNREAD = PipelineGuarantee.of(
-    (Guarantee(0.0, unit=NEIGHBOUR_LIST, status="proved", reason="no list is read"),),
-    protected=("edges",),
-    unprotected=("features", "the panel's labels"),
-)
+_NOTHING = Guarantee(0.0, unit=NEIGHBOUR_LIST, status="proved", reason="no list is read")
+UNREAD = PipelineGuarantee.of([_NOTHING], protected=("edges",), unprotected=("features", "the panel's labels"))
 COUNTED = features.Part(
     {
         ALONE: Method(40, _features),
@@ -127,7 +123,6 @@ def gains(frame: pd.DataFrame, method: str, public: str) -> dict[float, Confiden
 
 
 def table(frame: pd.DataFrame) -> str:
-    """A line a method and epsilon."""
     over = {
         (name, epsilon): gain
         for *_, method, public, true in JOBS
@@ -153,7 +148,7 @@ def write_report(out: Path) -> list[Path]:
     figure, axes = panels(len(jobs), width=4.2, height=3.4)
     for axis, (title, unit, colour, method, public, true) in zip(axes, jobs, strict=True):
         found = gains(frame, method, public)
-        plot_gains(axis, found, f"private data: {draws} draws, 95 % intervals", colour, "o", 2.0)
+        _points.plot_gains(axis, found, f"private data: {draws} draws, 95 % intervals", colour, "o", 2.0)
         alone = "the graph alone" if public == CHOSEN else "features alone"
         levels = [(0.0, alone, "--")]
         levels += [(one.mean, "true data", "-") for one in gains(frame, true, public).values()]

@@ -1,15 +1,15 @@
-"""What each kind of private data adds, counted over all rows of a folder: the README's table, and findings.md."""
+"""Tables and figures of all rows of a folder; what each kind of private data adds: findings.md, README's table."""
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
 
-from experiments._registry import module
-from experiments._report import counted, markdown, prose, publish
-from experiments.frontier import features, features_report, friendships, joint, joint_report
+from experiments import _registry, _runner, papers
+from experiments import _report as show
+from experiments.frontier import _points, features, features_report, friendships, joint, joint_report
 from experiments.frontier import report as friendships_report
-from experiments.frontier._points import PANEL, intervals, pick
 from experiments.heterorr import report as heterorr_report
 from experiments.poindp import accuracy as poindp_accuracy
 from experiments.poindp import report as poindp_report
@@ -18,10 +18,53 @@ from experiments.privge import report as privge_report
 from experiments.privge.summary import summarise, tally
 from ldp_jax.learning.metrics import ConfidenceInterval
 
-_TEXT = prose("findings")
+_TEXT = show.prose("findings")
 
 TWIN = "its structure-only twin"
+OPENING, CLOSING = "<!-- findings -->\n", "<!-- /findings -->"
 HEADERS = ["private data, method", "gain over", "rows", "above 0", "below 0", "all rows"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """Tables and figures of the rows in a folder, written beside them: REPORT.md (privge), dprr.md and PNGs.
+
+    Nothing is computed but statistics. findings.md has it in short, and ``reproduce all --compare-only`` compares
+    with the committed rows and makes web pages.
+    """
+
+    out: Path = _runner.DEFAULT_OUT
+    """where the CSVs are and the report goes"""
+    readme: Path | None = None
+    """a Markdown file whose table between <!-- findings --> and <!-- /findings --> is replaced"""
+
+
+def main(config: Config) -> None:
+    before, after = _around(config.readme) if config.readme else ("", "")
+    modules = [*map(_registry.module, _registry.EXPERIMENTS), papers]
+    written = [path for one in modules if hasattr(one, "write_report") for path in one.write_report(config.out)]
+    written += write_report(config.out)
+    if not written:
+        raise _runner.UsageError(
+            f"--out {config.out}: no rows there yet; python -m experiments demo makes some, and show NAME prints "
+            "the committed tables"
+        )
+    if config.readme is not None:
+        _runner.write_atomically(config.readme, f"{before}{table(config.out).rstrip()}\n{after}")
+        written.append(config.readme)
+    for path in written:
+        _runner.console.print(f"written: {path}", soft_wrap=True)
+
+
+def _around(readme: Path) -> tuple[str, str]:
+    try:
+        text = readme.read_text()
+    except OSError as error:
+        raise _runner.UsageError(f"--readme {readme}: it cannot be read ({error.strerror})") from error
+    start, end = text.find(OPENING), text.find(CLOSING)
+    if not 0 <= start < end:
+        raise _runner.UsageError(f"--readme {readme}: it has no section between {OPENING.strip()} and {CLOSING}")
+    return text[: start + len(OPENING)], text[end:]
 
 
 def table(out: Path) -> str:
@@ -33,10 +76,10 @@ def table(out: Path) -> str:
         found.append(("records sent with noise (PrivGE)", TWIN, len(lines), up, down, "REPORT.md"))
     for private, beside, each, page in _asked(out):
         if known := [one for one in each if one is not None and one.n > 1]:
-            up, down, _ = counted(known)
+            up, down, _ = show.counted(known)
             found.append((private, beside, len(known), up, down, page))
     rows = [[*one[:-1], f"[{one[-1].removesuffix('.md')}](experiments/results/{one[-1]})"] for one in found]
-    return markdown(HEADERS, rows) if rows else ""
+    return show.markdown(HEADERS, rows) if rows else ""
 
 
 PASSAGES = (
@@ -46,13 +89,11 @@ PASSAGES = (
     ("Noisy neighbour lists of graphs (DPRR)", "dprr.accuracy", "dprr", "dprr_forest"),
     ("Private friendships", "frontier.report", "frontier_edges", "frontier_edges_gains"),
     ("Private features beside a panel", "frontier.features_report", "frontier_features", "frontier_features"),
-    (
-        "Records, lists and labels private at once", "frontier.joint_report", "frontier_joint", "frontier_joint",
-    ),
+    ("Records, lists and labels private at once", "frontier.joint_report", "frontier_joint", "frontier_joint"),
     ("Counts beyond the classes of nodes", "frontier.beyond_report", "frontier_beyond", ""),
     ("Who lies", "frontier.poisoning_report", "frontier_poisoning", "frontier_poisoning"),
 )  # fmt: skip
-"""Title, module with ``digest``, page and figure of findings.md."""
+"""Title, module with ``results_in`` and their ``digest``, page and figure of findings.md."""
 
 
 def write_report(out: Path) -> list[Path]:
@@ -61,10 +102,11 @@ def write_report(out: Path) -> list[Path]:
         return []
     parts = ["# Findings", _TEXT.about, found.replace("](experiments/results/", "](")]
     for title, name, page, figure in PASSAGES:
-        if words := module(name).digest(out):
+        of_folder = _registry.module(name).results_in(out)
+        if len(of_folder.read()) and (words := _registry.module(name).digest(of_folder)):
             drawn = [f"![{title}]({figure}.png)"] if (out / f"{figure}.png").exists() else []
             parts += [f"## {title}", *drawn, words, f"All rows: [{page}]({page}.md)."]
-    return publish(out, {"findings": "\n\n".join(parts)}, {})
+    return show.publish(out, {"findings": "\n\n".join(parts)}, {})
 
 
 def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | None], str]]:
@@ -72,7 +114,7 @@ def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | 
     if len(frame := poindp_accuracy.results_in(out).read()):
         gains = poindp_report.gains_of_sound_rows(frame)
         yield "records with sound hyperbolic noise (PoinDP)", TWIN, gains, "poindp.md"
-    records, edges = heterorr_report.gains(out)
+    records, edges = heterorr_report.gains(heterorr_report.results_in(out).read())
     yield "records by feature budgets (HeteroRR)", TWIN, records, "heterorr.md"
     yield "edges behind a curator (HeteroRR), with an epsilon", "the public edges alone", edges, "heterorr.md"
     if len(frame := friendships.results_in(out).read()):
@@ -94,11 +136,11 @@ def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | 
             yield words, beside, features_report.gains(found, method, over).values(), "frontier_features.md"
     if len(frame := joint.results_in(out).read()):
         found = joint_report.points(frame)
-        at = pick(found[np.isfinite(found.epsilon)], mechanism=joint_report.JOINT)
+        at = _points.pick(found[np.isfinite(found.epsilon)], mechanism=joint_report.JOINT)
         over = {
             joint_report.OVER_NOTHING: "nothing asked",
             joint_report.OVER_RECORDS: "the whole total on the record",
         }
         for metric, beside in over.items():
-            gained = intervals(at, [*PANEL, "epsilon"], metric=metric).values()
+            gained = _points.intervals(at, [*_points.PANEL, "epsilon"], metric=metric).values()
             yield "record and list within one total, a panel", beside, gained, "frontier_joint.md"

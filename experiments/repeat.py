@@ -1,7 +1,6 @@
 """How far a trained row repeats: alone or beside others, on one core or all, with other vector instructions."""
 
 import dataclasses
-import json
 import os
 import platform
 from pathlib import Path
@@ -9,13 +8,9 @@ from typing import Any
 
 import pandas as pd
 
-from experiments import privge
+from experiments import _runner, _sides, privge
 from experiments._report import markdown, prose, terminal
-from experiments._runner import DEFAULT_OUT, check_positive, console, write_tables
-from experiments._sides import in_a_process
-from experiments.privge import accuracy, cells
-from experiments.privge.config import plan
-from experiments.privge.summary import name_of_row
+from experiments.privge import accuracy, cells, settings, summary
 from ldp_jax.core.progress import phase, watched
 
 _TEXT = prose("repeat")
@@ -38,7 +33,7 @@ class Config:
     """how many seeds, from 0"""
     epochs: int | None = None
     """by default the committed plan's"""
-    out: Path = DEFAULT_OUT
+    out: Path = _runner.DEFAULT_OUT
     """where repeat.csv and repeat.md go"""
 
 
@@ -59,9 +54,9 @@ def conditions(seeds: int) -> dict[str, list[tuple[list[int], dict[str, str], bo
 
 
 def main(config: Config) -> None:
-    check_positive("--seeds", config.seeds)
+    _runner.check_positive("--seeds", config.seeds)
     if config.epochs is not None:
-        check_positive("--epochs", config.epochs)
+        _runner.check_positive("--epochs", config.epochs)
     accuracy.load(config.datasets[0])
     planned = conditions(config.seeds)
     rows = []
@@ -74,9 +69,9 @@ def main(config: Config) -> None:
     frame = pd.DataFrame(rows)
     head, lines = spread(frame)
     text = f"{_TEXT.about.format(dataset=config.datasets[0], seeds=config.seeds)}\n\n{markdown(head, lines)}"
-    write_tables(config.out, NAME, frame, text)
-    console.print(terminal(head, lines, f"{config.datasets[0]}: how far rows repeat, in points", len(head)))
-    console.print(f"rows: {config.out / f'{NAME}.csv'}", soft_wrap=True)
+    _runner.write_tables(config.out, NAME, frame, text)
+    _runner.console.print(terminal(head, lines, f"{config.datasets[0]}: how far rows repeat, in points", len(head)))
+    _runner.console.print(f"rows: {config.out / f'{NAME}.csv'}", soft_wrap=True)
 
 
 def _in_a_process(
@@ -84,17 +79,16 @@ def _in_a_process(
 ) -> list[dict[str, Any]]:
     name = config.datasets[0]
     name = str(Path(name).resolve()) if Path(name).exists() else name  # the process starts in another folder
-    code = f"from experiments import {NAME}; {NAME}.child({name!r}, {seeds}, {config.epochs})"
+    code = _sides.code_of(child, name, seeds, config.epochs)
     if one_core:
         code = f"import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); {code}"
     what = f"--datasets {config.datasets[0]}: rows could not be computed"
-    return in_a_process(code, what=what, environment=environment)
+    return _sides.in_a_process(code, what=what, environment=environment)
 
 
-def child(dataset: str, seeds: list[int], epochs: int | None) -> None:
-    """Compute the rows of some seeds in this process and print them as JSON."""
+def child(dataset: str, seeds: list[int], epochs: int | None) -> list[dict[str, Any]]:
     config = privge.Config(epochs=epochs, mechanisms=("hds",), epsilons=(1.0,), seeds=max(seeds) + 1)
-    planned = accuracy.plan_task(config, "node", dataset, plan(config, "node", dataset))
+    planned = accuracy.plan_task(config, "node", dataset, settings.plan(config, "node", dataset))
     benches = {seed: cells.prepare(next(iter(planned.values())), seed) for seed in seeds}
     rows = []
     for cell in sorted(planned, key=lambda cell: cell.seed):
@@ -102,12 +96,12 @@ def child(dataset: str, seeds: list[int], epochs: int | None) -> None:
             found = cells.compute(benches[cell.seed], cell)
             row = {"mechanism": cell.mechanism, "seed": cell.seed, "value": found.values[cell.last_metric]}
             rows.append({**row, "preprocessing": cell.preprocessing, "validation": found.also["validation"]})
-    print(json.dumps(rows))
+    return rows
 
 
 def spread(frame: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     """A table of differences to the rows of :data:`BASE`, in points: header and lines."""
-    frame = frame.assign(row=frame.mechanism.map(name_of_row) + ", " + frame.preprocessing)
+    frame = frame.assign(row=frame.mechanism.map(summary.name_of_row) + ", " + frame.preprocessing)
     values = frame.set_index(["condition", "row", "seed"]).value * 100
     base = values[BASE]
     others = [condition for condition in frame.condition.unique() if condition != BASE]

@@ -8,11 +8,10 @@ from typing import Annotated, Literal, NamedTuple
 
 import tyro
 
-from experiments import _html, _registry, papers
+from experiments import _html, _registry, catalogue, papers
+from experiments import _report as show
 from experiments._registry import EXPERIMENTS, runs
-from experiments._report import markdown
 from experiments._runner import DEFAULT_OUT, REFERENCE, Results, UsageError, console
-from experiments.catalogue import named
 from ldp_jax.learning.metrics import mean_interval
 
 
@@ -46,7 +45,7 @@ def main(config: Config) -> None:
     if every:
         names = [name for name in EXPERIMENTS if config.compare_only or runs(name, config.preset, config.out)]
     for name in names:
-        named(name)
+        catalogue.named(name)
         items = papers.of(name, config.table) if config.table else []
         if config.table and not items:
             known = ", ".join(dict.fromkeys(item.name for item in papers.of(name))) or "none"
@@ -101,7 +100,7 @@ def _compared(name: str, config: Config) -> tuple[str, list[str]]:
     if not any(one.shared for one in found):
         return f"{run} No row here has the settings of a committed one: none is compared.", []
     heads = ["file", "committed rows", "of them here", "equal", "largest difference", "means apart"]
-    compared = markdown(heads, [one.line for one in found])
+    compared = show.markdown(heads, [one.line for one in found])
     return f"{run}\n\n{compared}", [words for one in found for words in one.apart]
 
 

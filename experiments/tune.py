@@ -18,12 +18,10 @@ import jax
 import pandas as pd
 from filelock import FileLock, Timeout
 
-from experiments._common import check_words, fingerprint
-from experiments._report import markdown
-from experiments._runner import DEFAULT_OUT, UsageError, console, write_atomically
+from experiments import _common, _runner
+from experiments import _report as show
 from experiments.privge import accuracy, cells
-from experiments.privge import config as privge
-from experiments.privge.settings import KS, Plan, Settings, Task
+from experiments.privge import settings as privge
 from ldp_jax.accounting.guarantee import RECORD, Budget
 from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
 
@@ -46,7 +44,7 @@ class Config:
 
     datasets: tuple[str] = ("debian",)
     """one name, or path of an .npz file"""
-    parts: tuple[Task] = ("node",)
+    parts: tuple[privge.Task] = ("node",)
     """node or link"""
     epsilons: tuple[float] = (1.0,)
     """of one report"""
@@ -60,29 +58,29 @@ class Config:
     """of each training, at most"""
     seed: int = 0
     """of the split, the noise, the training and the search"""
-    out: Path = DEFAULT_OUT
+    out: Path = _runner.DEFAULT_OUT
     """where the study is, and is looked for"""
 
     @property
     def study(self) -> str:
         """The study's name in its file: what makes trials comparable."""
         fresh = ", fresh reports" if self.fresh else ""
-        data = fingerprint(accuracy.load(self.datasets[0]))
+        data = _common.fingerprint(accuracy.load(self.datasets[0]))
         where = f"{self.datasets[0]} {data}, {self.parts[0]}, epsilon {self.epsilons[0]!r}"
         return f"{where}, {self.epochs} epochs, seed {self.seed}{fresh}"
 
 
 def main(config: Config) -> None:
-    check_words(config, positive=("epsilons", "total", "trials", "epochs"))
+    _common.check_words(config, positive=("epsilons", "total", "trials", "epochs"))
     if importlib.util.find_spec("optuna") is None:
-        raise UsageError("tune needs optuna: pip install optuna, or the extra tune of this project")
+        raise _runner.UsageError("tune needs optuna: pip install optuna, or the extra tune of this project")
     accuracy.load(config.datasets[0])
     try:
         # The system releases the lock when a run is killed.
         with FileLock(config.out / f"{NAME}.lock", timeout=0), _stored(config.out / f"{NAME}.db") as storage:
             _report(config, _searched(config, storage))
     except Timeout as error:
-        raise UsageError(f"--out {config.out}: another tune is at work there") from error
+        raise _runner.UsageError(f"--out {config.out}: another tune is at work there") from error
 
 
 @contextlib.contextmanager
@@ -108,7 +106,7 @@ def _searched(config: Config, storage: "optuna.storages.RDBStorage") -> "optuna.
         study.tell(killed.number, state=TrialState.FAIL)
     study.sampler = optuna.samplers.TPESampler(seed=config.seed + len(study.trials))
     ended = len(study.get_trials(states=(TrialState.COMPLETE, TrialState.PRUNED)))
-    console.print(f"{max(config.trials - ended, 0)} of {config.trials} trials to run; study: {storage.url}")
+    _runner.console.print(f"{max(config.trials - ended, 0)} of {config.trials} trials to run; study: {storage.url}")
     ledger(config, study.trials)  # what was spent must fit --total
     study.optimize(lambda trial: _score(trial, config, study), n_trials=max(config.trials - ended, 0))
     return study
@@ -127,15 +125,16 @@ def ledger(config: Config, trials: Any) -> Ledger:
             cost = _mechanism(config, k).value.guarantee()
             spent = spent.spend(name, cost, protects=("features",), exposes=("edges", "labels"))
     except BudgetExceededError as error:
-        raise UsageError(f"--total {config.total:g}: the reports of this study cost more") from error
+        raise _runner.UsageError(f"--total {config.total:g}: the reports of this study cost more") from error
     return spent
 
 
-def settings(config: Config, trial: "optuna.Trial | optuna.trial.FrozenTrial") -> tuple[Settings, int, str]:
+def settings(config: Config, trial: "optuna.Trial | optuna.trial.FrozenTrial") -> tuple[privge.Settings, int, str]:
     """Suggested settings, k and preprocessing; the published choice is among them."""
     task, dataset = config.parts[0], config.datasets[0]
-    k = trial.suggest_categorical("k", [k for k in KS if k <= accuracy.load(dataset).num_features])
-    published = privge.settings(privge.Config(), task, dataset, Plan(config.epsilons, 1, epochs=config.epochs))
+    data, todo = accuracy.load(dataset), privge.Plan(config.epsilons, 1, epochs=config.epochs)
+    k = trial.suggest_categorical("k", [k for k in privge.KS if k <= data.num_features])
+    published = privge.settings(privge.Config(), task, dataset, _common.fingerprint(data), todo)
     asked = {"alpha": trial.suggest_float("alpha", 0.01, 0.9, log=True), "r": trial.suggest_float("r", 0.0, 1.0)}
     if published.head == "mlp":
         asked["hidden"] = trial.suggest_categorical("hidden", [64, 128, 256])
@@ -162,15 +161,13 @@ def _score(trial: "optuna.Trial", config: Config, study: "optuna.Study") -> floa
     bench = cells.prepare(chosen, config.seed)
     asked = f"{config.study}: {name}"  # another budget, data set or name: other noise
     key = jax.random.fold_in(bench.noise_key, zlib.crc32(asked.encode()))
-    score = cells.train(
-        bench, cells.embed(dataclasses.replace(bench, noise_key=key), _mechanism(config, k)), preprocessing
-    )
+    z = cells.embed(dataclasses.replace(bench, noise_key=key), _mechanism(config, k))
+    score = cells.train(bench, z, preprocessing)
     trial.set_user_attr("test", *score.values.values())
     return score.validation
 
 
 def _report(config: Config, study: "optuna.Study") -> None:
-    """tune.csv, the best trial, and what was spent."""
     rows, names = [], []
     for place, trial in enumerate(study.trials):
         name = trial.user_attrs.get(REPORTS)
@@ -179,14 +176,14 @@ def _report(config: Config, study: "optuna.Study") -> None:
         shown = {"state": trial.state.name.lower(), **trial.params, "validation": trial.value}
         rows.append({"trial": trial.number, **shown, "reports": reports, "epsilon_total": spent})
     frame = pd.DataFrame(rows)
-    write_atomically(config.out / f"{NAME}.csv", frame.to_csv(index=False))
+    _runner.write_atomically(config.out / f"{NAME}.csv", frame.to_csv(index=False))
     ended = [trial for trial in study.trials if trial.value is not None]
     if not ended:
-        raise UsageError(f"--total {config.total:g}: it allows no report, so no trial has a score")
+        raise _runner.UsageError(f"--total {config.total:g}: it allows no report, so no trial has a score")
     best = max(ended, key=lambda trial: trial.value)
     cells_of = [f"{x:.4g}" if isinstance(x, float) else x for x in (*best.params.values(), best.value)]
-    console.print(markdown([*best.params, "validation"], [cells_of]), soft_wrap=True)
-    console.print(
+    _runner.console.print(show.markdown([*best.params, "validation"], [cells_of]), soft_wrap=True)
+    _runner.console.print(
         f"best of {len(ended)} trials, by validation: trial {best.number}, in test {best.user_attrs['test']:.4g}\n"
         f"{ledger(config, study.trials).explain()}\n"
         f"Trials that shared reports: {(frame.reports == 'shared').sum()}, free: they are post-processing. Labels, "

@@ -4,7 +4,6 @@ import ast
 import dataclasses
 import importlib.util
 import io
-import json
 import os
 import resource
 import subprocess
@@ -22,7 +21,7 @@ import pandas as pd
 import ldp_jax as ldp
 from experiments._report import markdown, terminal
 from experiments._runner import DEFAULT_OUT, console, write_tables
-from experiments._sides import in_a_process
+from experiments._sides import code_of, in_a_process
 
 NAME = "weight"
 ROOT = Path(__file__).parents[1]
@@ -175,14 +174,12 @@ def _call(job: str, data: Any, key: jax.Array, changed: bool) -> Any:
 
 
 def measure_calls(job: str) -> dict[str, float]:
-    """CPU seconds and compiled programs of a job's first, changed and warm call in a fresh process."""
     environment = {"JAX_ENABLE_COMPILATION_CACHE": "false", "JAX_PLATFORMS": "cpu"}
-    code = f"from experiments import weigh; weigh.print_calls({job!r})"
-    return in_a_process(code, what=f"{job}: not measured", environment=environment)
+    return in_a_process(code_of(calls, job), what=f"{job}: not measured", environment=environment)
 
 
-def print_calls(job: str) -> None:
-    """Print what the calls of a job take in this process, as JSON; imports and data are loaded before."""
+def calls(job: str) -> dict[str, float]:
+    """What the calls of a job take in this process; imports and data are loaded before."""
     data, programs, found = ldp.load("debian"), [], {}
     for name in ldp.__all__:
         getattr(ldp, name)  # imported on first use
@@ -194,7 +191,7 @@ def print_calls(job: str) -> None:
         jax.block_until_ready(_call(job, data, key, changed))
         found[f"{job}: {call}"] = round(time.process_time() - start, 2)
         found[f"{job}: {call}, compiled"] = len(programs) - before
-    print(json.dumps(found))
+    return found
 
 
 def time_command(name: str, *words: str) -> dict[str, float]:

@@ -1,41 +1,38 @@
 """Figures 4 to 6 of DPRR: are graphs still told apart when their users report noisy neighbour lists?"""
 
 import shutil
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
-import pandas as pd
 
-from experiments._report import publish
-from experiments._runner import Found, Results, asked, config_hash, rounded, run
+from experiments import _common, _runner
+from experiments import _report as show
 from experiments.dprr import cells, report
-from experiments.dprr.cells import Cell, Settings
 from experiments.dprr.config import Config, settings, variants_of
 from ldp_jax.core.progress import phase
 
 NAME = "dprr"
 
-results_in = partial(Results, name=NAME, cell=Cell)
+results_in = partial(_runner.Results, name=NAME, cell=cells.Cell)
 
 
-def plan(config: Config) -> dict[Cell, tuple[Settings, int]]:
+@_common.planned
+def plan(config: Config) -> Iterator[tuple[cells.Cell, tuple[cells.Settings, int]]]:
     seeds = 10 if config.preset == "paper" else config.seeds
-    planned = {}
     for dataset in config.datasets:
         resolved = settings(config, dataset)
         n_max = int(cells.load(dataset, config.graphs, config.rr_nodes).nodes_per_graph.max())
         for seed in range(seeds):
             for variant in variants_of(config):
-                with asked(f"--epsilons {variant.epsilon:g}"):
-                    cell = cells.cell_of(resolved, variant, seed, n_max)
-                planned[cell] = resolved, n_max
-    return planned
+                with _runner.asked(f"--epsilons {variant.epsilon:g}"):
+                    yield cells.cell_of(resolved, variant, seed, n_max), (resolved, n_max)
 
 
 def main(config: Config) -> None:
-    planned = plan(config)
+    known = plan(config)
     computed = 0
     finished: list[Path] = []  # checkpoints of cells whose rows are there: nothing is left to resume
 
@@ -43,15 +40,15 @@ def main(config: Config) -> None:
         while finished:
             shutil.rmtree(finished.pop(), ignore_errors=True)
 
-    def compute(cell: Cell, _: Any) -> Found:
+    def compute(cell: cells.Cell, _: Any) -> _runner.Found:
         nonlocal computed
         clear()
-        folder = config.out / "checkpoints" / config_hash(cell)
+        folder = config.out / "checkpoints" / _runner.config_hash(cell)
 
         def shown(epoch: int, loss: float, validation: float) -> None:
             phase(f"epoch {epoch + 1}, validation {validation:.3f}", 0.0)
 
-        resolved, n_max = planned[cell]
+        resolved, n_max = known[cell]
         scores = cells.run(resolved, cell.variant, cell.seed, folder, shown)
         computed += 1
         finished.append(folder)
@@ -59,25 +56,20 @@ def main(config: Config) -> None:
             jax.clear_caches()  # other noisy graphs have other shapes: programs would only fill the memory
         name = f"{cell.dataset}; {cells.setting(cell.public)}; {cell.mechanism}, epsilon {cell.epsilon:g}"
         promised = {"guarantees": {name: str(cells.ledger(cell.variant, n_max).total())}}
-        return Found(rounded({"accuracy": scores.accuracy, "auc": scores.auc}), notes=promised)
+        return _runner.Found(_runner.rounded({"accuracy": scores.accuracy, "auc": scores.auc}), notes=promised)
 
-    settings = {cell: cells.settings_of(made, cell.classifier) for cell, (made, _) in planned.items()}
-    run(settings, compute, results_in(config.out), called="trainings")
+    settings = {cell: cells.settings_of(made, cell.classifier) for cell, (made, _) in known.items()}
+    _runner.run(settings, compute, results_in(config.out), called="trainings")
     clear()
 
 
 def write(out: Path) -> list[Path]:
-    frame, configs = _read(out)
+    results = results_in(out)
+    frame, configs = results.read(), results.describe().get("configs", {})
     if frame.empty:
         return []
-    return publish(out, {NAME: report.as_markdown(frame, configs)}, report.figures(frame, configs))
+    return show.publish(out, {NAME: report.as_markdown(frame, configs)}, report.figures(frame, configs))
 
 
-def digest(out: Path) -> str:
-    frame, configs = _read(out)
-    return report.digest(frame, configs) if len(frame) else ""
-
-
-def _read(out: Path) -> tuple[pd.DataFrame, report.Configs]:
-    results = results_in(out)
-    return results.read(), results.describe().get("configs", {})
+def digest(results: _runner.Results) -> str:
+    return report.digest(results.read(), results.describe().get("configs", {}))

@@ -10,9 +10,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import numpy as np
 
-from experiments import _runner
-from experiments._common import row_names
-from experiments._runner import UsageError, asked, config_hash
+from experiments import _common, _runner
 from experiments.dprr import classifiers
 from ldp_jax import datasets, edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Budget
@@ -37,7 +35,7 @@ NUMBERS = ("degrees", "dprr-lengths", "true-degrees", "sizes")
 """A number a user, or none: no graph for the network, which a perceptron stands in for."""
 COMMUNITIES = "communities"
 COMMUNITY_GRAPHS = 600
-LABELS, COLOURS = row_names("dprr")
+LABELS, COLOURS = _common.row_names("dprr")
 
 
 class Settings(NamedTuple):
@@ -87,7 +85,6 @@ class Cell(_runner.Cell):
 
 
 def variant_of(row: Any) -> Variant:
-    """The variant of a row (a mapping of the columns)."""
     return Variant(row["mechanism"], float(row["epsilon"]), float(row["public"]), row["classifier"] == "forest")
 
 
@@ -116,7 +113,7 @@ _FEWEST = 20  # fewer graphs leave splits without a graph of some class
 @lru_cache(maxsize=2)
 def load(dataset: str, graphs: int, rr_nodes: int) -> packing.GraphSet:
     """The graphs of a set that are used; a UsageError where there is no set, or bounds leave too few graphs."""
-    with asked(f"--datasets {dataset}", OSError):
+    with _runner.asked(f"--datasets {dataset}", OSError):
         if dataset == COMMUNITIES:
             found = datasets.synthetic_graphs(jax.random.key(0), num_graphs=COMMUNITY_GRAPHS)
         else:
@@ -127,9 +124,7 @@ def load(dataset: str, graphs: int, rr_nodes: int) -> packing.GraphSet:
         kept = np.sort(np.random.default_rng(0).permutation(kept)[:graphs])
     if len(kept) < _FEWEST:
         option = f"--graphs {graphs}" if graphs and graphs < _FEWEST else f"--rr-nodes {rr_nodes}"
-        raise UsageError(
-            f"{option}: {len(kept)} graphs of {dataset} are left, and it takes {_FEWEST} to train and test"
-        )
+        raise _runner.UsageError(f"{option}: {len(kept)} graphs of {dataset} are left, and {_FEWEST} are needed")
     return whole if len(kept) == len(whole) else whole.subset(kept)
 
 
@@ -169,7 +164,7 @@ def ledger(variant: Variant, n_max: int) -> Ledger:
 def _keys(dataset: str, variant: Variant, seed: int) -> tuple[Any, Any, Any, Any]:
     """For the split (shared by all cells of a seed), the public users, the noise and the training."""
     split, public, noise, fit = jax.random.split(jax.random.key(seed), 4)
-    name = int(config_hash([dataset, *_drawn(variant)[:3]]), 16) % 2**31
+    name = int(_runner.config_hash([dataset, *_drawn(variant)[:3]]), 16) % 2**31
     return split, public, jax.random.fold_in(noise, name), jax.random.fold_in(fit, name)
 
 
@@ -225,9 +220,8 @@ def _public_part(whole: packing.GraphSet, public: np.ndarray) -> packing.GraphSe
     keep[first[empty]] = True
     place = np.cumsum(keep) - 1
     both = public[whole.senders] & public[whole.receivers]
-    return packing.GraphSet.from_edges(
-        place[whole.senders[both]], place[whole.receivers[both]], whole.node_graph[keep], whole.labels
-    )
+    ends = place[whole.senders[both]], place[whole.receivers[both]]
+    return packing.GraphSet.from_edges(*ends, whole.node_graph[keep], whole.labels)
 
 
 def statistics(whole: packing.GraphSet, dataset: str, variant: Variant, seed: int) -> np.ndarray:
@@ -264,9 +258,6 @@ def cell_of(resolved: Settings, variant: Variant, seed: int, n_max: int) -> Cell
     """The cell of a variant and a seed on the graphs of the settings, the largest of which has ``n_max`` nodes."""
     exposed = variant.mechanism in ("non-private", "non-private-part", "true-degrees")
     spent = math.inf if exposed else ledger(variant, n_max).spent(NEIGHBOUR_LIST).epsilon
-    return Cell(
-        dataset=name_of(resolved), task="graph", mechanism=variant.mechanism, epsilon=variant.epsilon, seed=seed,
-        epsilon_proved=spent, unit=str(NEIGHBOUR_LIST),
-        config=config_hash(settings_of(resolved, variant.classifier)),
-        public=variant.public, classifier=variant.classifier,
-    )  # fmt: skip
+    settings = settings_of(resolved, variant.classifier)
+    row = name_of(resolved), "graph", NEIGHBOUR_LIST, variant.mechanism, variant.epsilon, seed, spent
+    return Cell.of(settings, *row, public=variant.public, classifier=variant.classifier)[0]

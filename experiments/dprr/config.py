@@ -55,9 +55,8 @@ class Config:
             filled=("datasets", "mechanisms", "epsilons", "public_shares", "classifiers", "parts"),
         )
         if not all(0 <= alpha < 1 for alpha in self.public_shares):
-            raise UsageError(
-                f"--public-shares must be shares from 0 to below 1, got {' '.join(map(str, self.public_shares))}"
-            )
+            given = " ".join(map(str, self.public_shares))
+            raise UsageError(f"--public-shares must be shares from 0 to below 1, got {given}")
         for option, value in (("--graphs", self.graphs), ("--rr-nodes", self.rr_nodes)):
             if value < 0:
                 raise UsageError(f"{option} must be at least 0, got {value}")

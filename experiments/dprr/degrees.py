@@ -25,9 +25,7 @@ _TEXT = prose("dprr_degrees")
 NAME = "dprr_degrees"
 FIGURE = "dprr_figure7"
 COMPARED: tuple[Mechanism, ...] = ("dprr", "local-lap", "rr")
-STARTS = np.array(
-    [0, 1, 2, 3, 4, 5, 7, *(start * 10**power for power in range(6) for start in (10, 15, 20, 30, 50, 70))]
-)
+STARTS = np.array([0, 1, 2, 3, 4, 5, 7, *(at * 10**power for power in range(6) for at in (10, 15, 20, 30, 50, 70))])
 """The first degree of each bin; bins are about equally wide in the logarithm."""
 TRUE, _TRUE_NAME = Variant("non-private", 0.0, 0.0), "true degrees"
 """The degrees themselves, and the mechanism of their rows."""
@@ -96,11 +94,9 @@ def main(config: Config) -> None:
 def _cell(chosen: Graphs, variant: Variant) -> Cell:
     n_max = int(load(*chosen).nodes_per_graph.max())
     proved = math.inf if variant == TRUE else ledger(variant, n_max).spent(NEIGHBOUR_LIST).epsilon
-    return Cell(
-        dataset=name_of(chosen), task="degrees", mechanism=_TRUE_NAME if variant == TRUE else variant.mechanism,
-        epsilon=variant.epsilon, seed=0, epsilon_proved=proved, unit=str(NEIGHBOUR_LIST),
-        config=config_hash(chosen._asdict()),
-    )  # fmt: skip
+    name = _TRUE_NAME if variant == TRUE else variant.mechanism
+    row = name_of(chosen), "degrees", NEIGHBOUR_LIST, name, variant.epsilon, 0, proved
+    return Cell.of(chosen._asdict(), *row)[0]
 
 
 def degrees(whole: packing.GraphSet) -> Degrees:
@@ -118,7 +114,6 @@ def noisy_degrees(whole: packing.GraphSet, variant: Variant) -> np.ndarray:
 
 
 def bins(values: np.ndarray) -> np.ndarray:
-    """The bin of each degree."""
     return np.searchsorted(STARTS, values, "right") - 1
 
 
@@ -151,7 +146,6 @@ def statistics(users: Degrees, noisy: np.ndarray, made: Any) -> dict[str, float]
 
 
 def _shares(values: np.ndarray, label: np.ndarray) -> dict[str, float]:
-    """The share of the users of each class in each bin."""
     counts = _counts(values, label)
     return {
         f"share, class {c}, degree {bin_name(place)}": counts[c, place] / counts[c].sum()
@@ -171,27 +165,23 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     for (dataset, epsilon, name), part in private.groupby(columns, sort=False):
         value = part.set_index("metric").value
         clipped = value.get("expected bias of d*")
-        lines.append(
-            {
-                "data set": dataset, "mechanism": LABELS[str(name)], "epsilon": f"{epsilon:g}",
-                "true mean degree": f"{value['true mean degree']:.2f}",
-                "noisy mean degree": f"{value['mean degree']:.2f}", "bias": f"{value['bias']:+.2f}",
-                "expected bias of d*": "" if clipped is None else f"{clipped:+.2f}",
-                "mean absolute error": f"{value['mean absolute error']:.2f}", "Spearman": f"{value[_LAST]:.3f}",
-            }
-        )  # fmt: skip
+        lines.append({
+            "data set": dataset, "mechanism": LABELS[str(name)], "epsilon": f"{epsilon:g}",
+            "true mean degree": f"{value['true mean degree']:.2f}",
+            "noisy mean degree": f"{value['mean degree']:.2f}", "bias": f"{value['bias']:+.2f}",
+            "expected bias of d*": "" if clipped is None else f"{clipped:+.2f}",
+            "mean absolute error": f"{value['mean absolute error']:.2f}", "Spearman": f"{value[_LAST]:.3f}",
+        })  # fmt: skip
         notes.append(f"- {dataset}, {LABELS[str(name)]}, epsilon {epsilon:g}: {_seen(value)}.")
     return {NAME: f"{table(lines)}\n\n{_TEXT.about}\n\n" + "\n".join(notes)}, {}
 
 
 def _seen(value: pd.Series) -> str:
     """A sentence on the users with few neighbours and those with many, from the rows of one mechanism."""
-    binned = pd.DataFrame(
-        {
-            name: {place: value.get(f"{name}, degree {bin_name(place)}", 0.0) for place in range(len(STARTS) - 1)}
-            for name in ("users", "true_mean", "noisy_mean")
-        }
-    )
+    binned = pd.DataFrame({
+        name: {place: value.get(f"{name}, degree {bin_name(place)}", 0.0) for place in range(len(STARTS) - 1)}
+        for name in ("users", "true_mean", "noisy_mean")
+    })  # fmt: skip
     said = []
     for words, kept in ((f"at most {_LOW}", STARTS[:-1] <= _LOW), (f"at least {_HIGH}", STARTS[:-1] >= _HIGH)):
         part = binned[kept]

@@ -59,9 +59,8 @@ def paired(
     frame: pd.DataFrame, configs: Configs, twin: Twin = twin_of, metric: str = "auc"
 ) -> dict[Group, ConfidenceInterval]:
     """A score less a twin's on the same graphs, in %, paired by seed; both have the same epochs and trees."""
-    rows = {
-        Group(*key): values for key, values in show.by_seed(frame[frame.metric == metric], Group._fields).items()
-    }
+    of_metric = show.by_seed(frame[frame.metric == metric], Group._fields)
+    rows = {Group(*key): values for key, values in of_metric.items()}
 
     def training(group: Group) -> list[Any]:
         return [configs[group.config].get(name) for name in ("epochs", "patience", "trees")]
@@ -102,9 +101,9 @@ def _ranked(frame: pd.DataFrame) -> pd.DataFrame:
     return show.ranked(forest, LABELS, ["dataset", "public", "mechanism", "forest", "epsilon"])
 
 
-def summary(frame: pd.DataFrame, epsilon: float = 1.0) -> str:
+def summary(frame: pd.DataFrame) -> str:
     """AUC at one budget without public users: a row a mechanism, two columns a data set (by classifier)."""
-    at_budget = frame.epsilon.isin([0.0, epsilon]) & (frame.public == 0) & (frame.metric == "auc")
+    at_budget = frame.epsilon.isin([0.0, EPSILON]) & (frame.public == 0) & (frame.metric == "auc")
     auc = frame[at_budget & ~frame.mechanism.isin(SPLITS[1:])]
     values = show.by_seed(_ranked(auc), ["mechanism", "dataset", "forest"])
     columns = [(dataset, forest) for dataset in sorted(auc.dataset.unique()) for forest in CLASSIFIERS]
@@ -114,7 +113,7 @@ def summary(frame: pd.DataFrame, epsilon: float = 1.0) -> str:
         if (auc.mechanism == name).any()
     ]
     heads = [f"{dataset}: {CLASSIFIERS[forest]}" for dataset, forest in columns]
-    return show.markdown([f"AUC (%), epsilon {epsilon:g}", *heads], rows)
+    return show.markdown([f"AUC (%), epsilon {EPSILON:g}", *heads], rows)
 
 
 @show.tabled

@@ -12,9 +12,8 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
+from experiments import _report as show
 from experiments import _runner
-from experiments._report import legend_below, markdown, panels, prose, ranked
-from experiments._runner import Found, Results, UsageError, config_hash, run
 from experiments._sides import clock
 from experiments.dprr.cells import COLOURS, LABELS, Mechanism, Settings, Variant, ledger, load, made_by, name_of
 from experiments.dprr.config import Config, settings
@@ -61,26 +60,26 @@ class Cell(_runner.Cell):
     last_metric = property(lambda self: "classify wall s")
 
 
-results_in = partial(Results, name=NAME, cell=Cell)
+results_in = partial(_runner.Results, name=NAME, cell=Cell)
 
 
 def main(config: Config) -> None:
     resolved = settings(config, config.datasets[0])
     if not set(COMPARED) & set(config.mechanisms):
-        raise UsageError("--mechanisms: time and memory are compared of dprr, local-lap and rr")
+        raise _runner.UsageError("--mechanisms: time and memory are compared of dprr, local-lap and rr")
     sizes = (*_of_sets(resolved), *_barabasi_albert())
     variants = [Variant(name, EPSILON, 0.0) for name in COMPARED if name in config.mechanisms]
     planned = {_cell(size, variant, resolved): (size, variant) for size in sizes for variant in variants}
     made = lru_cache(maxsize=1)(lambda size: size.make())  # the graphs of one size at a time
 
-    def compute(cell: Cell, _: Any) -> Found:
+    def compute(cell: Cell, _: Any) -> _runner.Found:
         size, variant = planned[cell]
         train, test = made(size)
         found = measure(train, test, made_by(variant, size.n_max), resolved)
-        return Found({name: float(f"{value:.6g}") for name, value in found.items()})
+        return _runner.Found({name: float(f"{value:.6g}") for name, value in found.items()})
 
     said = {cell: _settings(size, resolved) for cell, (size, _) in planned.items()}
-    run(said, compute, results_in(config.out), called="measurements")
+    _runner.run(said, compute, results_in(config.out), called="measurements")
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
@@ -100,10 +99,8 @@ def _settings(size: Size, resolved: Settings) -> dict[str, Any]:
 
 def _cell(size: Size, variant: Variant, resolved: Settings) -> Cell:
     proved = ledger(variant, size.n_max).spent(NEIGHBOUR_LIST).epsilon
-    return Cell(
-        dataset=size.family, task=size.name, mechanism=variant.mechanism, epsilon=EPSILON, seed=0,
-        epsilon_proved=proved, unit=str(NEIGHBOUR_LIST), config=config_hash(_settings(size, resolved)),
-    )  # fmt: skip
+    row = size.family, size.name, NEIGHBOUR_LIST, variant.mechanism, EPSILON, 0, proved
+    return Cell.of(_settings(size, resolved), *row)[0]
 
 
 def _of_sets(resolved: Settings) -> list[Size]:
@@ -220,7 +217,7 @@ def as_markdown(frame: pd.DataFrame) -> str:
     slopes, largest = [], []
     clocks = {f"{name} {clock} s": f"{words}, {clock.replace('cpu', 'CPU')}"
               for name, words in TIMED.items() for clock in ("cpu", "wall")}  # fmt: skip
-    known = ranked(frame, COMPARED, ["dataset", "mechanism"])
+    known = show.ranked(frame, COMPARED, ["dataset", "mechanism"])
     for (family, mechanism), part in known.groupby(["dataset", "mechanism"], sort=False):
         name = [family, LABELS[str(mechanism)]]
         slopes.append([*name, *(f"{exponents(part, metric):.2f}" for metric in (*clocks, "bytes"))])
@@ -230,15 +227,13 @@ def as_markdown(frame: pd.DataFrame) -> str:
         times = (f"{1000 * top[metric]:.3g}" for metric in clocks)
         largest.append([*name, *counts, f"{top['bytes'] / 1e6:.3f}", *times])
     graphs, milliseconds = ["graphs", "mechanism"], [f"{words} (ms)" for words in clocks.values()]
-    return "\n\n".join(
-        [
-            "Growth with the number of nodes: the slope of the least-squares line through the logarithms.",
-            markdown([*graphs, *clocks.values(), "memory"], slopes),
-            "The largest size; milliseconds, edges and megabytes a graph.",
-            markdown([*graphs, "nodes", "true edges", "reported edges", "MB", *milliseconds], largest),
-            prose(NAME).notes.format(epsilon=EPSILON, bytes=BYTES, repeats=REPEATS, epochs=EPOCHS),
-        ]
-    )
+    return "\n\n".join([
+        "Growth with the number of nodes: the slope of the least-squares line through the logarithms.",
+        show.markdown([*graphs, *clocks.values(), "memory"], slopes),
+        "The largest size; milliseconds, edges and megabytes a graph.",
+        show.markdown([*graphs, "nodes", "true edges", "reported edges", "MB", *milliseconds], largest),
+        show.prose(NAME).notes.format(epsilon=EPSILON, bytes=BYTES, repeats=REPEATS, epochs=EPOCHS),
+    ])  # fmt: skip
 
 
 def plot(frame: pd.DataFrame) -> Any:
@@ -246,7 +241,7 @@ def plot(frame: pd.DataFrame) -> Any:
     families = sorted(frame.dataset.unique())
     shown = {f"{name} cpu s": (words, "CPU s a graph") for name, words in TIMED.items()}
     shown["bytes"] = "reported graph", "bytes a graph"
-    figure, axes = panels(len(families) * len(shown), width=3.3, height=2.8, columns=len(shown))
+    figure, axes = show.panels(len(families) * len(shown), width=3.3, height=2.8, columns=len(shown))
     for place, axis in enumerate(axes):
         family, (metric, (words, unit)) = families[place // len(shown)], list(shown.items())[place % len(shown)]
         here = frame[frame.dataset == family]
@@ -263,5 +258,5 @@ def plot(frame: pd.DataFrame) -> Any:
         powers = np.log10(np.maximum(here[here.metric == metric].value, _LEAST))
         axis.set_ylim(10.0 ** np.floor(powers.min()), 10.0 ** np.ceil(powers.max()))
         axis.minorticks_off()
-    legend_below(figure, axes[0])
+    show.legend_below(figure, axes[0])
     return figure

@@ -19,14 +19,12 @@ from experiments.frontier.config import Config
 
 __all__ = ["Config", "main", "write_report"]
 
-
 _PARTS = {"edges": friendships, "features": features, "joint": joint, "beyond": beyond, "poisoning": poisoning}
 _REPORTS = (report, features_report, joint_report, beyond_report, poisoning_report)
 
 
 def main(config: Config) -> None:
-    config.check()
-    run_parts([_PARTS[name] for name in config.parts], config)
+    run_parts(config, _PARTS)
     announce(write_report(config.out))
 
 

@@ -74,7 +74,6 @@ def together(found: pd.DataFrame, by: Sequence[str], **where: Any) -> tuple[int,
 
 
 def panel_words(panel: str) -> str:
-    """A panel in words."""
     return f"{100 * float(panel):.3g} % of each class" if "." in panel else f"{panel} of each class"
 
 

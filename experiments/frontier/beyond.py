@@ -18,19 +18,16 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 
-from experiments._common import fingerprint
+from experiments._common import fingerprint, planned
 from experiments._runner import Found, Results, UsageError, rounded
 from experiments.dprr import classifiers
-from experiments.frontier import friendships
+from experiments.frontier import friendships, methods
 from experiments.frontier.baselines._released import nothing_kept, nothing_read, spent
 from experiments.frontier.config import Config
-from experiments.frontier.friendships import ACCURACY
-from experiments.frontier.methods import CHANCE, LABELS, REHEARSAL, foretold
-from ldp_jax import datasets, edges
+from ldp_jax import datasets, edges, pipeline
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
 from ldp_jax.graph import graphs
 from ldp_jax.learning import metrics
-from ldp_jax.pipeline import rehearse
 from ldp_jax.pipeline.links import LinkFacts, link_scores
 
 NAME = "frontier_beyond"
@@ -53,9 +50,9 @@ class Cell(friendships.Cell):
 
     @property
     def last_metric(self) -> str:
-        if self.mechanism.startswith(REHEARSAL):
-            return CHANCE
-        return AUC if self.task == LINK else ACCURACY
+        if self.mechanism.startswith(methods.REHEARSAL):
+            return methods.CHANCE
+        return AUC if self.task == LINK else friendships.ACCURACY
 
     promise = property(lambda self: f"{self.task}: {self.mechanism}, epsilon {self.epsilon:g}")
 
@@ -67,7 +64,7 @@ class Settings(friendships.Settings):
     levels: tuple[float, ...] = LEVELS
 
 
-results_in = partial(Results, name=f"{NAME}_{ACCURACY}", cell=Cell)
+results_in = partial(Results, name=f"{NAME}_{friendships.ACCURACY}", cell=Cell)
 
 
 class Scored(NamedTuple):
@@ -139,15 +136,10 @@ def _alike(draw: Pairs) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
 
 def _cosine(key: Any, draw: Pairs, epsilon: float) -> Scored:
     rows = draw.rows
-    x = scipy.sparse.csr_array(
-        (np.asarray(rows.value, np.float64), (np.asarray(rows.row), np.asarray(rows.column))), shape=rows.shape
-    )
+    places = np.asarray(rows.row), np.asarray(rows.column)
+    x = scipy.sparse.csr_array((np.asarray(rows.value, np.float64), places), shape=rows.shape)
     x = scipy.sparse.diags_array(1.0 / np.maximum(np.sqrt(x.multiply(x).sum(1)), 1e-12)) @ x
     return Scored(_of(lambda u, v: np.asarray(x[u].multiply(x[v]).sum(1)), draw), nothing_read())
-
-
-def _same_class(key: Any, draw: Pairs, epsilon: float) -> Scored:
-    return Scored(_of(_alike(draw), draw), nothing_read())
 
 
 def _by_counts(draw: Pairs, counts: Any, group: np.ndarray, epsilon: float, alike: bool) -> float:
@@ -191,11 +183,11 @@ def _rehearsal(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
     """What worlds foretell of a row of counts over the better one of released degrees; nobody reports."""
     pilot_key, key = jax.random.split(key)
     pilot = np.asarray(jax.random.permutation(pilot_key, len(draw.labels)))[:PILOT]
-    found = rehearse(key, draw.facts(pilot), (epsilon,))
+    found = pipeline.rehearse(key, draw.facts(pilot), (epsilon,))
     assert found.auc is not None
     degrees, counts = found.auc[..., :2], found.auc[..., 2 + alike]
     over = found._replace(gains=counts - degrees[..., degrees.mean((0, 1)).argmax()])
-    return Scored({LABELS: found.labels, **foretold(over, epsilon)}, nothing_read())
+    return Scored({methods.LABELS: found.labels, **methods.foretold(over, epsilon)}, nothing_read())
 
 
 def _common(key: Any, draw: Pairs, epsilon: float) -> Scored:
@@ -229,10 +221,6 @@ def _classified(key: Any, whole: graphs.GraphSet, columns: list[np.ndarray]) -> 
 
 def _numbers(whole: graphs.GraphSet, values: Any) -> np.ndarray:
     return classifiers.of_numbers(np.maximum(values, 0), whole.node_graph, np.asarray(whole.nodes_per_graph))
-
-
-def _sizes_alone(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float) -> Scored:
-    return Scored(_classified(keys[0], whole, []), nothing_read())
 
 
 def _graph_degrees(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float) -> Scored:
@@ -271,13 +259,15 @@ def _alike_too(name: str, run: Any) -> dict[str, Any]:
 
 METHODS: dict[str, dict[str, Callable[[Any, Any, float], Scored]]] = {
     LINK: {
-        "features, cosine": _cosine, f"features{ALIKE}": _same_class, **_alike_too(DEGREES, _degrees),
-        **_alike_too(COUNTS, _counts), **_alike_too(f"{TRUE} degrees", _degrees),
+        "features, cosine": _cosine,
+        f"features{ALIKE}": lambda key, draw, epsilon: Scored(_of(_alike(draw), draw), nothing_read()),
+        **_alike_too(DEGREES, _degrees), **_alike_too(COUNTS, _counts), **_alike_too(f"{TRUE} degrees", _degrees),
         **_alike_too(f"{TRUE} counts", _counts), f"{TRUE}, common neighbours": _common,
-        **_alike_too(f"{REHEARSAL}, {COUNTS}", _rehearsal),
+        **_alike_too(f"{methods.REHEARSAL}, {COUNTS}", _rehearsal),
     },
     GRAPH: {
-        "sizes alone": _sizes_alone, DEGREES: _graph_degrees, f"{COUNTS} by degree class": _graph_counts,
+        "sizes alone": lambda keys, whole, epsilon: Scored(_classified(keys[0], whole, []), nothing_read()),
+        DEGREES: _graph_degrees, f"{COUNTS} by degree class": _graph_counts,
         f"{TRUE} degrees": _graph_degrees, f"{TRUE} counts by degree class": _graph_counts,
     },
 }  # fmt: skip
@@ -286,14 +276,14 @@ METHODS: dict[str, dict[str, Callable[[Any, Any, float], Scored]]] = {
 
 def variants(task: str, config: Config) -> Iterator[tuple[str, float]]:
     for name in METHODS[task]:
-        if name.startswith((DEGREES, COUNTS, REHEARSAL)):
+        if name.startswith((DEGREES, COUNTS, methods.REHEARSAL)):
             yield from ((name, epsilon) for epsilon in config.epsilons)
         else:
             yield name, math.inf if name.startswith(TRUE) else 0.0
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
-    planned = {}
+@planned
+def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     for dataset in config.datasets:
         data = friendships.load_any(dataset)
         task = LINK if data.node_graph is None else GRAPH
@@ -303,25 +293,26 @@ def plan(config: Config) -> dict[Cell, Settings]:
             if task == LINK:
                 friendships.check_count("--labels", labels, data)
             made = friendships.cells(Cell, data, settings, config.seeds, rows, task, labels=labels)
-            told = {cell for cell in made if cell.mechanism.startswith(REHEARSAL) and cell.seed >= REHEARSED}
-            planned |= {cell: settings for cell in made if cell not in told}
-    return planned
+            few = lambda cell: cell.mechanism.startswith(methods.REHEARSAL) and cell.seed >= REHEARSED
+            yield from ((cell, settings) for cell, settings in made if not few(cell))
 
 
-def answer(cell: Cell, settings: Settings) -> Scored:
+def compute(cell: Cell, settings: Settings) -> Found:
     """What a method makes of a draw; its noise is that of the same method at every budget."""
     number = list(METHODS[cell.task]).index(cell.mechanism)
     base = jax.random.fold_in(jax.random.key(settings.base_seed + 2), cell.seed)
     key = jax.random.fold_in(base, number)
     run = METHODS[cell.task][cell.mechanism]
     if cell.task == LINK:
-        return run(key, pairs(settings, cell.labels, cell.seed), cell.epsilon)
-    split_key = jax.random.fold_in(base, len(METHODS[GRAPH]))  # the same graphs and trees for all methods
-    return run((split_key, key), graph_set(settings.dataset), cell.epsilon)
+        value, guarantee = run(key, pairs(settings, cell.labels, cell.seed), cell.epsilon)
+    else:
+        split_key = jax.random.fold_in(base, len(METHODS[GRAPH]))  # the same graphs and trees for all methods
+        value, guarantee = run((split_key, key), graph_set(settings.dataset), cell.epsilon)
+    found = Found(rounded(value if isinstance(value, Mapping) else {cell.last_metric: value}))
+    return friendships.promised(cell, settings, found, guarantee, guarantee[NEIGHBOUR_LIST].epsilon)
 
 
 def check(cell: Cell, settings: Settings) -> None:
-    """Ask the constructors of the reports of a row."""
     if not cell.mechanism.startswith((DEGREES, COUNTS)):
         return
     both = cell.task == GRAPH and cell.mechanism.startswith(COUNTS)  # each has half of the budget
@@ -330,9 +321,3 @@ def check(cell: Cell, settings: Settings) -> None:
         edges.NoisyDegree(epsilon, noise="geometric")
     if cell.mechanism.startswith(COUNTS):
         edges.NeighbourCounts(epsilon, len(LEVELS) + 1)
-
-
-def compute(cell: Cell, settings: Settings) -> Found:
-    value, guarantee = answer(cell, settings)
-    found = Found(rounded(value if isinstance(value, Mapping) else {cell.last_metric: value}))
-    return friendships.promised(cell, settings, found, guarantee, guarantee[NEIGHBOUR_LIST].epsilon)

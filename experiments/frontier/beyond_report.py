@@ -1,34 +1,32 @@
 """Tables of what counts say beyond the classes of nodes; nothing is computed but statistics."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from experiments import _report as show
-from experiments.frontier import rehearsal_report
-from experiments.frontier._points import pick
-from experiments.frontier.beyond import ALIKE, COUNTS, DEGREES, GRAPH, LINK, NAME, PILOT, results_in
-from experiments.frontier.methods import REHEARSAL
+from experiments._runner import Results
+from experiments.frontier import _points, beyond, methods, rehearsal_report
+from experiments.frontier.beyond import ALIKE, COUNTS, DEGREES, GRAPH, LINK, NAME, PILOT
 from experiments.frontier.rehearsal_report import CHOSEN_ON_LISTS
 from ldp_jax.learning.metrics import ConfidenceInterval
 from ldp_jax.pipeline.rehearsal import LEAST_POINTS
 
 _TEXT = show.prose("frontier_beyond")
+results_in = beyond.results_in
 
 _PLACE = ["task", "dataset", "labels"]
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
-    told = frame.mechanism.str.startswith(REHEARSAL)
+    told = frame.mechanism.str.startswith(methods.REHEARSAL)
     foretold, frame = frame[told], frame[~told]
     sections, figures = ["# Counts beyond the classes of nodes", _TEXT.preface, verdict(frame)], {}
     if found := rehearsal_report.outcomes(*rehearsed(foretold, frame), "labels"):
-        stem, over = f"{NAME}_rehearsal", "released degrees"
-        figures[stem] = rehearsal_report.figure(found, over)
         asked_of = f"public features, labels, and the lists of {PILOT} users at random before links were taken out"
-        sections += [*rehearsal_report.sections(found, stem, asked_of, over, CHOSEN_ON_LISTS), trivial(found)]
+        about = asked_of, "released degrees", CHOSEN_ON_LISTS
+        sections += [*rehearsal_report.sections(found, figures, NAME, *about), trivial(found)]
     for (task, dataset, labels), part in frame.groupby(_PLACE, sort=False):
         known = "" if task == GRAPH else f", {'half of the' if labels == 'half' else f'{labels} a class of'} labels"
         sections += [f"## {task}: {dataset}{known}", table(part)]
@@ -40,16 +38,15 @@ def rehearsed(told: pd.DataFrame, frame: pd.DataFrame) -> tuple[pd.DataFrame, pd
 
     The row is a part of the setting's name.
     """
-    kind = told.mechanism.str.removeprefix(f"{REHEARSAL}, ")
-    told = told.assign(labels=told.labels.astype(str) + ", " + kind, mechanism=REHEARSAL)
+    kind = told.mechanism.str.removeprefix(f"{methods.REHEARSAL}, ")
+    told = told.assign(labels=told.labels.astype(str) + ", " + kind, mechanism=methods.REHEARSAL)
     rows = []
-    for (dataset, labels), part in pick(frame, task=LINK).groupby(["dataset", "labels"], sort=False):
+    for (dataset, labels), part in _points.pick(frame, task=LINK).groupby(["dataset", "labels"], sort=False):
         for (name, epsilon), mine in part.groupby(["mechanism", "epsilon"], sort=False):
             if name.startswith(COUNTS):
-                at = pick(part, epsilon=epsilon)
-                degrees = at[at.mechanism.str.startswith(DEGREES)].pivot(
-                    index="seed", columns="mechanism", values="value"
-                )
+                at = _points.pick(part, epsilon=epsilon)
+                released = at[at.mechanism.str.startswith(DEGREES)]
+                degrees = released.pivot(index="seed", columns="mechanism", values="value")
                 less = 100 * (mine.set_index("seed").value - degrees[degrees.mean().idxmax()])
                 rows += [(dataset, f"{labels}, {name}", epsilon, seed, points) for seed, points in less.items()]
     return told, pd.DataFrame(rows, columns=["dataset", "labels", "epsilon", "seed", "value"])
@@ -78,19 +75,19 @@ def _less_best(part: pd.DataFrame, others: pd.DataFrame, name: str, epsilon: flo
     """A row less the best by the mean of some others, in points, paired by draw."""
     if others.empty:
         return None
-    best = pick(others, mechanism=others.groupby("mechanism").value.mean().idxmax())
-    mine = pick(part, mechanism=name, epsilon=epsilon)
+    best = _points.pick(others, mechanism=others.groupby("mechanism").value.mean().idxmax())
+    mine = _points.pick(part, mechanism=name, epsilon=epsilon)
     return show.paired(*(100 * row.set_index("seed").value for row in (mine, best)))
 
 
 def public_gain(part: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | None:
     """Over the best of the rows that no private list is in."""
-    return _less_best(part, pick(part, epsilon=0.0), name, epsilon)
+    return _less_best(part, _points.pick(part, epsilon=0.0), name, epsilon)
 
 
 def gain(part: pd.DataFrame, name: str, epsilon: float) -> ConfidenceInterval | None:
     """Over the better row of released degrees."""
-    at = pick(part, epsilon=epsilon)
+    at = _points.pick(part, epsilon=epsilon)
     return _less_best(part, at[at.mechanism.str.startswith(DEGREES)], name, epsilon)
 
 
@@ -100,7 +97,7 @@ def verdict(frame: pd.DataFrame) -> str:
     for task in (LINK, GRAPH):
         rows = [
             (part, name, epsilon)
-            for _, part in pick(frame, task=task).groupby(_PLACE, sort=False)
+            for _, part in _points.pick(frame, task=task).groupby(_PLACE, sort=False)
             for (name, epsilon), _ in part.groupby(["mechanism", "epsilon"])
             if name.startswith(COUNTS)
         ]
@@ -128,6 +125,6 @@ def table(part: pd.DataFrame) -> show.Rows:
         }
 
 
-def digest(out: Path) -> str:
-    frame = results_in(out).read()
-    return "" if frame.empty else verdict(frame[~frame.mechanism.str.startswith(REHEARSAL)])
+def digest(results: Results) -> str:
+    frame = results.read()
+    return verdict(frame[~frame.mechanism.str.startswith(methods.REHEARSAL)])

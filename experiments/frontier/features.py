@@ -9,17 +9,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments import _runner
-from experiments._common import fingerprint
-from experiments._runner import Found, Results, UsageError, console
+from experiments import _common, _runner
 from experiments.frontier import features_methods as methods
 from experiments.frontier import friendships
 from experiments.frontier.config import Config
 from experiments.frontier.features_methods import CHOSEN, METHODS, WITHOUT_EPSILON, Answer, Asked, Method
 from experiments.frontier.friendships import Settings
+from ldp_jax import features, pipeline
 from ldp_jax.accounting.guarantee import RECORD, PipelineGuarantee
-from ldp_jax.features import PersonalAlphabet
-from ldp_jax.pipeline.local_prediction import panel_facts
 
 NAME = "frontier_features"
 FOUND = ("members", "strength", "used")
@@ -64,7 +61,7 @@ class Cell(_runner.Cell):
         return f"{self.dataset} panel {self.panel} {self.mechanism} eps {self.epsilon:g} draw {self.seed}"
 
 
-results_in = partial(Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
+results_in = partial(_runner.Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
 
 
 def panel_labels(key: Any, y: np.ndarray, setting: str) -> np.ndarray:
@@ -80,22 +77,14 @@ def draw(settings: Settings, setting: str, seed: int) -> Asked:
     data = friendships.load(settings.dataset)
     rows = friendships.rows_of(settings.dataset, settings.logs)
     if rows is None:
-        raise UsageError(f"--datasets {settings.dataset}: it has no features, so there is nothing private")
+        raise _runner.UsageError(f"--datasets {settings.dataset}: it has no features, so there is nothing private")
     key = jax.random.fold_in(jax.random.key(settings.base_seed), seed)
     panel_key, facts_key = jax.random.split(key)
     labels = panel_labels(panel_key, data.y.astype(np.int32), setting)
     known = methods.padded(rows.take(np.flatnonzero(labels >= 0)))
     with _runner.asked(f"--panels {setting} of {settings.dataset}"):
-        facts = panel_facts(facts_key, data.graph, known, labels, num_classes=data.num_classes)
+        facts = pipeline.panel_facts(facts_key, data.graph, known, labels, num_classes=data.num_classes)
     return Asked(settings.dataset, data, rows, labels, facts)
-
-
-def answer(cell: Cell, settings: Settings, part: Part = FEATURES) -> Answer:
-    """What a method makes of a draw; its noise is the same at every budget."""
-    asked = draw(settings, cell.panel, cell.seed)
-    method = part.methods[cell.mechanism]
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), method.noise)
-    return method.run(key, asked, cell.epsilon)
 
 
 def scored(found: Answer, asked: Asked) -> dict[str, float]:
@@ -113,22 +102,21 @@ def scored(found: Answer, asked: Asked) -> dict[str, float]:
     }
 
 
-def plan(config: Config, part: Part = FEATURES) -> dict[Cell, Settings]:
-    planned = {}
+@_common.planned
+def plan(config: Config, part: Part = FEATURES) -> Iterator[tuple[Cell, Settings]]:
     for dataset in config.datasets:
         data = friendships.load(dataset)
-        settings = Settings(dataset, fingerprint(data), dataset in friendships.COUNTS, BASE_SEED)
+        settings = Settings(dataset, _common.fingerprint(data), dataset in friendships.COUNTS, BASE_SEED)
         rows = list(variants(config, part))
         if data.num_nodes * data.num_features > (most := methods.MOST_NUMBERS):
             left = sorted({mechanism for mechanism, _ in rows if mechanism in methods.DENSE})
             rows = [row for row in rows if row[0] not in left]
             for mechanism in left:
-                console.print(f"{dataset}: no rows of {mechanism}, which is for {most:.0e} numbers at most")
+                _runner.console.print(f"{dataset}: no rows of {mechanism}, which is for {most:.0e} numbers at most")
         for setting in config.panels:
             friendships.check_count("--panels", setting, data)
             named = [(*row, part.unit) for row in rows]
-            planned |= friendships.cells(Cell, data, settings, config.seeds, named, panel=setting)
-    return planned
+            yield from friendships.cells(Cell, data, settings, config.seeds, named, panel=setting)
 
 
 def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float]]:
@@ -143,14 +131,17 @@ def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float
                 yield name, epsilon
 
 
-def compute(cell: Cell, settings: Settings, part: Part = FEATURES) -> Found:
-    asked, found = draw(settings, cell.panel, cell.seed), answer(cell, settings, part)
+def compute(cell: Cell, settings: Settings, part: Part = FEATURES) -> _runner.Found:
+    """What a method makes of a draw; its noise is the same at every budget."""
+    asked, method = draw(settings, cell.panel, cell.seed), part.methods[cell.mechanism]
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), method.noise)
+    found = method.run(key, asked, cell.epsilon)
     also = {name: found.also.get(name, "") for name in part.found} | {"members": len(asked.members)}
-    row = Found(scored(found, asked), also)
+    row = _runner.Found(scored(found, asked), also)
     return friendships.promised(cell, settings, row, found.guarantee, part.spent(found.guarantee))
 
 
 def check(cell: Cell, settings: Settings, part: Part = FEATURES) -> None:
     if cell.mechanism not in part.without_epsilon:
         classes = friendships.load(settings.dataset).num_classes
-        PersonalAlphabet(cell.epsilon, np.full(classes, 1 / classes))
+        features.PersonalAlphabet(cell.epsilon, np.full(classes, 1 / classes))

@@ -10,27 +10,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments._common import best
+from experiments._common import best, fingerprint
 from experiments.frontier import messages, methods
 from experiments.frontier.baselines import BASELINES
-from experiments.frontier.baselines._features import parts, standardised
-from experiments.frontier.baselines._links import of_graph
-from experiments.frontier.baselines._network import Inputs, over, trained
+from experiments.frontier.baselines._network import Inputs, of_graph, over, parts, standardised, trained
 from experiments.frontier.methods import CHANCE, REHEARSAL, Answer, foretold
 from experiments.privge import cells
-from experiments.privge import config as privge_config
-from experiments.privge.settings import Plan
+from experiments.privge import settings as published
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
-from ldp_jax.learning import metrics, models
-from ldp_jax.learning.training import Examples
-from ldp_jax.pipeline import predict_from_reports, rehearse
+from ldp_jax.learning import metrics, models, training
+from ldp_jax.pipeline import predict_from_reports, rehearse, self_training, stack, structure
 from ldp_jax.pipeline.local_prediction import Broadcast, LocalPrediction, PanelFacts, local_prediction
 from ldp_jax.pipeline.message import ClassReports
 from ldp_jax.pipeline.rows import Rows
-from ldp_jax.pipeline.self_training import label_evidence
-from ldp_jax.pipeline.stack import combine
-from ldp_jax.pipeline.structure import best_field, spectral_coordinates
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -47,17 +40,9 @@ class Asked:
     facts: PanelFacts
     """the same for every budget"""
 
-    @property
-    def classes(self) -> int:
-        return self.facts.num_classes
-
-    @property
-    def members(self) -> np.ndarray:
-        return np.flatnonzero(self.labels >= 0)
-
-    @property
-    def private(self) -> np.ndarray:
-        return np.flatnonzero(self.labels < 0)
+    classes = property(lambda self: self.facts.num_classes)
+    members = property(lambda self: np.flatnonzero(self.labels >= 0))
+    private = property(lambda self: np.flatnonzero(self.labels < 0))
 
 
 class Method(NamedTuple):
@@ -71,11 +56,8 @@ class Method(NamedTuple):
 STRUCTURE_CORRELATION, ERROR, CORRELATION = "correlation of structure alone", "relative error", "correlation"
 PROTECTED, PANEL = "features of private users", ("edges", "the panel's records", "the panel's labels")
 
-UNREAD = PipelineGuarantee.of(
-    (Guarantee(0.0, unit=RECORD, status="proved", reason="no record of a private user is read"),),
-    protected=(PROTECTED,),
-    unprotected=PANEL,
-)
+_NOTHING = Guarantee(0.0, unit=RECORD, status="proved", reason="no record of a private user is read")
+UNREAD = PipelineGuarantee.of([_NOTHING], protected=(PROTECTED,), unprotected=PANEL)
 SHOWN = PipelineGuarantee.of((Guarantee(math.inf, unit=RECORD),), protected=(), unprotected=(PROTECTED, *PANEL))
 
 
@@ -140,7 +122,7 @@ def _noiseless(key: Any, asked: Asked, epsilon: float, *, soft: bool) -> Answer:
 
     def collect(key: Any, public: Broadcast) -> ClassReports:
         scores = public.classifier.scores(asked.rows).at[public.panel].set(public.classifier.panel_scores)
-        sent = jax.nn.log_softmax(scores) if soft else label_evidence(scores.argmax(1), asked.classes)
+        sent = jax.nn.log_softmax(scores) if soft else self_training.label_evidence(scores.argmax(1), asked.classes)
         return ClassReports(sent, np.ones(scores.shape, bool))
 
     found = local_prediction(key, collect, asked.facts)
@@ -163,7 +145,7 @@ def _source(name: str, key: Any, asked: Asked, epsilon: float) -> Answer:
 
 def _stack(key: Any, asked: Asked, epsilon: float) -> Answer:
     found = asked.facts.structure
-    return Answer(combine(found.sources, found.weights), UNREAD)
+    return Answer(stack.combine(found.sources, found.weights), UNREAD)
 
 
 def _field(key: Any, asked: Asked, epsilon: float) -> Answer:
@@ -172,7 +154,7 @@ def _field(key: Any, asked: Asked, epsilon: float) -> Answer:
     truth = np.eye(asked.classes, dtype=np.float32)[asked.labels[asked.members]]
     nothing = jnp.zeros_like(facts.structure.log_q)
     silent = np.zeros(len(asked.labels), bool)
-    scores, _ = best_field(facts.op, facts.known, jnp.asarray(truth).mean(0), nothing, silent)
+    scores, _ = structure.best_field(facts.op, facts.known, jnp.asarray(truth).mean(0), nothing, silent)
     return Answer(scores, UNREAD)
 
 
@@ -188,7 +170,7 @@ def _gcn_of_panel(key: Any, asked: Asked, epsilon: float) -> Answer:
     value = jnp.asarray(np.where(kept, np.asarray(rows.value), 0.0).astype(np.float32))
     public = Rows(rows.row, rows.column, value, shape=rows.shape)
     degree = np.bincount(np.asarray(asked.data.graph.receivers), minlength=len(asked.labels))
-    columns = [spectral_coordinates(asked.data.graph, 64), np.log1p(degree)[:, None]]
+    columns = [structure.spectral_coordinates(asked.data.graph, 64), np.log1p(degree)[:, None]]
     inputs = Inputs(rows=public, columns=standardised(np.concatenate(columns, 1)), links=of_graph(asked.data.graph))
     return Answer(trained(key, inputs, asked.labels, asked.classes), UNREAD)
 
@@ -223,21 +205,21 @@ def _fidelity(key: Any, asked: Asked, epsilon: float) -> Answer:
     found = metrics.fidelity(cells.embed(bench, made), true)
     bench = dataclasses.replace(bench, noise_key=jax.random.clone(bench.noise_key))  # paired on purpose
     alone = metrics.fidelity(cells.embed(bench, made, structure_only=True), true)
-    values = {
-        STRUCTURE_CORRELATION: alone.correlation, ERROR: found.relative_error, CORRELATION: found.correlation
-    }  # fmt: skip
+    values = {STRUCTURE_CORRELATION: alone.correlation, ERROR: found.relative_error}
+    values[CORRELATION] = found.correlation
     return Answer({name: float(value) for name, value in values.items()}, _spent(made))
 
 
 def _bench(key: Any, asked: Asked, epsilon: float) -> tuple[cells.Bench, cells.Mechanism]:
     """A draw as PrivGE's cells take it, and HDS."""
     parts_key, noise_key, fit_key = jax.random.split(key, 3)
-    settings = privge_config.settings(privge_config.Config(), "node", asked.dataset, Plan((epsilon,), 1))
+    config, data = published.Config(), fingerprint(asked.data)
+    settings = published.settings(config, "node", asked.dataset, data, published.Plan((epsilon,), 1))
     dim = asked.data.num_features
     made = cells.make_mechanism("hds", epsilon, dim, min(dim, cells.published_k(asked.dataset, "node")))
     train, validation = parts(parts_key, asked.labels)
     private = asked.private.astype(np.int32)
-    test = Examples(private, asked.data.y[private].astype(np.int32))
+    test = training.Examples(private, asked.data.y[private].astype(np.int32))
     model = models.mlp(settings.layers, settings.hidden, asked.classes, settings.dropout)
     bench = cells.Bench(
         settings, asked.data, 0, cells.dense(asked.dataset), asked.facts.op, train, validation, test, noise_key,
@@ -247,9 +229,8 @@ def _bench(key: Any, asked: Asked, epsilon: float) -> tuple[cells.Bench, cells.M
 
 
 def _spent(made: cells.Mechanism) -> PipelineGuarantee:
-    return PipelineGuarantee.of(
-        [made.value.guarantee()], protected=("features",), unprotected=("edges", "the panel's labels")
-    )
+    public = ("edges", "the panel's labels")
+    return PipelineGuarantee.of([made.value.guarantee()], protected=("features",), unprotected=public)
 
 
 def _rehearsal(key: Any, asked: Asked, epsilon: float) -> Answer:

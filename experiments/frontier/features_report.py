@@ -1,55 +1,27 @@
 """Tables and figures of private features beside a public panel; nothing is computed but statistics."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from experiments import _report as show
-from experiments.frontier import rehearsal_report
-from experiments.frontier._points import (
-    ACCURACY,
-    PANEL,
-    by_panel,
-    differences,
-    interval_of,
-    intervals,
-    panel_words,
-    pick,
-    plot_means,
-    plot_settings,
-    tidy,
-    together,
-)
-from experiments.frontier.features import NAME, results_in
-from experiments.frontier.features_methods import (
-    CHOSEN,
-    CORRELATION,
-    FIDELITY,
-    LOCAL,
-    PLACEBO,
-    PLAIN,
-    PRIVGE,
-    RECORD_ITSELF,
-    SAMPLED,
-    SCORES,
-    STRUCTURE,
-    STRUCTURE_CORRELATION,
-    TRUE,
-    UNGUARDED_PLACEBO,
-)
+from experiments._runner import Results
+from experiments.frontier import _points, features, rehearsal_report
+from experiments.frontier import features_methods as methods
+from experiments.frontier.features_methods import LOCAL, PLACEBO, PRIVGE
 from ldp_jax.learning.metrics import ConfidenceInterval
 
 _TEXT = show.prose("frontier_features")
+NAME, results_in = features.NAME, features.results_in
 
 OVER_BEST, OVER_CHOSEN = "gain over best structure-only", "gain over chosen structure-only"
 STRENGTH = "strength of the guard"
 SHOWN, SHOWN_ALONE = "correlation with the true embedding", "that of structure alone"
 """Metrics beside accuracy: points, but for the guard's strength and correlations."""
 
-_KEY = [*PANEL, "members", "mechanism", "epsilon"]
-_CELL = [*PANEL, "epsilon"]
+_KEY = [*_points.PANEL, "members", "mechanism", "epsilon"]
+_CELL = [*_points.PANEL, "epsilon"]
 
 
 def points(frame: pd.DataFrame) -> pd.DataFrame:
@@ -59,29 +31,28 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
     gain over it is understated. *Chosen* is the row that the panel's log-loss prefers in each draw.
     """
     rows = []
-    seen = pick(frame, mechanism=FIDELITY)
+    seen = _points.pick(frame, mechanism=methods.FIDELITY)
     seen = seen.assign(panel=[f"{float(setting):g}" for setting in seen.panel])
-    for (dataset, panel, members), parts in by_panel(frame):
+    for (dataset, panel, members), parts in _points.by_panel(frame):
         values = {key: 100 * one.value for key, one in parts.items()}
-        beside = {
-            OVER_BEST: values.get((best_structure(values), 0.0)), OVER_CHOSEN: values.get((CHOSEN, 0.0))
-        }  # fmt: skip
+        best, chosen = (values.get((name, 0.0)) for name in (best_structure(values), methods.CHOSEN))
+        beside = {OVER_BEST: best, OVER_CHOSEN: chosen}
         for (mechanism, epsilon), mine in values.items():
-            found = {ACCURACY: mine}
+            found = {_points.ACCURACY: mine}
             if epsilon > 0:
-                found |= differences(mine, beside)
+                found |= _points.differences(mine, beside)
                 found[STRENGTH] = pd.to_numeric(parts[mechanism, epsilon].strength).dropna()
             if mechanism == PRIVGE:
-                of_this = pick(seen, dataset=dataset, panel=panel, epsilon=epsilon)
-                for name, metric in ((SHOWN, CORRELATION), (SHOWN_ALONE, STRUCTURE_CORRELATION)):
-                    found[name] = pick(of_this, metric=metric).set_index("seed").value
+                of_this = _points.pick(seen, dataset=dataset, panel=panel, epsilon=epsilon)
+                for name, metric in ((SHOWN, methods.CORRELATION), (SHOWN_ALONE, methods.STRUCTURE_CORRELATION)):
+                    found[name] = _points.pick(of_this, metric=metric).set_index("seed").value
             rows.append(((dataset, panel, members, mechanism, epsilon), found))
-    return tidy(_KEY, rows)
+    return _points.tidy(_KEY, rows)
 
 
 def best_structure(values: dict[Any, pd.Series]) -> str | None:
     """The structure-only row of the best mean, of those with the most draws; None where there is none."""
-    known = {name: series for (name, _), series in values.items() if name.startswith(STRUCTURE)}
+    known = {name: series for (name, _), series in values.items() if name.startswith(methods.STRUCTURE)}
     most = max(map(len, known.values()), default=0)
     whole = {name: series.mean() for name, series in known.items() if len(series) == most}
     return max(whole, key=lambda name: whole[name]) if whole else None
@@ -95,16 +66,15 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataF
     if sizes := _of_sizes(found):
         figures[f"{NAME}_panels"] = _size_figure(sizes)
         sections.append(f"![Gain against the size of the panel]({NAME}_panels.png)")
-    foretold = rehearsal_report.outcomes(frame, pick(found, mechanism=LOCAL, metric=OVER_CHOSEN))
+    foretold = rehearsal_report.outcomes(frame, _points.pick(found, mechanism=LOCAL, metric=OVER_CHOSEN))
     sections += ["## All graphs", summary(found)]
     if said := messages(found):
         sections += ["## What a device should say", _TEXT.messages, said]
-    if foretold:
-        stem, over = f"{NAME}_rehearsal", "chosen structure"
-        figures[stem] = rehearsal_report.figure(foretold, over)
-        sections += rehearsal_report.sections(foretold, stem, "the panel and the graph alone", over)
-    for (dataset, setting), part in found.groupby(PANEL, sort=False):
-        sections += [f"## {dataset}, a panel of {panel_words(str(setting))}", table(part), _public_table(part)]
+    about = "the panel and the graph alone", "chosen structure"
+    sections += rehearsal_report.sections(foretold, figures, NAME, *about)
+    for (dataset, setting), part in found.groupby(_points.PANEL, sort=False):
+        title = f"## {dataset}, a panel of {_points.panel_words(str(setting))}"
+        sections += [title, table(part), _public_table(part)]
     return {NAME: "\n\n".join(sections)}, figures, found
 
 
@@ -114,16 +84,15 @@ def _is_private(part: pd.DataFrame) -> pd.Series:
 
 @show.tabled
 def table(part: pd.DataFrame) -> show.Rows:
-    """The private rows of one graph and panel, a line each."""
     for (mechanism, epsilon), one in part[_is_private(part)].groupby(["mechanism", "epsilon"], sort=False):
-        strength, shown, alone = (interval_of(one, metric) for metric in (STRENGTH, SHOWN, SHOWN_ALONE))
+        strength, shown, alone = (_points.interval_of(one, metric) for metric in (STRENGTH, SHOWN, SHOWN_ALONE))
         row = {
             "row": mechanism,
             "eps": f"{epsilon:g}",
             "draws": one.seed.nunique(),
-            "accuracy (%)": interval_of(one, ACCURACY),
-            "less best structure-only": show.signed(interval_of(one, OVER_BEST)),
-            "less chosen": show.signed(interval_of(one, OVER_CHOSEN)),
+            "accuracy (%)": _points.interval_of(one, _points.ACCURACY),
+            "less best structure-only": show.signed(_points.interval_of(one, OVER_BEST)),
+            "less chosen": show.signed(_points.interval_of(one, OVER_CHOSEN)),
             "guard's s": "" if strength is None else f"{strength.mean:.2f}",
         }
         if (part.metric == SHOWN).any():
@@ -134,7 +103,7 @@ def table(part: pd.DataFrame) -> show.Rows:
 def _public_table(part: pd.DataFrame) -> str:
     """What is said without private records, and with all of them; the best first."""
     rows = [
-        (str(mechanism), one.seed.nunique(), interval_of(one, ACCURACY))
+        (str(mechanism), one.seed.nunique(), _points.interval_of(one, _points.ACCURACY))
         for mechanism, one in part[~_is_private(part)].groupby("mechanism", sort=False)
     ]
     rows.sort(key=lambda row: -row[2].mean if row[2] else 0.0)
@@ -143,19 +112,19 @@ def _public_table(part: pd.DataFrame) -> str:
 
 def best_name(part: pd.DataFrame) -> str | None:
     """Of one graph and panel, the best structure-only row by the mean of its draws."""
-    at = pick(part, metric=ACCURACY, epsilon=0.0)
+    at = _points.pick(part, metric=_points.ACCURACY, epsilon=0.0)
     return best_structure({(name, 0.0): one.value for name, one in at.groupby("mechanism", sort=False)})
 
 
 def _budgets(part: pd.DataFrame) -> list[float]:
-    return sorted(pick(part, mechanism=LOCAL).epsilon.unique())
+    return sorted(_points.pick(part, mechanism=LOCAL).epsilon.unique())
 
 
 def _helps_from(part: pd.DataFrame, metric: str) -> str:
     """The least budget from which all gains have an interval above 0, or that there is none."""
     found = "none"
     for epsilon in reversed(_budgets(part)):
-        interval = interval_of(part, metric, mechanism=LOCAL, epsilon=epsilon)
+        interval = _points.interval_of(part, metric, mechanism=LOCAL, epsilon=epsilon)
         if interval is None or not show.significant(interval) or interval.mean < 0:
             break
         found = f"{epsilon:g}"
@@ -163,14 +132,13 @@ def _helps_from(part: pd.DataFrame, metric: str) -> str:
 
 
 def _true(part: pd.DataFrame, metric: str) -> ConfidenceInterval | None:
-    """The best non-private row."""
-    rows = intervals(part[part.mechanism.str.startswith(TRUE)], ["mechanism"], metric=metric)
+    rows = _points.intervals(part[part.mechanism.str.startswith(methods.TRUE)], ["mechanism"], metric=metric)
     return max(rows.values(), key=lambda one: one.mean, default=None)
 
 
 def _worst(part: pd.DataFrame, mechanism: str) -> str:
     """Over budgets, the least gain over what the panel chose: what a user may lose."""
-    rows = intervals(part, ["epsilon"], mechanism=mechanism, metric=OVER_CHOSEN)
+    rows = _points.intervals(part, ["epsilon"], mechanism=mechanism, metric=OVER_CHOSEN)
     return show.signed(min(rows.values(), key=lambda one: one.mean, default=None))
 
 
@@ -178,54 +146,57 @@ def _worst(part: pd.DataFrame, mechanism: str) -> str:
 def summary(found: pd.DataFrame) -> show.Rows:
     """A line a graph and panel: from which budget reports help, and what may be lost."""
     budgets = _budgets(found)
-    for (dataset, panel), part in found.groupby(PANEL, sort=False):
-        each = intervals(part, ["epsilon"], mechanism=LOCAL, metric=OVER_BEST)
+    for (dataset, panel), part in found.groupby(_points.PANEL, sort=False):
+        each = _points.intervals(part, ["epsilon"], mechanism=LOCAL, metric=OVER_BEST)
         yield {
             "graph, panel (members)": f"{dataset}, {panel} ({part.members.iloc[0]})",
             "draws": part.seed.nunique(),
-            "best structure-only (%)": interval_of(part, ACCURACY, mechanism=best_name(part)),
-            "chosen (%)": interval_of(part, ACCURACY, mechanism=CHOSEN),
+            "best structure-only (%)": _points.interval_of(part, _points.ACCURACY, mechanism=best_name(part)),
+            "chosen (%)": _points.interval_of(part, _points.ACCURACY, mechanism=methods.CHOSEN),
             **{f"eps {epsilon:g}, less best": show.signed(each.get((epsilon,))) for epsilon in budgets},
-            "best non-private (%)": _true(part, ACCURACY),
+            "best non-private (%)": _true(part, _points.ACCURACY),
             "above best from eps": _helps_from(part, OVER_BEST),
             "above chosen from eps": _helps_from(part, OVER_CHOSEN),
             "worst less chosen": _worst(part, LOCAL),
             "worst placebo less chosen": _worst(part, PLACEBO),
-            "without the guard": _worst(part, UNGUARDED_PLACEBO),
+            "without the guard": _worst(part, methods.UNGUARDED_PLACEBO),
         }
 
 
-_OTHERS = {"class of all": PLAIN, "class scores": SCORES, "record on axes": RECORD_ITSELF, "sampled": SAMPLED}
+_OTHERS = {
+    "class of all": methods.PLAIN,
+    "class scores": methods.SCORES,
+    "record on axes": methods.RECORD_ITSELF,
+    "sampled": methods.SAMPLED,
+}
 
 
 @show.tabled
 def messages(found: pd.DataFrame) -> show.Rows:
     """What other messages are worth beside a class of a personal alphabet; empty where there are none."""
-    for (dataset, setting), part in found.groupby(PANEL, sort=False):
-        if not part.mechanism.isin((SCORES, RECORD_ITSELF, SAMPLED)).any():
+    for (dataset, setting), part in found.groupby(_points.PANEL, sort=False):
+        if not part.mechanism.isin((methods.SCORES, methods.RECORD_ITSELF, methods.SAMPLED)).any():
             continue
-        at = pick(part, metric=ACCURACY).set_index("seed")
+        at = _points.pick(part, metric=_points.ACCURACY).set_index("seed")
         for epsilon in _budgets(part):
             here = {name: one.value for name, one in at[at.epsilon == epsilon].groupby("mechanism", sort=False)}
-            row = {"graph, panel": f"{dataset}, {setting}", "eps": f"{epsilon:g}"}
-            row["class, less best structure-only"] = show.signed(
-                interval_of(part, OVER_BEST, mechanism=LOCAL, epsilon=epsilon)
-            )
-            row |= {
-                f"{words}, less class": show.signed(show.paired(here.get(n), here[LOCAL]))
-                for words, n in _OTHERS.items()
-            }
-            yield row
+            gain = _points.interval_of(part, OVER_BEST, mechanism=LOCAL, epsilon=epsilon)
+            less = {words: show.paired(here.get(name), here[LOCAL]) for words, name in _OTHERS.items()}
+            yield {
+                "graph, panel": f"{dataset}, {setting}", "eps": f"{epsilon:g}",
+                "class, less best structure-only": show.signed(gain),
+                **{f"{words}, less class": show.signed(one) for words, one in less.items()},
+            }  # fmt: skip
 
 
 def gains(found: pd.DataFrame, mechanism: str, metric: str) -> dict[Any, ConfidenceInterval]:
     """By graph, panel and budget."""
-    return intervals(found, _CELL, mechanism=mechanism, metric=metric)
+    return _points.intervals(found, _CELL, mechanism=mechanism, metric=metric)
 
 
 def _counted(found: pd.DataFrame) -> str:
     """How many gains have an interval beside 0, and how many still have where all of them are asked together."""
-    k, up, down, up_all = together(found, _CELL, mechanism=LOCAL, metric=OVER_BEST)
+    k, up, down, up_all = _points.together(found, _CELL, mechanism=LOCAL, metric=OVER_BEST)
     chosen_up, chosen_down, _ = show.counted(gains(found, LOCAL, OVER_CHOSEN).values())
     return (
         f"There are {k} gains of local prediction over the best structure-only row (graph, panel, epsilon). {up} "
@@ -234,9 +205,8 @@ def _counted(found: pd.DataFrame) -> str:
     )
 
 
-def digest(out: Path) -> str:
-    frame = results_in(out).read()
-    return "" if frame.empty else _counted(points(frame))
+def digest(results: Results) -> str:
+    return _counted(points(results.read()))
 
 
 _SHADES = ("#f4b6b0", "#e0736c", "#c1272d", "#6b0f14")
@@ -249,13 +219,13 @@ _BESIDE = (
 def _figure(found: pd.DataFrame) -> Any:
     """A line a graph and panel, all of them, the largest gain on top; a mark a budget."""
     budgets, rows = _budgets(found), []
-    for (dataset, panel), part in found.groupby(PANEL, sort=False):
+    for (dataset, panel), part in found.groupby(_points.PANEL, sort=False):
         mine, fakes = (
-            [interval_of(part, OVER_BEST, mechanism=name, epsilon=epsilon) for epsilon in budgets]
+            [_points.interval_of(part, OVER_BEST, mechanism=name, epsilon=epsilon) for epsilon in budgets]
             for name in (LOCAL, PLACEBO)
         )
         if any(mine):
-            words = panel_words(str(panel)).replace("of each class", "a class")
+            words = _points.panel_words(str(panel)).replace("of each class", "a class")
             fake = next(filter(None, fakes[::-1]), None)
             rows.append((f"{dataset}, {words}", mine, _true(part, OVER_BEST), fake))
     rows.sort(key=lambda row: max(one.mean for one in row[1] if one is not None))
@@ -269,16 +239,14 @@ def _figure(found: pd.DataFrame) -> Any:
         axis.plot(values, np.arange(len(rows)), label=label, color=colour, **style)
     for number, epsilon in enumerate(budgets):
         colour = _SHADES[max(number - len(budgets), -len(_SHADES))]
-        plot_means(
+        _points.plot_means(
             axis, dict(enumerate(row[1][number] for row in rows)), marker="o", markersize=5, color=colour,
             capsize=1.5, linewidth=1.0, label=f"private reports, epsilon {epsilon:g}",
         )  # fmt: skip
     up, down, _ = show.counted(each := gains(found, LOCAL, OVER_BEST).values())
-    title = (
-        f"Reports beat the graph and the panel alone in {up} of {len(each)} settings and budgets, lose in {down}"
-    )
+    won = f"Reports beat the graph and the panel alone in {up} of {len(each)} settings and budgets, lose in {down}"
     names = [name for name, *_ in rows]
-    plot_settings(axis, names, title, "the best row from the graph and the panel alone")
+    _points.plot_settings(axis, names, won, "the best row from the graph and the panel alone")
     return made
 
 
@@ -291,8 +259,8 @@ def _size_figure(groups: list[tuple[str, pd.DataFrame]]) -> Any:
     """Gain over the best structure-only row against the panel's size, a line a budget."""
     figure, axes = show.panels(len(groups), width=4.0, height=3.2)
     for axis, (name, part) in zip(axes, groups, strict=True):
-        for epsilon, of_budget in pick(part, mechanism=LOCAL, metric=OVER_BEST).groupby("epsilon"):
-            shown = {size: one for (size,), one in sorted(intervals(of_budget, ["members"]).items())}
+        for epsilon, of_budget in _points.pick(part, mechanism=LOCAL, metric=OVER_BEST).groupby("epsilon"):
+            shown = {size: one for (size,), one in sorted(_points.intervals(of_budget, ["members"]).items())}
             show.errorbars(axis, shown, label=f"eps {epsilon:g}", markersize=4, linewidth=1.4)
         axis.axhline(0.0, color="black", linewidth=1.0)
         show.log_ticks(axis, sorted(part.members.unique()))

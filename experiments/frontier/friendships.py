@@ -1,6 +1,7 @@
 """Private friendships: the plan, and its computation."""
 
 import dataclasses
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache, partial
@@ -10,11 +11,10 @@ import jax
 import numpy as np
 
 from experiments import _common, _runner
-from experiments._common import fingerprint, said_of
-from experiments._runner import Found, Results, UsageError, asked, config_hash, rounded
+from experiments._runner import Found, Results, UsageError, asked, rounded
 from experiments.frontier import methods
 from experiments.frontier.config import Config
-from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Answer, Asked, Unit
+from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Asked, Unit
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineGuarantee
 from ldp_jax.pipeline.rows import Rows, feature_rows
@@ -47,9 +47,8 @@ class Cell(_runner.Cell):
     """its guarantee's name in the manifest"""
 
     def __str__(self) -> str:
-        return (
-            f"{self.dataset} {self.labels} {self.mechanism} eps {self.epsilon:g} per {self.unit} draw {self.seed}"
-        )
+        row = f"{self.mechanism} eps {self.epsilon:g} per {self.unit}"
+        return f"{self.dataset} {self.labels} {row} draw {self.seed}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +69,6 @@ results_in = partial(Results, name=f"{NAME}_accuracy", cell=Cell, also=FOUND)
 
 @lru_cache(maxsize=2)
 def load_any(name: str) -> datasets.Dataset:
-    """A graph or a set of graphs."""
     with asked(f"--datasets {name}", OSError):
         return _common.load(name)
 
@@ -122,15 +120,6 @@ def draw(settings: Settings, labels: str, seed: int) -> tuple[Asked, np.ndarray]
     return public, np.where(known < 0, y, -1)
 
 
-def answer(cell: Cell, settings: Settings) -> Answer:
-    """What a method makes of a draw; its noise is that of the same method at every budget."""
-    given, _ = draw(settings, cell.labels, cell.seed)
-    number = list(METHODS).index(cell.mechanism)
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), number)
-    unit: Unit = "relationship" if cell.unit == str(RELATIONSHIP) else "list"
-    return METHODS[cell.mechanism](key, given, cell.epsilon, unit)
-
-
 def check_count(option: str, setting: str, data: datasets.Dataset) -> None:
     """Refuse to ask for more public users of each class than the largest class has, less one."""
     most = int(np.bincount(data.y).max())
@@ -141,30 +130,24 @@ def check_count(option: str, setting: str, data: datasets.Dataset) -> None:
         )
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
+@_common.planned
+def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     """The cells, draw after draw: a run that is stopped leaves whole draws."""
-    planned = {}
     for dataset in config.datasets:
         data = load(dataset)
-        settings = Settings(dataset, fingerprint(data), dataset in COUNTS)
+        settings = Settings(dataset, _common.fingerprint(data), dataset in COUNTS)
         for labels in config.labels:
             check_count("--labels", labels, data)
-            planned |= cells(Cell, data, settings, config.seeds, list(variants(config)), labels=labels)
-    return planned
+            yield from cells(Cell, data, settings, config.seeds, list(variants(config)), labels=labels)
 
 
 def cells(
-    kind: type, data: datasets.Dataset, settings: Any, draws: int, rows: Iterable[tuple[str, float, Any]],
-    task: str = "node", **fields: str,
-) -> dict[Any, Any]:  # fmt: skip
+    kind: type[_runner.Cell], data: datasets.Dataset, settings: Any, draws: int,
+    rows: Iterable[tuple[str, float, Any]], task: str = "node", **fields: Any,
+) -> Iterator[tuple[Any, Any]]:  # fmt: skip
     """The cells of a data set, draw after draw, of rows that are a method, an epsilon and its unit."""
-    named = {"dataset": data.name, "task": task, "config": config_hash(settings), **fields}
-    made = [
-        kind(mechanism=mechanism, epsilon=epsilon, epsilon_proved=epsilon, seed=seed, unit=str(unit), **named)
-        for seed in range(draws)
-        for mechanism, epsilon, unit in rows
-    ]
-    return dict.fromkeys(made, settings)
+    for seed, (mechanism, epsilon, unit) in itertools.product(range(draws), rows):
+        yield kind.of(settings, data.name, task, unit, mechanism, epsilon, seed, **fields)
 
 
 def variants(config: Config) -> Iterator[tuple[str, float, Any]]:
@@ -182,16 +165,19 @@ def variants(config: Config) -> Iterator[tuple[str, float, Any]]:
 
 
 def compute(cell: Cell, settings: Settings) -> Found:
-    found = answer(cell, settings)
-    spent = found.guarantee[RELATIONSHIP if cell.unit == str(RELATIONSHIP) else NEIGHBOUR_LIST].epsilon
+    """What a method makes of a draw; its noise is that of the same method at every budget."""
+    given, y = draw(settings, cell.labels, cell.seed)
+    number = list(METHODS).index(cell.mechanism)
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), number)
+    unit: Unit = "relationship" if cell.unit == str(RELATIONSHIP) else "list"
+    found = METHODS[cell.mechanism](key, given, cell.epsilon, unit)
     row = Found({})  # of a method that refuses the graph, such as lists that no memory holds
     if isinstance(found.scores, Mapping):
         row = Found({name: round(value, 6) for name, value in found.scores.items()})
     elif found.scores is not None:
-        _, y = draw(settings, cell.labels, cell.seed)
         right = np.asarray(found.scores).argmax(1)[y >= 0] == y[y >= 0]
         row = Found(rounded({ACCURACY: right.mean()}), {name: found.also.get(name, "") for name in FOUND})
-    return promised(cell, settings, row, found.guarantee, spent)
+    return promised(cell, settings, row, found.guarantee, found.guarantee[UNITS[unit]].epsilon)
 
 
 def check(cell: Cell, settings: Settings) -> None:
@@ -205,4 +191,4 @@ def promised(cell: Any, settings: Any, found: Found, guarantee: PipelineGuarante
         raise AssertionError(f"{cell}: its guarantee is {spent}")  # a defect of ours, not of the user's
     parts = [f"{found.also[name]:g} a {name}" for name in ("record", "list") if found.also.get(name, "") != ""]
     promise = ", ".join([f"{cell.dataset}: {cell.promise}", *parts])
-    return found._replace(notes=said_of(load_any(settings.dataset), promise, guarantee))
+    return found._replace(notes=_common.said_of(load_any(settings.dataset), promise, guarantee))

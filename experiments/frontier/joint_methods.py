@@ -16,8 +16,7 @@ from experiments.frontier.methods import WORLDS, stated
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.core.types import Graph
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import JointPrivacy, Rehearsal, joint_facts, predict_jointly, rehearse
-from ldp_jax.pipeline.jointly import checked_members
+from ldp_jax.pipeline import JointPrivacy, Rehearsal, joint_facts, jointly, predict_jointly, rehearse
 
 LABEL_SHARE, RECORD_SHARE = 0.5, 0.75
 """Of the total, where labels are private too: of a label of the panel, and of a private user's record."""
@@ -64,7 +63,7 @@ def _joint(
     graph, rows = asked.data.graph, asked.rows
     if placebo:
         key, list_key, record_key = jax.random.split(key, 3)
-        wrong = np.sort(np.append(asked.private, checked_members(asked.members, privacy.check)))
+        wrong = np.sort(np.append(asked.private, jointly.checked_members(asked.members, privacy.check)))
         graph, rows = renamed(list_key, graph, wrong), shuffled(record_key, rows, wrong)
     alike = stated(asked.data.graph, asked.data.y).homophily if privacy.both else None
     made = predict_jointly(
@@ -88,11 +87,9 @@ def renamed(key: Any, graph: Graph, private: np.ndarray) -> Graph:
     return graphs.from_edges(ends[ends[:, 0] < ends[:, 1]], len(name))
 
 
-UNASKED = PipelineGuarantee.of(
-    (Guarantee(0.0, unit=RECORD, status="proved", reason="nothing of a private user is read"),),
-    protected=("features of private users", "edges"),
-    unprotected=("the panel's records", "the panel's labels"),
-)
+_PANEL = ("the panel's records", "the panel's labels")
+_NOTHING = Guarantee(0.0, unit=RECORD, status="proved", reason="nothing of a private user is read")
+UNASKED = PipelineGuarantee.of([_NOTHING], protected=("features of private users", "edges"), unprotected=_PANEL)
 
 
 def _nothing(key: Any, asked: Asked, total: float) -> Answer:

@@ -1,24 +1,14 @@
 """Tables and the figure of joint privacy; nothing is computed but statistics."""
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from experiments import _report as show
-from experiments.frontier._points import (
-    ACCURACY,
-    PANEL,
-    by_panel,
-    differences,
-    interval_of,
-    panel_words,
-    pick,
-    tidy,
-)
-from experiments.frontier.joint import NAME, results_in
+from experiments._runner import Results
+from experiments.frontier import _points, joint
 from experiments.frontier.joint_methods import (
     BEST,
     CEILING,
@@ -41,6 +31,7 @@ from experiments.frontier.joint_methods import (
 from ldp_jax.learning.metrics import ConfidenceInterval
 
 _TEXT = show.prose("frontier_joint")
+NAME, results_in = joint.NAME, joint.results_in
 
 OVER_NOTHING, OVER_RECORDS = "gain over nothing asked", "gain over record alone"
 OVER_JOINT = "gain over joint"
@@ -50,32 +41,32 @@ SHARE, FORESEEN = "record's share of the total", "accuracy foreseen"
 LITTLE = 0.1
 """Of the way from nothing asked to true records and graph: what regains less has cost everything."""
 
-_KEY = [*PANEL, "members", "mechanism", "epsilon"]
+_KEY = [*_points.PANEL, "members", "mechanism", "epsilon"]
 
 
 def points(frame: pd.DataFrame) -> pd.DataFrame:
     """Accuracy and gains in points, one row a draw, gains paired by draw; tidy."""
     rows = []
-    for names, parts in by_panel(_with_ceilings(frame)):
+    for names, parts in _points.by_panel(_with_ceilings(frame)):
         values = {key: 100 * one.value for key, one in parts.items()}
         for (mechanism, epsilon), mine in values.items():
             beside = {OVER_NOTHING: values.get((NOTHING, 0.0)), OVER_RECORDS: values.get((RECORDS, epsilon))}
             if mechanism == ONE:
                 beside[OVER_JOINT] = values.get((JOINT, epsilon))
-            found = {ACCURACY: mine, **differences(mine, beside)}
+            found = {_points.ACCURACY: mine, **_points.differences(mine, beside)}
             if 0 < epsilon < np.inf:
                 record, bit = (pd.to_numeric(parts[mechanism, epsilon][each]) for each in ("record", "list"))
                 one_report = record + bit > 1.001 * epsilon  # the whole total goes into each
                 found[SHARE] = ((record + bit * one_report) / epsilon).dropna()
                 found[FORESEEN] = 100 * pd.to_numeric(parts[mechanism, epsilon].foreseen).dropna()
             rows.append(((*names, mechanism, epsilon), found))
-    return tidy(_KEY, rows)
+    return _points.tidy(_KEY, rows)
 
 
 def _with_ceilings(frame: pd.DataFrame) -> pd.DataFrame:
     """The best reports, which one row holds by total, as accuracies of a row of their own."""
     total = frame.metric.str.extract(f"{CEILING} at (.+)", expand=False)
-    made = frame[total.notna()].assign(mechanism=CEILING, epsilon=total.astype(float), metric=ACCURACY)
+    made = frame[total.notna()].assign(mechanism=CEILING, epsilon=total.astype(float), metric=_points.ACCURACY)
     return pd.concat([frame[frame.mechanism != BEST], made])
 
 
@@ -85,29 +76,29 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataF
         "# Records, friendships and labels private at once: what one total buys", _TEXT.preface, verdict(found),
         f"![Accuracy against the total]({NAME}.png)", "## All graphs", summary(found),
     ]  # fmt: skip
-    for (dataset, setting), part in found.groupby(PANEL, sort=False):
-        sections += [f"## {dataset}, a panel of {panel_words(str(setting))}", _table(part)]
+    for (dataset, setting), part in found.groupby(_points.PANEL, sort=False):
+        sections += [f"## {dataset}, a panel of {_points.panel_words(str(setting))}", _table(part)]
     return {NAME: "\n\n".join(sections)}, {NAME: _figure(found)}, found
 
 
 def _interval(part: pd.DataFrame, mechanism: str, epsilon: float, metric: str) -> ConfidenceInterval | None:
-    return interval_of(part, metric, mechanism=mechanism, epsilon=epsilon)
+    return _points.interval_of(part, metric, mechanism=mechanism, epsilon=epsilon)
 
 
 def _less(part: pd.DataFrame, *rows: tuple[str, float]) -> ConfidenceInterval | None:
     """The difference of two rows in points, paired by draw."""
-    at = pick(part, metric=ACCURACY).set_index("seed")
-    return show.paired(*(pick(at, mechanism=name, epsilon=epsilon).value for name, epsilon in rows))
+    at = _points.pick(part, metric=_points.ACCURACY).set_index("seed")
+    return show.paired(*(_points.pick(at, mechanism=name, epsilon=epsilon).value for name, epsilon in rows))
 
 
 def totals(part: pd.DataFrame) -> list[float]:
-    return sorted(pick(part, mechanism=JOINT).epsilon.unique())
+    return sorted(_points.pick(part, mechanism=JOINT).epsilon.unique())
 
 
 def regained(part: pd.DataFrame, mechanism: str, total: float) -> float | None:
     """Of the way from nothing asked to true records on the true graph."""
-    mine, nothing = (_interval(part, *row, ACCURACY) for row in ((mechanism, total), (NOTHING, 0.0)))
-    true = _interval(part, TRUE_ALL, np.inf, ACCURACY)
+    mine, nothing = (_interval(part, *row, _points.ACCURACY) for row in ((mechanism, total), (NOTHING, 0.0)))
+    true = _interval(part, TRUE_ALL, np.inf, _points.ACCURACY)
     if mine is None or nothing is None or true is None or true.mean <= nothing.mean:
         return None
     return (mine.mean - nothing.mean) / (true.mean - nothing.mean)
@@ -120,7 +111,8 @@ def _percent(share: float | None) -> str:
 def verdict(found: pd.DataFrame) -> str:
     """Where joint privacy costs everything, and whether a list is worth its budget beside a record."""
     everything, unseen, up, down, listed = [], [], [], [], []
-    cells = [(*names, part, total) for names, part in found.groupby(PANEL, sort=False) for total in totals(part)]
+    panels = found.groupby(_points.PANEL, sort=False)
+    cells = [(*names, part, total) for names, part in panels for total in totals(part)]
     for dataset, _, part, total in cells:
         words, mine = f"{dataset} at {total:g}", (JOINT, total)
         share = regained(part, *mine)
@@ -224,30 +216,28 @@ def _listed(words: list[str]) -> str:
 
 @show.tabled
 def summary(found: pd.DataFrame) -> show.Rows:
-    for (dataset, setting), part in found.groupby(PANEL, sort=False):
+    for (dataset, setting), part in found.groupby(_points.PANEL, sort=False):
         for total in totals(part):
-            foreseen, joint_row = _interval(part, JOINT, total, FORESEEN), (JOINT, total)
+            foreseen, mine = _interval(part, JOINT, total, FORESEEN), (JOINT, total)
             yield {
                 "graph, panel (members)": f"{dataset}, {setting} ({part.members.iloc[0]})",
                 "total": f"{total:g}",
-                "nothing asked (%)": _interval(part, NOTHING, 0.0, ACCURACY),
-                "joint (%)": _interval(part, JOINT, total, ACCURACY),
+                "nothing asked (%)": _interval(part, NOTHING, 0.0, _points.ACCURACY),
+                "joint (%)": _interval(part, JOINT, total, _points.ACCURACY),
                 "foreseen (%)": "" if foreseen is None else f"{foreseen.mean:.1f}",
                 "less nothing asked": show.signed(_interval(part, JOINT, total, OVER_NOTHING)),
                 "less record alone": show.signed(_interval(part, JOINT, total, OVER_RECORDS)),
-                "less list alone": show.signed(_less(part, joint_row, (LISTS, total))),
-                "one report (%)": _interval(part, ONE, total, ACCURACY),
+                "less list alone": show.signed(_less(part, mine, (LISTS, total))),
+                "one report (%)": _interval(part, ONE, total, _points.ACCURACY),
                 "one report, less joint": show.signed(_interval(part, ONE, total, OVER_JOINT)),
                 "record's share (draws)": _shares(part, JOINT, total),
-                "labels too, less joint": show.signed(_less(part, (LABELS_TOO, total), joint_row)),
+                "labels too, less joint": show.signed(_less(part, (LABELS_TOO, total), mine)),
                 "placebo, less nothing asked": show.signed(_interval(part, PLACEBO, total, OVER_NOTHING)),
                 "checked placebo": show.signed(_interval(part, CHECKED_PLACEBO, total, OVER_NOTHING)),
-                "checked, less joint": show.signed(_less(part, (CHECKED, total), joint_row)),
-                "public graph, less joint": show.signed(_less(part, (PUBLIC, total), joint_row)),
-                "public graph without reports, less joint": show.signed(
-                    _less(part, (PUBLIC_ALONE, 0.0), joint_row)
-                ),
-                "non-private (%)": _interval(part, TRUE_ALL, np.inf, ACCURACY),
+                "checked, less joint": show.signed(_less(part, (CHECKED, total), mine)),
+                "public graph, less joint": show.signed(_less(part, (PUBLIC, total), mine)),
+                "public graph without reports, less joint": show.signed(_less(part, (PUBLIC_ALONE, 0.0), mine)),
+                "non-private (%)": _interval(part, TRUE_ALL, np.inf, _points.ACCURACY),
                 "regained": _percent(regained(part, JOINT, total)),
                 "ceiling of one report": _percent(regained(part, CEILING, total)),
             }
@@ -255,7 +245,7 @@ def summary(found: pd.DataFrame) -> show.Rows:
 
 def _shares(part: pd.DataFrame, mechanism: str, total: float) -> str:
     """Which share of the total records got, and in how many draws."""
-    counts = pick(part, mechanism=mechanism, epsilon=total, metric=SHARE).value.round(2).value_counts()
+    counts = _points.pick(part, mechanism=mechanism, epsilon=total, metric=SHARE).value.round(2).value_counts()
     words = {share: "one report" if share > 1 else f"{share:.0%}" for share in counts.index}
     return ", ".join(f"{words[share]} ({count})" for share, count in counts.items())
 
@@ -263,10 +253,10 @@ def _shares(part: pd.DataFrame, mechanism: str, total: float) -> str:
 @show.tabled
 def _table(part: pd.DataFrame) -> show.Rows:
     for (mechanism, epsilon), one in part.groupby(["mechanism", "epsilon"], sort=False):
-        row, over = (str(mechanism), float(epsilon)), partial(interval_of, one)
+        row, over = (str(mechanism), float(epsilon)), partial(_points.interval_of, one)
         yield {
             "row": row[0], "total": f"{epsilon:g}" if 0 < epsilon < np.inf else "", "draws": one.seed.nunique(),
-            "accuracy (%)": over(ACCURACY),
+            "accuracy (%)": over(_points.ACCURACY),
             "less nothing asked": "" if mechanism == NOTHING else show.signed(over(OVER_NOTHING)),
             "less record alone": "" if mechanism == RECORDS else show.signed(over(OVER_RECORDS)),
             "record's share (draws)": _shares(part, *row), "regained": _percent(regained(part, *row)),
@@ -286,23 +276,23 @@ _STYLES: dict[str, tuple[str, str, str, float, str]] = {
 
 def _figure(found: pd.DataFrame) -> Any:
     """A panel a graph: accuracy against the total, between nothing asked and the truth."""
-    groups = list(found.groupby(PANEL, sort=False))
+    groups = list(found.groupby(_points.PANEL, sort=False))
     figure, axes = show.panels(len(groups), width=4.0 if len(groups) > 1 else 6.5, height=3.2)
     for axis, ((dataset, setting), part) in zip(axes, groups, strict=True):
         _draw(axis, part)
-        axis.set_title(f"{dataset}, a panel of {panel_words(str(setting))}", fontsize=9)
+        axis.set_title(f"{dataset}, a panel of {_points.panel_words(str(setting))}", fontsize=9)
     show.legend_below(figure, axes[0], 4 if len(groups) > 1 else 3)
     return figure
 
 
 def _draw(axis: Any, part: pd.DataFrame) -> None:
     """Bars are the intervals of gains over nothing asked, which are paired by draw."""
-    nothing, true = (_interval(part, *row, ACCURACY) for row in ((NOTHING, 0.0), (TRUE_ALL, np.inf)))
+    nothing, true = (_interval(part, *row, _points.ACCURACY) for row in ((NOTHING, 0.0), (TRUE_ALL, np.inf)))
     budgets = totals(part)
     for label, (name, colour, marker, width, line) in _STYLES.items():
         shown = {}
         for total in budgets:
-            at, gain = (_interval(part, name, total, metric) for metric in (ACCURACY, OVER_NOTHING))
+            at, gain = (_interval(part, name, total, metric) for metric in (_points.ACCURACY, OVER_NOTHING))
             if at is not None and gain is not None:
                 shown[total] = gain._replace(mean=at.mean)
         show.errorbars(
@@ -317,6 +307,5 @@ def _draw(axis: Any, part: pd.DataFrame) -> None:
     axis.set(xlabel="total epsilon of a user", ylabel="test accuracy (%)")
 
 
-def digest(out: Path) -> str:
-    frame = results_in(out).read()
-    return "" if frame.empty else verdict(points(frame))
+def digest(results: Results) -> str:
+    return verdict(points(results.read()))

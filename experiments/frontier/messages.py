@@ -90,15 +90,12 @@ def _vector_reports(
         sent, panel = vectors(public), public.panel
         starts = range(0, len(sent), _ROWS)
         keys = jax.random.split(key, len(starts))
-        pieces = [
-            privatize(one, mechanism, sent[start : start + _ROWS]) for one, start in zip(keys, starts, strict=True)
-        ]
+        pieces = [privatize(one, mechanism, sent[at : at + _ROWS]) for one, at in zip(keys, starts, strict=True)]
         reports = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *pieces)
         own = np.full(len(labels), -1, np.int32)
         own[panel] = np.arange(len(panel))
-        return density_evidence(
-            mechanism, reports, sent[panel], labels[panel], own, jnp.asarray(public.posterior), labels < 0
-        )
+        posterior = jnp.asarray(public.posterior)
+        return density_evidence(mechanism, reports, sent[panel], labels[panel], own, posterior, labels < 0)
 
     return collect
 

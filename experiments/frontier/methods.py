@@ -7,16 +7,14 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from experiments.frontier.baselines import BASELINES
+from experiments.frontier.baselines import BASELINES, lists
 from experiments.frontier.baselines._released import Answer, Asked, nothing_kept, nothing_read
-from experiments.frontier.baselines.lists import DEGREE_SHARE
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core.types import Graph
-from ldp_jax.pipeline import Rehearsal, StatedFriends, predict_from_counts, rehearse
+from ldp_jax.pipeline import Rehearsal, StatedFriends, predict_from_counts, rehearse, self_training
 from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
 from ldp_jax.pipeline.rehearsal import homophily, overlap
-from ldp_jax.pipeline.self_training import FeaturesPosterior
 
 Unit = Literal["list", "relationship"]
 
@@ -42,7 +40,7 @@ def foretold(found: Rehearsal, epsilon: float) -> dict[str, float]:
     return {FORETOLD: told.points, LOW: told.low, HIGH: told.high, CHANCE: told.chance}
 
 
-def stated(graph: Graph, y: np.ndarray, q: FeaturesPosterior | None = None) -> StatedFriends:
+def stated(graph: Graph, y: np.ndarray, q: self_training.FeaturesPosterior | None = None) -> StatedFriends:
     """What an owner states who knows friendships well: as they are."""
     pairs = np.stack([np.asarray(graph.senders), np.asarray(graph.receivers)], 1)
     degree = np.bincount(pairs[:, 0], minlength=len(y))
@@ -116,8 +114,8 @@ def check(name: str, epsilon: float, users: int, classes: int) -> None:
     if name.startswith("dprr"):
         edges.DPRR.from_epsilon(epsilon, n_max=users)
     elif name.startswith("blink"):
-        edges.NoisyDegree(DEGREE_SHARE * epsilon)
-        edges.RandomizedResponse((1 - DEGREE_SHARE) * epsilon)
+        edges.NoisyDegree(lists.DEGREE_SHARE * epsilon)
+        edges.RandomizedResponse((1 - lists.DEGREE_SHARE) * epsilon)
     elif name.startswith("rr"):
         edges.RandomizedResponse(epsilon)
     elif name == "noisy degree":

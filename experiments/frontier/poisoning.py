@@ -14,9 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments import _runner
-from experiments._common import fingerprint
-from experiments._runner import Found, Results, config_hash, rounded
+from experiments import _common, _runner
+from experiments._runner import Found, Results, rounded
 from experiments.frontier import features, friendships
 from experiments.frontier.baselines._released import nothing_kept, of_lists, spent
 from experiments.frontier.config import Config
@@ -28,9 +27,8 @@ from ldp_jax.attacks import poisoning
 from ldp_jax.features import MultiPiecewise, PersonalAlphabets, Sampled
 from ldp_jax.graph.propagation import operator, ppr
 from ldp_jax.learning.metrics import fidelity
+from ldp_jax.pipeline import message, piloted
 from ldp_jax.pipeline.local_prediction import Broadcast, local_prediction
-from ldp_jax.pipeline.message import ClassReports
-from ldp_jax.pipeline.piloted import CountRound, PublicFacts, piloted_counts
 
 NAME = "frontier_poisoning"
 ERROR, CORRELATION = "relative error", "correlation"
@@ -114,7 +112,7 @@ def _of_counts(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) ->
     log_q = np.zeros((n, asked.classes)) if asked.q is None else np.asarray(asked.q.log_q)
     known = np.where(asked.labels[:, None] >= 0, np.eye(asked.classes)[asked.labels], np.exp(log_q))
 
-    def noisy_counts(key: Any, asked_by: CountRound) -> edges.NoisyCounts:
+    def noisy_counts(key: Any, asked_by: piloted.CountRound) -> edges.NoisyCounts:
         noise, groups = _noise(cell, asked_by.num_groups, n), np.asarray(asked_by.groups)
         noise_key, lie_key = jax.random.split(key)
         true, who = edges.count_neighbours(users, groups, asked_by.num_groups), asked_by.reporters
@@ -130,9 +128,9 @@ def _of_counts(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) ->
         promised = PipelineGuarantee.of([noise.guarantee()], protected=("edges",), unprotected=("who reports",))
         return edges.NoisyCounts(np.where(who[:, None], reports, 0), who, promised)
 
-    public = PublicFacts(asked.rows, asked.labels, asked.classes, asked.q)
+    public = piloted.PublicFacts(asked.rows, asked.labels, asked.classes, asked.q)
     epsilon = min(cell.epsilon, EXACT)
-    found = piloted_counts(keys.noise, noisy_counts, public, epsilon, guarded=cell.mechanism != UNGUARDED)
+    found = piloted.piloted_counts(keys.noise, noisy_counts, public, epsilon, guarded=cell.mechanism != UNGUARDED)
     return lambda some: {ACCURACY: float((found.classes == y)[some & (y >= 0)].mean())}, _counted(cell, n)
 
 
@@ -141,7 +139,7 @@ def _of_panel(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> 
     asked = features.draw(settings, cell.setting, cell.seed)
     alphabets = PersonalAlphabets.of(min(cell.epsilon, EXACT), np.exp(np.asarray(asked.facts.structure.log_q)))
 
-    def collect(key: Any, public: Broadcast) -> ClassReports:
+    def collect(key: Any, public: Broadcast) -> message.ClassReports:
         scores = np.array(public.classifier.scores(asked.rows))
         scores[public.panel] = np.asarray(public.classifier.panel_scores)
         if cell.lie == CLASSES:
@@ -149,7 +147,7 @@ def _of_panel(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> 
         reports = alphabets.privatize(key, alphabets.best(scores))
         if cell.lie in (RANDOM, WORST, RESPONSE):
             reports = poisoning.lying_places(keys.lie, alphabets.sizes, reports, liars, cell.asked)
-        return ClassReports(alphabets.log_likelihoods(reports), alphabets.mask)
+        return message.ClassReports(alphabets.log_likelihoods(reports), alphabets.mask)
 
     found = local_prediction(keys.noise, collect, asked.facts, guarded=cell.mechanism != UNGUARDED)
     right = found.classes == asked.data.y
@@ -167,11 +165,6 @@ def _embedded(dataset: str) -> tuple[Any, Any, Any]:
     return x, op, ppr(op, x, ALPHA, 0.5)
 
 
-@jax.jit
-def _estimates(mechanism: Sampled, reports: Any) -> Any:
-    return jax.vmap(mechanism.estimate)(reports)
-
-
 def _of_embedding(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> Answer:
     """PrivGE's embedding of piecewise reports: how far that of the honest is from the true one."""
     x, op, true = _embedded(settings.dataset)
@@ -186,10 +179,9 @@ def _of_embedding(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray)
         if cell.lie == CLASSES:
             reports = poisoning.false_records(keys.lie, made, reports, liars, -x)
         elif cell.lie != NONE:
-            reports = poisoning.lying_reports(
-                keys.lie, made, reports, liars, cast("poisoning.Lie", cell.lie), one_way
-            )
-        sent = _estimates(made, reports)
+            lie = cast("poisoning.Lie", cell.lie)
+            reports = poisoning.lying_reports(keys.lie, made, reports, liars, lie, one_way)
+        sent = _common.estimates(made, reports)
         promised = PipelineGuarantee.of([made.guarantee()], protected=("features",), unprotected=("edges",))
     whole = ppr(op, sent, ALPHA, 0.5)
 
@@ -291,8 +283,8 @@ def variants(task: Task, epsilons: tuple[float, ...]) -> Iterator[tuple[str, flo
                 yield from ((defence, epsilon, lie, share) for share in (every if lie == WORST else (SHARE,)))
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
-    planned: dict[Cell, Settings] = {}
+@_common.planned
+def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     for dataset in config.datasets:
         data = friendships.load(dataset)
         small = {
@@ -304,18 +296,13 @@ def plan(config: Config) -> dict[Cell, Settings]:
                 continue
             panel, task = name == "panel", TASKS[name]
             logs = dataset in friendships.COUNTS
-            settings = Settings(dataset, fingerprint(data), logs, *((features.BASE_SEED,) if panel else ()))
-            fixed = {"dataset": data.name, "task": name, "config": config_hash(settings), "unit": str(task.unit)}
+            settings = Settings(dataset, _common.fingerprint(data), logs, *((features.BASE_SEED,) if panel else ()))
+            cell = partial(Cell.of, settings, data.name, name, task.unit)
             for setting in config.panels if panel else config.labels[:1] if task.quick else config.labels:
                 friendships.check_count("--panels" if panel else "--labels", setting, data)
                 for seed in range(config.seeds):
                     for defence, epsilon, lie, share in variants(task, config.epsilons):
-                        cell = Cell(
-                            mechanism=defence, epsilon=epsilon, epsilon_proved=epsilon, seed=seed, setting=setting,
-                            lie=lie, share=share, **fixed,
-                        )  # fmt: skip
-                        planned[cell] = settings
-    return planned
+                        yield cell(defence, epsilon, seed, setting=setting, lie=lie, share=share)
 
 
 def liars_of(cell: Cell, settings: Settings) -> np.ndarray:
@@ -333,17 +320,12 @@ def _unharmed(cell: Cell, settings: Settings) -> Answer:
     return TASKS[cell.task].answer(cell, settings, keys_of(settings, cell.seed), nobody)
 
 
-def answer(cell: Cell, settings: Settings) -> tuple[dict[str, float], PipelineGuarantee]:
+def compute(cell: Cell, settings: Settings) -> Found:
     """What liars leave to the honest."""
-    liars = liars_of(cell, settings)
+    task, liars = TASKS[cell.task], liars_of(cell, settings)
     if cell.lie == NONE:
         score, promised = _unharmed(dataclasses.replace(cell, share=0.0), settings)
     else:
-        score, promised = TASKS[cell.task].answer(cell, settings, keys_of(settings, cell.seed), liars)
-    return score(~liars), promised
-
-
-def compute(cell: Cell, settings: Settings) -> Found:
-    values, guarantee = answer(cell, settings)
-    spent = guarantee[TASKS[cell.task].unit].epsilon
-    return friendships.promised(cell, settings, Found(rounded(values)), guarantee, spent)
+        score, promised = task.answer(cell, settings, keys_of(settings, cell.seed), liars)
+    found = Found(rounded(score(~liars)))
+    return friendships.promised(cell, settings, found, promised, promised[task.unit].epsilon)

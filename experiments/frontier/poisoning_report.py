@@ -1,30 +1,19 @@
 """The table and the figure of liars; nothing is computed but statistics."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from experiments import _report as show
-from experiments.frontier._points import pick
+from experiments._runner import Results
+from experiments.frontier import _points, poisoning
 from experiments.frontier.friendships import ACCURACY
-from experiments.frontier.poisoning import (
-    AS_IT_IS,
-    CHECKED,
-    ERROR,
-    NAME,
-    NONE,
-    SHARE,
-    TASKS,
-    TRIMMED,
-    UNGUARDED,
-    WORST,
-    results_in,
-)
+from experiments.frontier.poisoning import AS_IT_IS, NONE, SHARE, TASKS
 from ldp_jax.learning.metrics import ConfidenceInterval
 
 _TEXT = show.prose("frontier_poisoning")
+results_in = poisoning.results_in
 
 Key = tuple[str, float, str, float]
 """Defence, epsilon, lie and share."""
@@ -35,7 +24,7 @@ class Place:
 
     def __init__(self, dataset: str, task: str, frame: pd.DataFrame) -> None:
         self.dataset, self.task = dataset, task
-        frame = pick(frame, dataset=dataset, task=task, metric=TASKS[task].metric)
+        frame = _points.pick(frame, dataset=dataset, task=task, metric=TASKS[task].metric)
         self.values: dict[Key, pd.Series] = show.by_seed(frame, ["mechanism", "epsilon", "lie", "share"])
         self.epsilons = sorted({key[1] for key in self.values})
         self.sign = 1.0 if TASKS[task].metric == ACCURACY else -1.0
@@ -65,9 +54,9 @@ class Place:
         rows = (((AS_IT_IS, at, NONE, SHARE), (AS_IT_IS, at, lie, SHARE)) for at in (epsilon, np.inf))
         return show.paired(*(self._lost(*row) for row in rows))
 
-    def worst_lie(self, epsilon: float, defence: str = AS_IT_IS) -> str | None:
+    def worst_lie(self, epsilon: float) -> str | None:
         """Of the usual share, by the mean over draws."""
-        known = {lie: self.harm(defence, epsilon, lie, SHARE) for lie in TASKS[self.task].lies}
+        known = {lie: self.harm(AS_IT_IS, epsilon, lie, SHARE) for lie in TASKS[self.task].lies}
         there = {lie: one.mean for lie, one in known.items() if one is not None}
         return max(there, key=lambda lie: there[lie]) if there else None
 
@@ -108,7 +97,7 @@ def verdict(found: list[Place]) -> str:
 def _of_defences(found: list[Place], epsilon: float) -> str:
     """How often each helps where it is asked for, and what it costs without liars."""
     words = []
-    for defence in (UNGUARDED, TRIMMED, CHECKED):
+    for defence in (poisoning.UNGUARDED, poisoning.TRIMMED, poisoning.CHECKED):
         asked = [one for one in found if one.cost(defence, epsilon) is not None]
         if not asked:
             continue
@@ -147,13 +136,13 @@ def _figure(found: list[Place]) -> Any:
     place = {epsilon: epsilon for epsilon in budgets} | {np.inf: 2 * max(budgets)}
     for one in found:
         axis, colour = panel[one.task], palette(graphs.index(one.dataset) % palette.N)
-        for defence, style in ((AS_IT_IS, "-"), (TRIMMED, "--"), (CHECKED, ":")):
-            known = {place[at]: one.harm(defence, at, WORST, SHARE) for at in one.epsilons}
+        for defence, style in ((AS_IT_IS, "-"), (poisoning.TRIMMED, "--"), (poisoning.CHECKED, ":")):
+            known = {place[at]: one.harm(defence, at, poisoning.WORST, SHARE) for at in one.epsilons}
             shown = {at: each for at, each in known.items() if each is not None}
             label = one.dataset if defence == AS_IT_IS else None
             show.errorbars(axis, shown, label=label, color=colour, linestyle=style, markersize=3, linewidth=1.1)
     for task, axis in panel.items():
-        if TASKS[task].metric == ERROR:
+        if TASKS[task].metric == poisoning.ERROR:
             axis.set_yscale("symlog", linthresh=1.0)
         axis.axhline(0.0, color="black", linewidth=0.8)
         show.log_ticks(axis, list(place.values()), base=2)
@@ -170,14 +159,13 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
         "# Who lies: poisoning",
         verdict(found),
         _TEXT.preface,
-        f"![Harm by the worst value against epsilon]({NAME}.png)",
+        f"![Harm by the worst value against epsilon]({poisoning.NAME}.png)",
     ]
     for one in found:
         draws = frame[(frame.dataset == one.dataset) & (frame.task == one.task)].seed.nunique()
         sections += [f"## {one.dataset}: {one.task}, {draws} draws", _table(one)]
-    return {NAME: "\n\n".join(sections)}, {NAME: _figure(found)}
+    return {poisoning.NAME: "\n\n".join(sections)}, {poisoning.NAME: _figure(found)}
 
 
-def digest(out: Path) -> str:
-    frame = results_in(out).read()
-    return "" if frame.empty else verdict(places(frame))
+def digest(results: Results) -> str:
+    return verdict(places(results.read()))

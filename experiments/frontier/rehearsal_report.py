@@ -101,10 +101,14 @@ def words(found: list[Outcome], asked_of: str, over: str, chosen: tuple[str, ...
 
 
 def sections(
-    found: list[Outcome], stem: str, asked_of: str, over: str, chosen: tuple[str, ...] = CHOSEN_ON
-) -> list[str]:
-    """Of a page: the words, the figure of that name, and the table."""
-    title = "## Rehearsal before anybody reports, against outcome"
+    found: list[Outcome], figures: dict[str, Any], name: str, asked_of: str, over: str,
+    chosen: tuple[str, ...] = CHOSEN_ON,
+) -> list[str]:  # fmt: skip
+    """Of a page: the words, the figure, which is added to the others, and the table; nothing without an outcome."""
+    if not found:
+        return []
+    title, stem = "## Rehearsal before anybody reports, against outcome", f"{name}_rehearsal"
+    figures[stem] = figure(found, over)
     shown = f"![Rehearsal against outcome]({stem}.png)"
     return [title, words(found, asked_of, over, chosen), shown, table(found, over)]
 

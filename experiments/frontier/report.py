@@ -1,44 +1,24 @@
 """Tables and figures of private friendships; nothing is computed but statistics."""
 
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from experiments import _report as show
-from experiments.frontier import rehearsal_report
-from experiments.frontier._points import (
-    ACCURACY,
-    differences,
-    interval_of,
-    intervals,
-    pick,
-    plot_gains,
-    plot_means,
-    plot_settings,
-    tidy,
-    together,
-)
-from experiments.frontier.friendships import NAME, results_in
-from experiments.frontier.methods import (
-    CEILING,
-    FEATURES,
-    PILOTED,
-    PLACEBO,
-    PLAIN,
-    PUBLISHED_METHODS,
-    UNGUARDED_PLACEBO,
-)
+from experiments._runner import Results
+from experiments.frontier import _points, friendships, methods, rehearsal_report
+from experiments.frontier.methods import CEILING, FEATURES, PILOTED, PLAIN, PUBLISHED_METHODS
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
 _TEXT = show.prose("frontier_edges")
+NAME, results_in = friendships.NAME, friendships.results_in
 
 OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED = (
     f"gain over {other}" for other in ("features", "plain counts", "best published")
 )
-METRICS = (ACCURACY, OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED)
+METRICS = (_points.ACCURACY, OVER_FEATURES, OVER_PLAIN, OVER_PUBLISHED)
 SETTING = ["dataset", "labels"]
 _KEY = [*SETTING, "unit", "mechanism", "epsilon"]
 _LIST, _PAIR = str(NEIGHBOUR_LIST), str(RELATIONSHIP)
@@ -54,7 +34,7 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
     epsilon, whose two ends cost as much.
     """
     rows = []
-    for setting, part in frame[frame.metric == ACCURACY].groupby(SETTING, sort=False):
+    for setting, part in frame[frame.metric == _points.ACCURACY].groupby(SETTING, sort=False):
         values = show.by_seed(part, ["unit", "mechanism", "epsilon"])
         published: dict[Any, pd.Series | None] = {}  # by budget and draws, which many rows share
         for (unit, mechanism, epsilon), mine in values.items():
@@ -66,9 +46,9 @@ def points(frame: pd.DataFrame) -> pd.DataFrame:
                 OVER_PLAIN: values.get((_LIST, PLAIN, per_list)),
                 OVER_PUBLISHED: published[asked],
             }
-            gained = differences(mine, beside) if 0 < epsilon < np.inf else {}
-            rows.append(((*setting, unit, mechanism, epsilon), {ACCURACY: mine, **gained}))
-    return tidy(_KEY, rows)
+            gained = _points.differences(mine, beside) if 0 < epsilon < np.inf else {}
+            rows.append(((*setting, unit, mechanism, epsilon), {_points.ACCURACY: mine, **gained}))
+    return _points.tidy(_KEY, rows)
 
 
 def _best_published(values: dict[Any, pd.Series], epsilon: float, draws: pd.Index) -> pd.Series | None:
@@ -96,12 +76,11 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataF
     figures = {f"{NAME}_gains": _gains_figure(lines, shown_at(found)), NAME: _figure(found, lines)} if lines else {}
     titles = ("Gains over the features alone", "Gains against epsilon")
     sections[2:2] = [f"![{title}]({stem}.png)" for title, stem in zip(titles, figures, strict=False)]
-    measured = pick(found, mechanism=PILOTED, unit=_LIST, metric=OVER_FEATURES)
-    if foretold := rehearsal_report.outcomes(frame, measured, "labels"):
-        stem, over = f"{NAME}_rehearsal", "features alone"
-        figures[stem] = rehearsal_report.figure(foretold, over)
-        told = "features, labels, and friendships stated as they are (mean degree, spread, homophily, overlap)"
-        sections += rehearsal_report.sections(foretold, stem, told, over, rehearsal_report.CHOSEN_ON_LISTS)
+    measured = _points.pick(found, mechanism=PILOTED, unit=_LIST, metric=OVER_FEATURES)
+    foretold = rehearsal_report.outcomes(frame, measured, "labels")
+    told = "features, labels, and friendships stated as they are (mean degree, spread, homophily, overlap)"
+    about = told, "features alone", rehearsal_report.CHOSEN_ON_LISTS
+    sections += rehearsal_report.sections(foretold, figures, NAME, *about)
     return {NAME: "\n\n".join(sections)}, figures, found
 
 
@@ -112,12 +91,12 @@ def _short_setting(labels: str) -> str:
 @show.tabled
 def table(part: pd.DataFrame) -> show.Rows:
     for (unit, mechanism, epsilon), one in part.groupby(["unit", "mechanism", "epsilon"], sort=False):
-        features, plain, published = (show.signed(interval_of(one, metric)) for metric in METRICS[1:])
+        features, plain, published = (show.signed(_points.interval_of(one, metric)) for metric in METRICS[1:])
         yield {
             "row": f"{mechanism}, per relationship" if unit == _PAIR else mechanism,
             "eps": f"{epsilon:g}",
             "draws": one.seed.nunique(),
-            "accuracy (%)": interval_of(one, ACCURACY),
+            "accuracy (%)": _points.interval_of(one, _points.ACCURACY),
             "less features": "" if mechanism == FEATURES else features,
             "less plain counts": "" if mechanism in (FEATURES, PLAIN) else plain,
             "less best published": published if mechanism.startswith(PILOTED) else "",
@@ -126,7 +105,7 @@ def table(part: pd.DataFrame) -> show.Rows:
 
 def shortfalls(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
     """Per list, piloted counts less the better by the mean of features and plain counts, which overstates it."""
-    rows = pick(found, unit=_LIST, metric=ACCURACY)
+    rows = _points.pick(found, unit=_LIST, metric=_points.ACCURACY)
     rows = rows[rows.mechanism.isin([PILOTED, PLAIN, FEATURES])].groupby([*SETTING, "mechanism", "epsilon"])
     each = {key: one.set_index("seed").value for key, one in rows}
     made = {}
@@ -141,7 +120,7 @@ def shortfalls(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
 
 def placebos(found: pd.DataFrame) -> dict[Any, ConfidenceInterval]:
     """With the guard, placebos less features alone; by setting and budget."""
-    return intervals(found, [*SETTING, "epsilon"], mechanism=PLACEBO, metric=OVER_FEATURES)
+    return _points.intervals(found, [*SETTING, "epsilon"], mechanism=methods.PLACEBO, metric=OVER_FEATURES)
 
 
 def _named(each: dict[Any, ConfidenceInterval]) -> str:
@@ -169,7 +148,7 @@ def _misses(found: pd.DataFrame, short: dict[Any, ConfidenceInterval]) -> dict[s
 def _counted(found: pd.DataFrame, short: dict[Any, ConfidenceInterval]) -> str:
     """How many gains have an interval beside 0, how many where all are asked together, and what is missed."""
     of_piloted = {"mechanism": PILOTED, "unit": _LIST, "metric": OVER_FEATURES}
-    rows, up, down, up_all = together(found, [*SETTING, "epsilon"], **of_piloted)
+    rows, up, down, up_all = _points.together(found, [*SETTING, "epsilon"], **of_piloted)
     return _TEXT.counted.format(rows=rows, up=up, down=down, up_all=up_all, **_misses(found, short))
 
 
@@ -186,18 +165,19 @@ def _summary(found: pd.DataFrame, lines: "list[Line]", short: dict[Any, Confiden
     epsilon = shown_at(found)
     for line in lines:
         setting = line.dataset, line.labels
-        at = pick(found, dataset=line.dataset, labels=line.labels, epsilon=epsilon, unit=_LIST)
+        at = _points.pick(found, dataset=line.dataset, labels=line.labels, epsilon=epsilon, unit=_LIST)
+        unguarded = _points.interval_of(at, OVER_FEATURES, mechanism=methods.UNGUARDED_PLACEBO)
         fewer = f" ({line.cost.n} draws)" if line.cost is not None and line.cost.n < line.mine.n else ""
         yield {
             "graph, labels": ", ".join(setting), "draws": line.mine.n, "features": line.features,
-            f"piloted, eps {epsilon:g}": interval_of(at, ACCURACY, mechanism=PILOTED),
+            f"piloted, eps {epsilon:g}": _points.interval_of(at, _points.ACCURACY, mechanism=PILOTED),
             "less features": show.signed(line.mine), "less plain counts": show.signed(line.added),
             "less best published": show.signed(line.over),
             "published rows and features alone": line.among or "",
             "without noise, less piloted": show.signed(line.cost) + fewer,
             "worst less better of features and plain counts": _worst(short, setting),
             "worst placebo less features": _worst(fakes, setting),
-            "placebo without guard": show.signed(interval_of(at, OVER_FEATURES, mechanism=UNGUARDED_PLACEBO)),
+            "placebo without guard": show.signed(unguarded),
         }  # fmt: skip
 
 
@@ -232,33 +212,32 @@ class Line(NamedTuple):
 
 def shown_at(found: pd.DataFrame) -> float:
     """The budget of pictures and counts: 1, or the least one where a run of a user's has no rows of that."""
-    budgets = pick(found, unit=_LIST, mechanism=PILOTED).epsilon
+    budgets = _points.pick(found, unit=_LIST, mechanism=PILOTED).epsilon
     return 1.0 if (budgets == 1.0).any() else float(budgets.min())
 
 
 def gains(found: pd.DataFrame) -> list[Line]:
     """Of all graphs and settings, in alphabetical order, at the budget of :func:`shown_at`."""
     lines, epsilon = [], shown_at(found)
-    for (dataset, labels), part in pick(found, unit=_LIST).groupby(SETTING):
-        at = pick(part, epsilon=epsilon)
-        mine, plain = (interval_of(at, OVER_FEATURES, mechanism=name) for name in (PILOTED, PLAIN))
+    for (dataset, labels), part in _points.pick(found, unit=_LIST).groupby(SETTING):
+        at = _points.pick(part, epsilon=epsilon)
+        mine, plain = (_points.interval_of(at, OVER_FEATURES, mechanism=name) for name in (PILOTED, PLAIN))
         if mine is None:
             continue
-        own = pick(at, mechanism=PILOTED)
-        over = interval_of(own, OVER_PUBLISHED)
+        own = _points.pick(at, mechanism=PILOTED)
+        features = _points.interval_of(part, _points.ACCURACY, mechanism=FEATURES)
+        over = _points.interval_of(own, OVER_PUBLISHED)
         paired = own.pivot_table(index="seed", columns="metric", values="value")
         published = None if over is None else float((paired[OVER_FEATURES] - paired[OVER_PUBLISHED]).mean())
-        draws = pick(part, metric=ACCURACY).pivot_table(index="seed", columns="mechanism", values="value")
+        scores = _points.pick(part, metric=_points.ACCURACY)
+        draws = scores.pivot_table(index="seed", columns="mechanism", values="value")
         exact = draws[CEILING] - draws[FEATURES] if CEILING in draws else pd.Series(dtype=float)
         cost = (exact - paired[OVER_FEATURES]).dropna().to_numpy()
         known = {*at.mechanism} & {*PUBLISHED_METHODS} | {*part.mechanism} & {*ALONE}
-        lines.append(
-            Line(
-                str(dataset), str(labels), interval_of(part, ACCURACY, mechanism=FEATURES), mine, plain,
-                interval_of(own, OVER_PLAIN), published, over, len(known) if over is not None else 0,
-                mean_interval(cost) if len(cost) else None,
-            )
-        )  # fmt: skip
+        lines.append(Line(
+            str(dataset), str(labels), features, mine, plain, _points.interval_of(own, OVER_PLAIN), published, over,
+            len(known) if over is not None else 0, mean_interval(cost) if len(cost) else None,
+        ))  # fmt: skip
     return lines
 
 
@@ -275,7 +254,7 @@ _STYLES: dict[str, tuple[str, str, str]] = {
 
 def _figure(found: pd.DataFrame, lines: list[Line]) -> Any:
     """Of all graphs and settings a panel, the largest gain first: gains against epsilon; a row has one scale."""
-    parts = dict(list(pick(found, unit=_LIST).groupby(SETTING)))
+    parts = dict(list(_points.pick(found, unit=_LIST).groupby(SETTING)))
     lines = sorted(lines, key=lambda line: -line.mine.mean)
     across = min(len(lines), 8)
     figure, axes = show.panels(len(lines), width=2.3, height=2.2, columns=across)
@@ -297,17 +276,17 @@ def _figure(found: pd.DataFrame, lines: list[Line]) -> Any:
 
 def draw(axis: Any, part: pd.DataFrame, ceiling: float | None) -> None:
     """Gains over the features alone, in points, against epsilon of one graph and setting."""
-    part = pick(part, metric=OVER_FEATURES)
+    part = _points.pick(part, metric=OVER_FEATURES)
     for label, (begins, colour, marker) in _STYLES.items():
         names = [name for name in part.mechanism.unique() if name.startswith(begins)]
         names = [name for name in names if not name.startswith(f"{PILOTED},")]  # not its placebo
         means = part[part.mechanism.isin(names)].pivot_table(index="epsilon", columns="mechanism", values="value")
         best = dict(zip(means.index, means.idxmax(axis=1), strict=True))
         shown = {
-            epsilon: mean_interval(pick(part, mechanism=name, epsilon=epsilon).value.to_numpy())
+            epsilon: mean_interval(_points.pick(part, mechanism=name, epsilon=epsilon).value.to_numpy())
             for epsilon, name in best.items()
         }
-        plot_gains(axis, shown, label, colour, marker, 2.0 if begins == PILOTED else 1.2)
+        _points.plot_gains(axis, shown, label, colour, marker, 2.0 if begins == PILOTED else 1.2)
     axis.axhline(0.0, color="black", linestyle="--", linewidth=1.0, label="features alone")
     if ceiling is not None:
         axis.axhline(ceiling, color="black", linewidth=1.0, label=_NO_NOISE)
@@ -339,12 +318,12 @@ def _gains_figure(lines: list[Line], epsilon: float) -> Any:
             values, np.arange(len(lines)), label=label, color=colour, marker=marker, markersize=size,
             linestyle="none", zorder=3 if label.startswith("piloted counts (") else 2,
         )  # fmt: skip
-    plot_means(
+    _points.plot_means(
         axis, dict(enumerate(line.mine for line in lines)), color=_MARKS["piloted counts (ours)"][0], capsize=2,
         linewidth=1.6,
     )  # fmt: skip
     names = [f"{line.dataset}, {_short_setting(line.labels)}" for line in lines]
-    plot_settings(axis, names, _won(lines, epsilon), "the features alone")
+    _points.plot_settings(axis, names, _won(lines, epsilon), "the features alone")
     return made
 
 
@@ -355,11 +334,8 @@ def _won(lines: list[Line], epsilon: float) -> str:
     return f"At epsilon {epsilon:g} counts beat the features alone in {up} of {of}, lose in {down}"
 
 
-def digest(out: Path) -> str:
-    frame = results_in(out).read()
-    if frame.empty:
-        return ""
-    found = points(frame)
+def digest(results: Results) -> str:
+    found = points(results.read())
     lines = gains(found)
     return "\n\n".join(filter(None, (_counted(found, shortfalls(found)), worth(lines), _ceiling(lines))))
 
@@ -390,6 +366,6 @@ def _ceiling(lines: list[Line]) -> str:
 
 def gains_of_lists(found: pd.DataFrame, ending: str) -> list[ConfidenceInterval]:
     """At the budget shown, gains over the features of rows of noisy lists whose names end so."""
-    at = pick(found, epsilon=shown_at(found), unit=_LIST, metric=OVER_FEATURES)
+    at = _points.pick(found, epsilon=shown_at(found), unit=_LIST, metric=OVER_FEATURES)
     rows = at[at.mechanism.isin(PUBLISHED_METHODS) & at.mechanism.str.endswith(f", {ending}")]
-    return list(intervals(rows, [*SETTING, "mechanism"]).values())
+    return list(_points.intervals(rows, [*SETTING, "mechanism"]).values())

@@ -12,9 +12,7 @@ _PARTS = {"scores": shares, "attacks": attacks, "counts": counts, "mixing": mixi
 
 
 def main(config: Config) -> None:
-    config.check()
-    parts = [accuracy] if {*config.parts} - {*_PARTS} else []
-    run_parts([*parts, *(part for name, part in _PARTS.items() if name in config.parts)], config)
+    run_parts(config, _PARTS, accuracy)
     announce(write_report(config.out))
 
 

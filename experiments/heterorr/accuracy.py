@@ -7,12 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import get_args
 
-from experiments._common import FOUND, fingerprint, said_of, usable
-from experiments._runner import Found, Results, asked, config_hash
-from experiments.heterorr import cells
+from experiments import _common, _runner
+from experiments.heterorr import cells, releases
 from experiments.heterorr import settings as rows_of
-from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, Cell
-from experiments.heterorr.releases import EPSILON_0, FEATURES, PUBLIC_EDGES, STRUCTURE
 from experiments.heterorr.settings import PRIVATE_LABELS, Config, Level, Settings, settings
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, RECORD
 
@@ -21,75 +18,71 @@ WIDTH = 48
 """Of the public embedding. Few coordinates would hold back the rows without privacy."""
 LEVELS: tuple[Level, ...] = get_args(Level)
 
-results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
-load = partial(usable, cells.load)
+results_in = partial(_runner.Results, name=NAME, cell=cells.Cell, also=_common.FOUND)
+load = partial(_common.usable, cells.load)
 
 
 def resolved(config: Config, dataset: str, level: Level) -> Settings:
     """The settings of a data set and level; the embedding is no wider than the public users are many."""
     data = load(dataset)
     width = min(WIDTH, data.num_features, round(0.1 * data.num_nodes))
-    return settings(config, dataset, fingerprint(data), level, width)
+    return settings(config, dataset, _common.fingerprint(data), level, width)
 
 
 def variants(config: Config, level: Level, labels: bool) -> Iterator[tuple[str, float, float, str, float]]:
     """Mechanism, epsilon, rho, mechanism and epsilon of the edges: baselines first."""
     asked_for, budgets = set(config.mechanisms), config.epsilons or rows_of.EPSILONS
-    last, by_labels = config.private_shares[-1], () if labels else (LABEL_PROPAGATION,)
+    last, by_labels = config.private_shares[-1], () if labels else (cells.LABEL_PROPAGATION,)
     if level == "features":
-        for name in (NON_PRIVATE, RECORDS, FEATURES + NON_PRIVATE):
+        for name in (cells.NON_PRIVATE, cells.RECORDS, releases.FEATURES + cells.NON_PRIVATE):
             yield name, math.inf, 0.0, "", 0.0
-        for name in (PUBLIC_RECORDS, *by_labels):
+        for name in (cells.PUBLIC_RECORDS, *by_labels):
             yield name, 0.0, 0.0, "", 0.0
         known = [name for name in rows_of.FEATURE_MECHANISMS if name in asked_for]
-        rows = [prefix + name for name in known for prefix in ("", STRUCTURE, FEATURES)]
+        rows = [prefix + name for name in known for prefix in ("", releases.STRUCTURE, releases.FEATURES)]
         if "lpgnn" in asked_for and not labels:
-            rows += [PRIVATE_LABELS, STRUCTURE + PRIVATE_LABELS]
+            rows += [PRIVATE_LABELS, releases.STRUCTURE + PRIVATE_LABELS]
         yield from ((name, epsilon, 0.0, "", 0.0) for epsilon in budgets for name in rows)
     elif level == "edges":
         for rho in config.private_shares:
-            for name in (NON_PRIVATE, FEATURES + NON_PRIVATE):
+            for name in (cells.NON_PRIVATE, releases.FEATURES + cells.NON_PRIVATE):
                 yield name, math.inf, rho, "", 0.0
-            for name in (*EPSILON_0, *by_labels):
+            for name in (*releases.EPSILON_0, *by_labels):
                 yield name, 0.0, rho, "", 0.0
             known = [name for name in rows_of.EDGE_MECHANISMS if name in asked_for]
             at = budgets if rho == last or len(config.epsilons) == 1 else (1.0,)
             yield from ((name, epsilon, rho, "", 0.0) for epsilon in at for name in known)
     else:
-        yield NON_PRIVATE, math.inf, last, NON_PRIVATE, math.inf
-        yield PUBLIC_RECORDS, 0.0, last, PUBLIC_EDGES, 0.0
+        yield cells.NON_PRIVATE, math.inf, last, cells.NON_PRIVATE, math.inf
+        yield cells.PUBLIC_RECORDS, 0.0, last, releases.PUBLIC_EDGES, 0.0
         pairs = [pair for pair in rows_of.PAIRS if asked_for.issuperset(pair)]
         yield from ((name, epsilon, last, other, epsilon) for epsilon in budgets for name, other in pairs)
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
-    planned = {}
+@_common.planned
+def plan(config: Config) -> Iterator[tuple[cells.Cell, Settings]]:
     levels = [level for level in LEVELS if level in config.parts]
     for level, dataset in itertools.product(levels, config.datasets):
         data, chosen = load(dataset), resolved(config, dataset, level)
-        labels = data.y.ndim == 2
+        labels, unit = data.y.ndim == 2, EDGE_CENTRAL if level == "edges" else RECORD
         for seed in range(config.seeds):
             bench = cells.prepare(chosen, seed)
             for mechanism, epsilon, rho, other, of_edges in variants(config, level, labels):
-                cell = Cell(
-                    dataset=data.name, task="labels" if labels else "node", mechanism=mechanism, epsilon=epsilon,
-                    seed=seed, epsilon_proved=0.0, unit=str(EDGE_CENTRAL if level == "edges" else RECORD),
-                    config=config_hash(chosen), level=level, rho=rho, edges=other, epsilon_edges=of_edges,
-                )  # fmt: skip
-                with asked(str(cell)):
-                    planned[dataclasses.replace(cell, epsilon_proved=_proved(bench, cell))] = chosen
-    return planned
+                row = chosen, data.name, "labels" if labels else "node", unit, mechanism, epsilon, seed, 0.0
+                cell, _ = cells.Cell.of(*row, level=level, rho=rho, edges=other, epsilon_edges=of_edges)
+                with _runner.asked(str(cell)):
+                    yield dataclasses.replace(cell, epsilon_proved=_proved(bench, cell)), chosen
 
 
-def _proved(bench: cells.Bench, cell: Cell) -> float:
-    if NON_PRIVATE in cell.mechanism or cell.mechanism == RECORDS:
+def _proved(bench: cells.Bench, cell: cells.Cell) -> float:
+    if cells.NON_PRIVATE in cell.mechanism or cell.mechanism == cells.RECORDS:
         return math.inf
     promised = cells.guarantee(bench, cell)
     return 0.0 if promised is None else promised[EDGE_CENTRAL if cell.level == "edges" else RECORD].epsilon
 
 
-def compute(cell: Cell, chosen: Settings) -> Found:
+def compute(cell: cells.Cell, chosen: Settings) -> _runner.Found:
     bench = cells.prepare(chosen, cell.seed)
     mechanism = f"{cell.mechanism} + {cell.edges}" if cell.edges else cell.mechanism
     name, promised = f"{cell.level}: {mechanism}, epsilon {cell.epsilon:g}", cells.guarantee(bench, cell)
-    return cells.compute(bench, cell)._replace(notes=said_of(load(chosen.dataset), name, promised))
+    return cells.compute(bench, cell)._replace(notes=_common.said_of(load(chosen.dataset), name, promised))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Any
 
@@ -9,20 +10,16 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments import _runner
-from experiments._report import by_seed, curves, legend_below, level, paired, panels, prose, signed, table
-from experiments._runner import Found, Results, asked, config_hash, rounded
+from experiments import _common, _runner
+from experiments import _report as show
 from experiments.heterorr import accuracy, cells, releases
-from experiments.heterorr.cells import NON_PRIVATE
-from experiments.heterorr.releases import PUBLIC_EDGES
 from experiments.heterorr.settings import COLOURS, EDGE_MECHANISMS, LABELS, Config, Settings, budget
 from ldp_jax import attacks
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
 from ldp_jax.graph import graphs
-from ldp_jax.learning.metrics import mean_interval
-from ldp_jax.learning.models import NodeInputs
+from ldp_jax.learning import metrics, models
 
-_TEXT = prose("heterorr_attacks")
+_TEXT = show.prose("heterorr_attacks")
 
 NAME, CALLED = "heterorr_attacks", "attacks"
 EPSILONS = (0.1, 0.5, 1.0)
@@ -44,30 +41,26 @@ class Cell(_runner.Cell):
     last_metric = property(lambda self: METRICS[-1])
 
 
-results_in = partial(Results, name=NAME, cell=Cell)
+results_in = partial(_runner.Results, name=NAME, cell=Cell)
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
-    planned = {}
+@_common.planned
+def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     for dataset in config.datasets:
         data, chosen = accuracy.load(dataset), accuracy.resolved(config, dataset, "edges")
         rows = [("public knowledge", 0.0, attack) for attack in KNOWN]
-        rows += [(PUBLIC_EDGES, 0.0, LINKTELLER), (NON_PRIVATE, math.inf, LINKTELLER)]
+        rows += [(releases.PUBLIC_EDGES, 0.0, LINKTELLER), (cells.NON_PRIVATE, math.inf, LINKTELLER)]
         names = [name for name in EDGE_MECHANISMS if name in config.mechanisms]
         rows += [(name, eps, LINKTELLER) for eps in config.epsilons or EPSILONS for name in names]
+        pairs = {"rho": config.private_shares[-1], "attacked": min(config.attacked_nodes, data.num_nodes)}
+        cell = partial(Cell.of, chosen, data.name, "private edges", EDGE_CENTRAL)
         for seed in range(config.seeds):
             for mechanism, epsilon, attack in rows:
                 spent = epsilon
                 if mechanism in config.mechanisms:
-                    with asked(f"--epsilons {epsilon:g}, {mechanism}"):
+                    with _runner.asked(f"--epsilons {epsilon:g}, {mechanism}"):
                         spent = releases.edge_mechanism(mechanism, epsilon, chosen.sweeps).guarantee().epsilon
-                cell = Cell(
-                    dataset=data.name, task="private edges", mechanism=mechanism, epsilon=epsilon, seed=seed,
-                    epsilon_proved=spent, unit=str(EDGE_CENTRAL), config=config_hash(chosen), attack=attack,
-                    rho=config.private_shares[-1], attacked=min(config.attacked_nodes, data.num_nodes),
-                )  # fmt: skip
-                planned[cell] = chosen
-    return planned
+                yield cell(mechanism, epsilon, seed, spent, attack=attack, **pairs)
 
 
 @lru_cache(maxsize=1)
@@ -81,7 +74,7 @@ def _asked(bench: cells.Bench, rho: float, attacked: int) -> tuple[Any, attacks.
     return public, every, attacks.balanced_pairs(pair_key, nodes, private, known=public)
 
 
-def compute(cell: Cell, chosen: Settings) -> Found:
+def compute(cell: Cell, chosen: Settings) -> _runner.Found:
     bench = cells.prepare(chosen, cell.seed)
     public, every, balanced = _asked(bench, cell.rho, cell.attacked)
     n = bench.data.num_nodes
@@ -89,7 +82,7 @@ def compute(cell: Cell, chosen: Settings) -> Found:
         seen = cells.edges(bench, cell.mechanism, cell.epsilon, cell.rho)
         op, x = cells.layout(seen.graph), cells.records(bench)
         score = cells.train(bench, op, x, (0,))
-        inputs = NodeInputs(op, x if score.chosen.endswith("raw") else cells.standardized(x))
+        inputs = models.NodeInputs(op, x if score.chosen.endswith("raw") else cells.standardized(x))
         judge = partial(attacks.linkteller, cells.model_of(bench), score.variables, inputs)
     elif cell.attack == "feature similarity":
         judge = partial(attacks.feature_similarity, bench.data.x.toarray())
@@ -99,7 +92,7 @@ def compute(cell: Cell, chosen: Settings) -> Found:
         judge = partial(attacks.degree_product, public, n)
     found, even = judge(every), judge(balanced)
     areas = found.average_precision, found.precision, found.tpr, even.auc, found.auc
-    return Found(rounded({name: area.mean for name, area in zip(METRICS, areas, strict=True)}))
+    return _runner.Found(_runner.rounded({name: area.mean for name, area in zip(METRICS, areas, strict=True)}))
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
@@ -110,38 +103,38 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
 
 def _table(part: pd.DataFrame, dataset: str) -> str:
     shown = {"AUC": "AUC", "AP": "average precision", **{name: name for name in METRICS[1:-1]}}
-    values = by_seed(part, ["mechanism", "epsilon", "attack", "metric"], scale=1)
+    values = show.by_seed(part, ["mechanism", "epsilon", "attack", "metric"], scale=1)
     beside = values["public knowledge", 0.0, BESIDE, "AUC"]
     rows = []
     for mechanism, epsilon, attack in dict.fromkeys(key[:3] for key in values):
         row = {"release": LABELS.get(mechanism, mechanism), "eps": budget(mechanism, epsilon), "attack": attack}
         for words, metric in shown.items():
-            found = mean_interval(values[mechanism, epsilon, attack, metric])
+            found = metrics.mean_interval(values[mechanism, epsilon, attack, metric])
             row[words] = f"{found.mean:.3f}" + (f" ± {found.half_width:.3f}" if found.n > 1 else "")
-        gain = paired(values[mechanism, epsilon, attack, "AUC"], beside)
-        rows.append(row | {"beyond public": "" if attack == BESIDE else signed(gain, digits=3)})
+        gain = show.paired(values[mechanism, epsilon, attack, "AUC"], beside)
+        rows.append(row | {"beyond public": "" if attack == BESIDE else show.signed(gain, digits=3)})
     first = part.iloc[0]
     title = f"## {dataset}: {first.attacked} nodes, rho {first.rho:g}, {part.seed.nunique()} seeds"
-    return f"{title}\n\n{table(rows)}"
+    return f"{title}\n\n{show.table(rows)}"
 
 
 def draw(frame: pd.DataFrame) -> Any:
     """AUC and average precision against epsilon, with public attackers as lines."""
     dataset = frame.dataset.iloc[0]
     part = frame[frame.dataset == dataset]
-    figure, axes = panels(2, width=4.4, height=3.4)
+    figure, axes = show.panels(2, width=4.4, height=3.4)
     for axis, metric in zip(axes, (METRICS[-1], METRICS[0]), strict=True):
-        values = by_seed(part[part.metric == metric], ["mechanism", "epsilon", "attack"], scale=1)
+        values = show.by_seed(part[part.metric == metric], ["mechanism", "epsilon", "attack"], scale=1)
         names = [name for name in dict.fromkeys(key[0] for key in values) if name in COLOURS]
         axis.set_xscale("log")
         lines = {name: {eps: s for (other, eps, _), s in values.items() if other == name} for name in names}
-        curves(axis, lines, LABELS, COLOURS, markersize=3)
+        show.curves(axis, lines, LABELS, COLOURS, markersize=3)
         for attack, style, grey in ((BESIDE, ":", "0.35"), ("degree product", "-.", "0.55")):
             height = values["public knowledge", 0.0, attack].mean()
-            level(axis, height, f"{attack}, no model", style, color=grey, linewidth=1)
-        for mechanism, epsilon, style in ((NON_PRIVATE, math.inf, "-"), (PUBLIC_EDGES, 0.0, "--")):
-            level(axis, values[mechanism, epsilon, LINKTELLER].mean(), LABELS[mechanism], style)
+            show.level(axis, height, f"{attack}, no model", style, color=grey, linewidth=1)
+        for mechanism, epsilon, style in ((cells.NON_PRIVATE, math.inf, "-"), (releases.PUBLIC_EDGES, 0.0, "--")):
+            show.level(axis, values[mechanism, epsilon, LINKTELLER].mean(), LABELS[mechanism], style)
         axis.set(xlabel="epsilon per private edge", ylabel=f"{metric} of LinkTeller")
     figure.suptitle(f"{dataset}: private edges found, rho {part.rho.iloc[0]:g}", fontsize=9)
-    legend_below(figure, axes[0])
+    show.legend_below(figure, axes[0])
     return figure

@@ -11,9 +11,7 @@ import numpy as np
 
 from experiments import _common, _runner
 from experiments._common import Score, best, label_propagation, standardized
-from experiments._runner import Found
-from experiments.heterorr import releases, scores
-from experiments.heterorr.releases import FEATURES, PUBLIC_EDGES, STRUCTURE
+from experiments.heterorr import releases
 from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, LABEL_STEPS, PRIVATE_LABELS, Settings
 from ldp_jax import datasets, pipeline
 from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
@@ -103,10 +101,10 @@ def prepare(settings: Settings, seed: int) -> Bench:
 
 
 @lru_cache(maxsize=16)
-def embedding(bench: Bench) -> scores.Embedding:
+def embedding(bench: Bench) -> releases.Embedding:
     """The public embedding of all records, and the shares of its coordinates."""
     settings = bench.settings
-    return scores.embed(
+    return releases.embed(
         jax.random.clone(bench.score_key), bench.data.x.toarray(), bench.data.y, bench.public,
         width=settings.width, sensitive=settings.sensitive, gamma=settings.gamma,
     )  # fmt: skip
@@ -123,7 +121,7 @@ def features(bench: Bench, name: str, epsilon: float) -> Any:
     if name == RECORDS:
         return records(bench)
     known = embedding(bench)
-    mechanism = name.removeprefix(STRUCTURE).removeprefix(FEATURES)
+    mechanism = name.removeprefix(releases.STRUCTURE).removeprefix(releases.FEATURES)
     if mechanism == NON_PRIVATE:
         return jnp.asarray(known.z)
     if mechanism == PUBLIC_RECORDS:
@@ -131,7 +129,7 @@ def features(bench: Bench, name: str, epsilon: float) -> Any:
     made = releases.feature_mechanism(mechanism, epsilon, known.theta, bench.settings.bins)
     # The twin's record is the mean of the public users', which is 0 in these coordinates.
     n, dim = known.z.shape
-    z = pipeline.PublicRecord(n, dim, 0.0) if name.startswith(STRUCTURE) else jnp.asarray(known.z)
+    z = pipeline.PublicRecord(n, dim, 0.0) if name.startswith(releases.STRUCTURE) else jnp.asarray(known.z)
     found = releases.released_features(jax.random.clone(bench.feature_key), z, made)
     return jnp.where(known.public[:, None], known.z, found)
 
@@ -149,14 +147,13 @@ class Seen(NamedTuple):
 
 
 def edges(bench: Bench, name: str, epsilon: float, rho: float) -> Seen:
-    if name.startswith(FEATURES):
+    if name.startswith(releases.FEATURES):
         return Seen(graphs.from_edges(np.zeros((0, 2), np.int32), bench.data.num_nodes))
     if name == NON_PRIVATE or not rho:
         return Seen(bench.data.graph)
     split = split_of(bench, rho)
-    graph, _ = releases.released_edges(
-        jax.random.clone(bench.edge_key), split, name, epsilon, rho, bench.settings.sweeps
-    )
+    key = jax.random.clone(bench.edge_key)
+    graph, _ = releases.released_edges(key, split, name, epsilon, rho, bench.settings.sweeps)
     return Seen(graph, *releases.count(split, graph))
 
 
@@ -165,13 +162,13 @@ def guarantee(bench: Bench, cell: Cell) -> PipelineGuarantee | None:
     spent: list[Guarantee] = []
     fields: list[str] = []
     if cell.level != "edges":
-        twin, name = cell.mechanism.startswith(STRUCTURE), cell.mechanism.removeprefix(FEATURES)
+        twin, name = cell.mechanism.startswith(releases.STRUCTURE), cell.mechanism.removeprefix(releases.FEATURES)
         if name in (*FEATURE_MECHANISMS, PRIVATE_LABELS):
             # Only FeatureRR asks for the shares, which take seconds to find.
             theta = embedding(bench).theta if name == "featurerr" else np.ones(bench.settings.width)
             spent.append(releases.feature_mechanism(name, cell.epsilon, theta, bench.settings.bins).guarantee())
             fields.append("features")
-        if name.removeprefix(STRUCTURE) == PRIVATE_LABELS:  # the twin asks for labels, too
+        if name.removeprefix(releases.STRUCTURE) == PRIVATE_LABELS:  # the twin asks for labels, too
             asked = releases.label_mechanism(cell.epsilon, bench.data.num_classes).guarantee()
             spent = [asked] if twin else [spent[0] + asked]
             fields.append("labels")
@@ -233,17 +230,14 @@ def train_on_noisy_labels(bench: Bench, op: Any, x: Any, steps: Sequence[int], e
     classes = bench.data.num_classes
     mechanism = releases.label_mechanism(epsilon, classes)
     keys = jax.random.split(jax.random.fold_in(jax.random.clone(bench.feature_key), _LABELS), 2)
-    train, validation = (
-        _noisy(mechanism, key, part, bench.public) for key, part in zip(keys, bench.parts[:2], strict=True)
-    )
+    both = zip(keys, bench.parts[:2], strict=True)
+    train, validation = (_noisy(mechanism, key, part, bench.public) for key, part in both)
 
     def fit(rows: Any, label_steps: int, chosen: str) -> Score:
-        context, examples = label_training.drop_inputs(
-            NodeInputs(op, rows), op, train, label_steps, also=validation
-        )
+        given, examples = label_training.drop_inputs(NodeInputs(op, rows), op, train, label_steps, also=validation)
         fitted = training.fit(
             jax.random.clone(bench.fit_key), label_training.drop(model_of(bench)),
-            training.on_graph(label_training.noisy_node_classification), context, examples, validation,
+            training.on_graph(label_training.noisy_node_classification), given, examples, validation,
             bench.parts[2], bench.settings.for_training(len(bench.parts[0].index)),
         )  # fmt: skip
         return _score(bench, fitted, chosen)
@@ -264,22 +258,22 @@ def _noisy(mechanism: Any, key: Any, part: training.Examples, public: np.ndarray
     return made._replace(keep=jnp.where(known, 1.0, made.keep))
 
 
-def compute(bench: Bench, cell: Cell) -> Found:
+def compute(bench: Bench, cell: Cell) -> _runner.Found:
     if cell.mechanism == LABEL_PROPAGATION:  # of the public edges alone where some are private
-        seen = edges(bench, PUBLIC_EDGES if cell.rho else NON_PRIVATE, 0.0, cell.rho)
+        seen = edges(bench, releases.PUBLIC_EDGES if cell.rho else NON_PRIVATE, 0.0, cell.rho)
         op, classes = propagation.operator(seen.graph), bench.data.num_classes
         test, *chosen = label_propagation(op, bench.parts, bench.settings, tol=1e-4, classes=classes)
         return Score({cell.last_metric: test}, *chosen).found()
     name, epsilon = cell.of_edges
-    no_edges = cell.mechanism.startswith(FEATURES)
-    seen = edges(bench, FEATURES if no_edges else name or NON_PRIVATE, epsilon, cell.rho)
+    no_edges = cell.mechanism.startswith(releases.FEATURES)
+    seen = edges(bench, releases.FEATURES if no_edges else name or NON_PRIVATE, epsilon, cell.rho)
     x = records(bench) if cell.level == "edges" else features(bench, cell.mechanism, cell.epsilon)
     # Public features are not noisy: two layers of the GCN average them enough.
     steps = (0,) if no_edges or cell.level == "edges" else bench.settings.steps
     # One graph for all rows of a level deserves the fastest layout, which is compiled for it alone.
     whole = seen.graph is bench.data.graph
     op = _operator(bench.settings.dataset) if whole else layout(seen.graph)
-    if cell.mechanism.removeprefix(STRUCTURE) == PRIVATE_LABELS:
+    if cell.mechanism.removeprefix(releases.STRUCTURE) == PRIVATE_LABELS:
         score = train_on_noisy_labels(bench, op, x, steps, cell.epsilon)
     else:
         score = train(bench, op, x, steps)

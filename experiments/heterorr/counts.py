@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from typing import Any
 
@@ -9,9 +10,8 @@ import jax
 import numpy as np
 import pandas as pd
 
-from experiments import _runner
-from experiments._report import interval, prose, table
-from experiments._runner import Found, Results, config_hash
+from experiments import _common, _runner
+from experiments import _report as show
 from experiments.heterorr import mixing, releases
 from experiments.heterorr.cells import RELEASED, TRUE
 from experiments.heterorr.releases import EPSILON_0
@@ -36,7 +36,7 @@ class Cell(_runner.Cell):
     last_metric = property(lambda self: AUC)
 
 
-results_in = partial(Results, name=NAME, cell=Cell)
+results_in = partial(_runner.Results, name=NAME, cell=Cell)
 
 
 @lru_cache(maxsize=4)
@@ -46,22 +46,17 @@ def _split(seed: int, rho: float) -> curator.EdgeSplit:
     return curator.split_edges(jax.random.key(seed), graph, rho)
 
 
-def plan(config: Config) -> dict[Cell, dict[str, Any]]:
+@_common.planned
+def plan(config: Config) -> Iterator[tuple[Cell, dict[str, Any]]]:
     sweeps, rho = 20 if config.smoke else 8000, config.private_shares[-1]
     made = {"sweeps": sweeps, "dataset": DATASET}
     budgets = [(name, 0.0) for name in EPSILON_0] + [(name, eps) for eps in EPSILONS for name in EDGE_MECHANISMS]
-    planned: dict[Cell, dict[str, Any]] = {}
     for seed, (name, epsilon) in itertools.product(range(min(SEEDS, config.seeds)), budgets):
         spent = releases.edge_mechanism(name, epsilon, sweeps).guarantee().epsilon if epsilon else 0.0
-        cell = Cell(
-            dataset=DATASET, task="counts", mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=spent,
-            unit=str(EDGE_CENTRAL), config=config_hash(made), rho=rho,
-        )  # fmt: skip
-        planned[cell] = made
-    return planned
+        yield Cell.of(made, DATASET, "counts", EDGE_CENTRAL, name, epsilon, seed, spent, rho=rho)
 
 
-def compute(cell: Cell, made: dict[str, Any]) -> Found:
+def compute(cell: Cell, made: dict[str, Any]) -> _runner.Found:
     split, root = _split(cell.seed, cell.rho), jax.random.key(cell.seed)
     key, pairs_key = jax.random.fold_in(root, 1), jax.random.fold_in(root, 2)
     graph, _ = releases.released_edges(key, split, cell.mechanism, cell.epsilon, cell.rho, made["sweeps"])
@@ -69,7 +64,7 @@ def compute(cell: Cell, made: dict[str, Any]) -> Found:
     public, private = graphs.to_edges(split.public), graphs.to_edges(split.private)
     targets = attacks.balanced_pairs(pairs_key, np.arange(split.num_nodes), private, known=public)
     found = attacks.common_neighbours(graphs.to_edges(graph), split.num_nodes, targets)
-    return Found({RELEASED: released, TRUE: true, AUC: round(float(found.auc.mean), 6)})
+    return _runner.Found({RELEASED: released, TRUE: true, AUC: round(float(found.auc.mean), 6)})
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
@@ -81,8 +76,8 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
         }
         for name, epsilon in dict.fromkeys(zip(frame.mechanism, frame.epsilon, strict=True))
         for released, true in [[means.get_group((name, epsilon, metric)).mean() for metric in (RELEASED, TRUE)]]
-        if (auc := interval(means.get_group((name, epsilon, AUC))))
+        if (auc := show.interval(means.get_group((name, epsilon, AUC))))
     ]  # fmt: skip
     first = frame.iloc[0]
-    text = prose(NAME).preface.format(dataset=first.dataset, rho=first.rho, seeds=frame.seed.nunique())
-    return {NAME: f"# Private edges in a release\n\n{text}\n\n{table(rows)}"}, {}
+    text = show.prose(NAME).preface.format(dataset=first.dataset, rho=first.rho, seeds=frame.seed.nunique())
+    return {NAME: f"# Private edges in a release\n\n{text}\n\n{show.table(rows)}"}, {}

@@ -7,7 +7,7 @@ on the same embeddings measures their use.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -18,11 +18,9 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_digits
 
+from experiments import _common, _runner
 from experiments import _report as show
-from experiments import _runner
-from experiments._common import row_names
-from experiments._report import Values
-from experiments._runner import Found, Results, asked, config_hash, rounded
+from experiments._runner import Found, Results, asked, rounded
 from experiments.heterorr.settings import Config
 from ldp_jax import attacks, features
 from ldp_jax.accounting.guarantee import RECORD
@@ -39,7 +37,7 @@ EMBEDDINGS: tuple[Embedding, ...] = get_args(Embedding)
 PROTECTED: tuple[Name, ...] = ("feature-rr", "feature-rr-uniform", "multibit")
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 """Of a whole embedding. FeatureRR takes at most 20 a feature, so 20 / max(theta), which is about 250 here."""
-LABELS, COLOURS = row_names(NAME)
+LABELS, COLOURS = _common.row_names(NAME)
 TITLES: dict[str, str] = {
     "pca-16": "16 principal components", "pca-32": "32 principal components", "mlp-32": "32 hidden units",
     "none": "no embedding",
@@ -47,9 +45,8 @@ TITLES: dict[str, str] = {
 METRICS = {"mse": ("MSE (x 1000)", 1000.0), "ssim": ("SSIM (x 100)", 100.0), "accuracy": ("accuracy (%)", 100.0)}
 """How each is shown, and by what it is multiplied for that."""
 
-_OBJECTIVE = training.node_classification._replace(
-    score=lambda scores, examples: -training.node_classification.loss(scores, examples).mean()
-)
+_less_loss = lambda scores, examples: -training.node_classification.loss(scores, examples).mean()
+_OBJECTIVE = training.node_classification._replace(score=_less_loss)
 """The epoch is chosen by the loss: on few rows the accuracies of many epochs are equal."""
 
 
@@ -130,28 +127,20 @@ def plan(config: Config) -> dict[Cell, Settings]:
     return cells(config.seeds, EPSILONS, EMBEDDINGS, DEFAULT)
 
 
+@_common.planned
 def cells(
     seeds: int, epsilons: Sequence[float], embeddings: Sequence[Embedding], settings: Settings
-) -> dict[Cell, Settings]:
+) -> Iterator[tuple[Cell, Settings]]:
     """All cells, seed by seed; public models are trained here, since they settle what mechanisms claim."""
-    planned, shared = {}, {"dataset": "digits", "task": "inversion", "unit": str(RECORD)}
-
-    def add(seed: int, embedding: str, name: Name, epsilon: float, proved: float) -> None:
-        cell = Cell(
-            mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=proved, embedding=embedding,
-            config=config_hash(settings), **shared,
-        )  # fmt: skip
-        planned[cell] = settings
-
+    cell = partial(Cell.of, settings, "digits", "inversion", RECORD)
     for seed in range(seeds):
-        add(seed, "none", "public-mean", 0.0, 0.0)
+        yield cell("public-mean", 0.0, seed, embedding="none")
         for embedding in embeddings:
-            add(seed, embedding, "non-private", np.inf, np.inf)
+            yield cell("non-private", np.inf, seed, embedding=embedding)
             for epsilon, name in itertools.product(epsilons, PROTECTED):
                 with asked(f"--epsilons {epsilon:g}"):
                     made = make_mechanism(name, epsilon, embedding, seed, settings)
-                add(seed, embedding, name, float(epsilon), made.guarantee().epsilon)
-    return planned
+                yield cell(name, float(epsilon), seed, made.guarantee().epsilon, embedding=embedding)
 
 
 SOURCE = "scikit-learn's load_digits: 1 797 images of UCI's handwritten digits"
@@ -371,13 +360,10 @@ def as_markdown(rows: pd.DataFrame) -> str:
         table.append([*shown, *(show.interval(values[line]) for values in lines.values()), *gaps, len(of_seeds)])
         if line.mechanism == "feature-rr":
             other = line._replace(mechanism="feature-rr-uniform")
-            gains.append(
-                [shown[0], budget, *(show.signed(show.contrast(values, line, other)) for values in lines.values())]
-            )
-    compared = dict.fromkeys(
-        (line.embedding, line.mechanism) for line in lines["mse"] if line.mechanism in PROTECTED
-    )
-    starts = [[TITLES[embedding], LABELS[name], *_start(lines, embedding, name)] for embedding, name in compared]
+            gained = (show.contrast(values, line, other) for values in lines.values())
+            gains.append([shown[0], budget, *map(show.signed, gained)])
+    pairs = dict.fromkeys((line.embedding, line.mechanism) for line in lines["mse"] if line.mechanism in PROTECTED)
+    starts = [[TITLES[embedding], LABELS[name], *_start(lines, embedding, name)] for embedding, name in pairs]
     by_accuracy = "accuracy there (%)", "accuracy one budget below (%)"
     said = show.prose(NAME)
     return "\n\n".join((
@@ -453,14 +439,12 @@ def _images(figure: Any, embedding: Embedding, seed: int, budgets: Sequence[floa
     figure.subplots_adjust(left=0.26, right=0.98, top=0.94, bottom=0.02, wspace=0.06, hspace=0.06)
 
 
-def _curves(axis: Any, values: Values, embedding: str) -> None:
+def _curves(axis: Any, values: show.Values, embedding: str) -> None:
     budgets = sorted({line.epsilon for line in values if line.mechanism in PROTECTED})
     show.log_ticks(axis, budgets, base=2)
     axis.tick_params(axis="x", labelsize=8)
-    mine = {
-        name: {line.epsilon: s for line, s in values.items() if line[:2] == (embedding, name)} for name in PROTECTED
-    }
-    show.curves(axis, mine, LABELS, COLOURS, lw=1.4, ms=3)
+    rows = {name: {at.epsilon: s for at, s in values.items() if at[:2] == (embedding, name)} for name in PROTECTED}
+    show.curves(axis, rows, LABELS, COLOURS, lw=1.4, ms=3)
     for line, style in ((_NOBODY, "--"), (Line(embedding, "non-private", np.inf), ":")):
         if line in values:
             show.level(axis, values[line].mean(), LABELS[line.mechanism], style, linewidth=1.0)

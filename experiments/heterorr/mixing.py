@@ -12,9 +12,8 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
+from experiments import _report as show
 from experiments import _runner
-from experiments._report import panels, prose, table
-from experiments._runner import Found, Results, asked, config_hash
 from experiments.heterorr.settings import Config
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL
@@ -55,13 +54,13 @@ def _named(block: int, mechanism: str) -> str:
     return f"log-likelihood after {block * MOVES[mechanism][0]} sweeps"
 
 
-results_in = partial(Results, name=NAME, cell=Cell)
+results_in = partial(_runner.Results, name=NAME, cell=Cell)
 
 
 @lru_cache(maxsize=1)
 def connected(dataset: str) -> tuple[int, np.ndarray]:
     """Nodes that have an edge, and the edges between them; of a set of graphs, the first."""
-    with asked("--parts", OSError):
+    with _runner.asked("--parts", OSError):
         data = datasets.load(dataset)
     edges = graphs.to_edges(data.graph)
     if data.node_graph is not None:
@@ -73,16 +72,13 @@ def connected(dataset: str) -> tuple[int, np.ndarray]:
 def plan(config: Config) -> dict[Cell, dict[str, int]]:
     made = {name: _settings(name, config.smoke) for name in MOVES}
     cases = itertools.product(MOVES, GRAPHS, WEIGHTS, range(CHAINS))
-    return {
-        Cell(
-            dataset=dataset, task="mixing", mechanism=name, epsilon=0.0, seed=seed, epsilon_proved=math.inf,
-            unit=str(EDGE_CENTRAL), config=config_hash(made[name]), weight=weight,
-        ): made[name]
+    return dict(
+        Cell.of(made[name], dataset, "mixing", EDGE_CENTRAL, name, 0.0, seed, math.inf, weight=weight)
         for name, dataset, weight, seed in cases if name not in CASES or (dataset, weight) in CASES[name]
-    }  # fmt: skip
+    )  # fmt: skip
 
 
-def compute(cell: Cell, chosen: dict[str, int]) -> Found:
+def compute(cell: Cell, chosen: dict[str, int]) -> _runner.Found:
     blocks, (n, pairs) = chosen["blocks"], connected(cell.dataset)
     edges = hrg.Edges.of(pairs, np.zeros((0, 2), np.int64))
     start, key = jax.random.split(jax.random.key(cell.seed))
@@ -100,7 +96,7 @@ def compute(cell: Cell, chosen: dict[str, int]) -> Found:
         values = np.asarray(hrg.trace(keys, state, edges, np.array(scales, np.float32), *moves)[1][:, 0])
     # The names are those of whole runs, so that a smoke run has the cell's last metric too.
     names = [_named(BLOCKS - blocks + 1 + block, cell.mechanism) for block in range(blocks)]
-    return Found(found | {name: round(float(value), 3) for name, value in zip(names, values, strict=True)})
+    return _runner.Found(found | {name: round(float(value), 3) for name, value in zip(names, values, strict=True)})
 
 
 def _settings(mechanism: str, smoke: bool) -> dict[str, int]:
@@ -153,7 +149,7 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     found = {key: part.pivot_table(index="sweeps", columns="seed", values="value") for key, part in traces}
     names = list(dict.fromkeys(str(name) for name, _, _ in found))
     seconds, exchanges = frame.groupby(by).seconds.median(), frame[exchanged].groupby(by).value.min()
-    figure, axes = panels(len(names) * len(WEIGHTS), width=3.4, height=2.6, columns=len(WEIGHTS))
+    figure, axes = show.panels(len(names) * len(WEIGHTS), width=3.4, height=2.6, columns=len(WEIGHTS))
     rows, reached, gain = [], [], []
     for axis, (dataset, weight) in zip(axes, itertools.product(names, WEIGHTS), strict=True):
         ends = {}
@@ -180,12 +176,11 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
         axis.set_title(f"{dataset}, w = {weight:g}", fontsize=8)
         axis.legend(fontsize=6)
     figure.tight_layout()
-    said, whole = prose(NAME), BLOCKS * SWEEPS
+    said, whole = show.prose(NAME), BLOCKS * SWEEPS
     verdict = f"R-hat is at most {hrg.MIXED} in {len(reached)} of {len(rows)} rows: {', '.join(reached) or 'none'}."
     if gain:
         verdict += "\n" + said.gain.format(least=min(gain), most=max(gain), sweeps=whole)
     counts = {"chains": CHAINS, "blocks": BLOCKS, "rungs": RUNGS, "turns": TURNS, "sweeps": whole}
     preface = said.preface.format(mixed=hrg.MIXED, regrafts=REGRAFTS, tempered=TEMPERED, **counts)
-    return {NAME: f"# How chains forget where they began\n\n{preface}\n\n{verdict}\n\n{table(rows)}"}, {
-        NAME: figure
-    }
+    text = f"# How chains forget where they began\n\n{preface}\n\n{verdict}\n\n{show.table(rows)}"
+    return {NAME: text}, {NAME: figure}

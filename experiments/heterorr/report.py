@@ -1,6 +1,5 @@
 """Tables and figures of HeteroRR's accuracy rows; nothing is computed but statistics."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,7 +7,7 @@ import pandas as pd
 from scipy import stats
 
 from experiments import _report as show
-from experiments._report import Values
+from experiments import _runner
 from experiments.heterorr import accuracy
 from experiments.heterorr.cells import LABEL_PROPAGATION, NON_PRIVATE, PUBLIC_RECORDS, RECORDS, RELEASED, TRUE
 from experiments.heterorr.releases import EPSILON_0, FEATURES, LINK_PREDICTION, PUBLIC_EDGES, STRUCTURE
@@ -102,20 +101,17 @@ def _edges(frame: pd.DataFrame) -> show.Rows:
 
 
 @show.tabled
-def _both(frame: pd.DataFrame) -> list[dict[str, Any]]:
+def _both(frame: pd.DataFrame) -> show.Rows:
     values = _values(frame)
     public = values.get((PUBLIC_RECORDS, 0.0, frame.rho.max(), PUBLIC_EDGES))
-    return [
-        {
+    for (mechanism, epsilon, _, edges), series in values.items():
+        beyond = None if edges == PUBLIC_EDGES else show.paired(series, public)
+        yield {
             "mechanisms": f"{_name(mechanism)} + {_name(edges)}",
             "eps of a record, and of a private edge": f"{epsilon:g}, {budget(edges, epsilon)}",
             "accuracy (%)": show.interval(series),
-            "less public knowledge alone": show.signed(
-                show.paired(series, public) if edges != PUBLIC_EDGES else None
-            ),
+            "less public knowledge alone": show.signed(beyond),
         }
-        for (mechanism, epsilon, _, edges), series in values.items()
-    ]
 
 
 def _claims(frame: pd.DataFrame) -> str:
@@ -130,18 +126,16 @@ def _claims(frame: pd.DataFrame) -> str:
                 continue
             mine, theirs = (means[[name]].mean(axis=1) for name in (mechanism, other))
             tested = stats.ttest_rel(mine, theirs) if len(mine) > 1 else None
-            rows.append(
-                {
-                    "the paper": text, "data set": dataset, "here": f"{_name(mechanism)} less {_name(other)}",
-                    "points": show.signed(mean_interval(mine - theirs)),
-                    "p": "" if tested is None else f"{tested.pvalue:.2g}",
-                }
-            )  # fmt: skip
+            rows.append({
+                "the paper": text, "data set": dataset, "here": f"{_name(mechanism)} less {_name(other)}",
+                "points": show.signed(mean_interval(mine - theirs)),
+                "p": "" if tested is None else f"{tested.pvalue:.2g}",
+            })  # fmt: skip
     lead = "Means over the budgets, one number a seed; p is that of a paired two-tailed t-test over seeds."
     return f"## The paper's claims\n\n{lead}\n\n{show.table(rows)}" if rows else ""
 
 
-def _lines(values: Values, rho: float, prefix: str = "") -> dict[str, dict[float, pd.Series]]:
+def _lines(values: show.Values, rho: float, prefix: str = "") -> dict[str, dict[float, pd.Series]]:
     found = {name: {} for name in COLOURS}
     for (mechanism, epsilon, of, edges), series in values.items():
         if mechanism.startswith(prefix) and (of, edges) == (rho, "") and _private(epsilon):
@@ -149,7 +143,7 @@ def _lines(values: Values, rho: float, prefix: str = "") -> dict[str, dict[float
     return {name: points for name, points in found.items() if points}
 
 
-def _levels(axis: Any, values: Values, styles: dict[str, Any], rho: float) -> None:
+def _levels(axis: Any, values: show.Values, styles: dict[str, Any], rho: float) -> None:
     for (mechanism, _, of, _), series in values.items():
         if mechanism in styles and of == rho:
             show.level(axis, series.mean(), _name(mechanism), styles[mechanism])
@@ -161,7 +155,7 @@ def _axis(axis: Any, title: str, frame: pd.DataFrame) -> None:
     axis.set_title(title, fontsize=9)
 
 
-def _without(axis: Any, rows: Values, label: str) -> None:
+def _without(axis: Any, rows: show.Values, label: str) -> None:
     """Fit an axis to the rows that are not far below, and name the others."""
     axis.relim()
     low = {key: s for key, s in rows.items() if key[0].rpartition(":")[2] in BELOW}
@@ -190,8 +184,7 @@ def _figure_6(frame: pd.DataFrame) -> Any:
     whole = {key: s for key, s in values.items() if _private(key[1]) and not key[0].startswith(FEATURES)}
     for axis in axes[:2]:
         _without(axis, whole, LABELS["lpgnn-labels"])
-    gains = [show.contrast(values, key, (STRUCTURE + key[0], *key[1:])) for key in whole]
-    _title(figure, "Private features", gains, "their structure-only twin")
+    _title(figure, "Private features", _over_twins(values), "their structure-only twin")
     show.legend_below(figure, axes[0], 6)
     return figure
 
@@ -214,8 +207,7 @@ def _figure_7(frame: pd.DataFrame) -> Any:
     true = {key: s for key, s in values.items() if key[0] == NON_PRIVATE}
     for axis, place, at in ((axes[0], 2, rho), (axes[1], 1, 1.0)):
         _without(axis, {key: s for key, s in private.items() if key[place] == at} | true, LABELS["edge-rand"])
-    gains = [show.contrast(values, key, (PUBLIC_EDGES, 0.0, key[2], "")) for key in private]
-    _title(figure, "Private edges", gains, "the public edges alone")
+    _title(figure, "Private edges", _over_public(values), "the public edges alone")
     axes[1].set_xlabel("rho, the share of private edges")
     axes[1].set_title("epsilon 1", fontsize=9)
     show.legend_below(figure, axes[0], 5)
@@ -242,27 +234,32 @@ def _figure_10(frame: pd.DataFrame) -> Any:
 Gains = list[ConfidenceInterval | None]
 
 
-def digest(out: Path) -> str:
-    records, edges = gains(out)
+def digest(results: _runner.Results) -> str:
+    frame = results.read()
+    records, edges = gains(frame)
     (above, below, _), (more, less, _) = show.counted(records), show.counted(edges)
     words = (
         f"Of {len(records)} rows of private features {above} are above their structure-only twin, {below} below. "
         f"Of {len(edges)} rows of private edges with an epsilon {more} are above public edges alone, {less} below."
     )
-    claims = _claims(accuracy.results_in(out).read()).replace("## ", "### ")
-    return f"{words}\n\n{claims}" if records else ""
+    return f"{words}\n\n{_claims(frame).replace('## ', '### ')}" if records else ""
 
 
-def gains(out: Path) -> tuple[Gains, Gains]:
+def gains(frame: pd.DataFrame) -> tuple[Gains, Gains]:
     """Of records over their twin, of edges with an epsilon over the public ones; empty without the whole plan."""
-    frame = accuracy.results_in(out).read()
     if frame.empty or set(frame.level) != set(accuracy.LEVELS):
         return [], []
     features = _values(frame[frame.level == "features"])
     edges = _values(frame[(frame.level == "edges") & (frame.epsilon_proved < np.inf)])
-    records = [key for key in features if _private(key[1]) and not key[0].startswith((STRUCTURE, FEATURES))]
-    released = [key for key in edges if _private(key[1])]
-    return (
-        [show.contrast(features, key, (STRUCTURE + key[0], *key[1:])) for key in records],
-        [show.contrast(edges, key, (PUBLIC_EDGES, 0.0, key[2], "")) for key in released],
-    )
+    return _over_twins(features), _over_public(edges)
+
+
+def _over_twins(values: show.Values) -> Gains:
+    """Of private records over their structure-only twins."""
+    mine = [key for key in values if _private(key[1]) and not key[0].startswith((STRUCTURE, FEATURES))]
+    return [show.contrast(values, key, (STRUCTURE + key[0], *key[1:])) for key in mine]
+
+
+def _over_public(values: show.Values) -> Gains:
+    """Of private edges over the public ones."""
+    return [show.contrast(values, key, (PUBLIC_EDGES, 0.0, key[2], "")) for key in values if _private(key[1])]

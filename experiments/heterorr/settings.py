@@ -4,9 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Literal, get_args
 
-from experiments import _common
-from experiments._common import check_words, row_names
-from experiments._runner import DEFAULT_OUT, UsageError
+from experiments import _common, _runner
 
 Level = Literal["features", "edges", "both"]
 
@@ -34,7 +32,7 @@ SENSITIVE: dict[str, tuple[int, ...]] = {"facebook100_caltech36": (3, 4)}
 """Columns of a data set's records that are masked for the sensitivity scores: the two of gender."""
 
 
-LABELS, COLOURS = row_names("heterorr")
+LABELS, COLOURS = _common.row_names("heterorr")
 
 CHAINS = ("edgerr", "priv-hrg")
 """Mechanisms whose epsilon is that of a chain's law, which the chain has not reached after 8 000 sweeps."""
@@ -111,17 +109,17 @@ class Config:
     """nodes whose pairs are attacked: drawn at random from larger graphs"""
     preset: Literal["committed", "smoke"] = "committed"
     """committed: at most 200 epochs, 1 000 moves of a chain a node; smoke: seconds"""
-    out: Path = DEFAULT_OUT
+    out: Path = _runner.DEFAULT_OUT
     """where results go, and are looked for"""
 
     def check(self) -> None:
-        check_words(
+        _common.check_words(
             self, positive=("epsilons", "seeds"), shares=("private_shares",),
             known={"mechanisms": (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)},
             filled=("parts", "datasets", "private_shares", "mechanisms"),
         )  # fmt: skip
         if self.attacked_nodes < 10:
-            raise UsageError(f"--attacked-nodes must be at least 10 nodes, got {self.attacked_nodes}")
+            raise _runner.UsageError(f"--attacked-nodes must be at least 10 nodes, got {self.attacked_nodes}")
 
     smoke = property(lambda self: self.preset == "smoke")
 

@@ -3,16 +3,15 @@
 import dataclasses
 import itertools
 import math
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from experiments import _runner
-from experiments._report import panels
-from experiments._runner import Found, Results, config_hash
-from experiments.heterorr import accuracy, cells
-from experiments.heterorr.settings import Config, Settings
+from experiments import _common, _runner
+from experiments import _report as show
+from experiments.heterorr import accuracy, cells, settings
 from ldp_jax.accounting.guarantee import RECORD
 
 NAME, CALLED = "heterorr_shares", "coordinates"
@@ -27,31 +26,27 @@ class Cell(_runner.Cell):
     last_metric = property(lambda self: METRICS[-1])
 
 
-results_in = partial(Results, name=NAME, cell=Cell)
+results_in = partial(_runner.Results, name=NAME, cell=Cell)
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
-    planned = {}
+@_common.planned
+def plan(config: settings.Config) -> Iterator[tuple[Cell, settings.Settings]]:
     for dataset in config.datasets:
         data, chosen = accuracy.load(dataset), accuracy.resolved(config, dataset, "features")
         for seed, coordinate in itertools.product(range(config.seeds), range(chosen.width)):
-            cell = Cell(
-                dataset=data.name, task="scores", mechanism="featurerr", epsilon=0.0, seed=seed,
-                epsilon_proved=math.inf, unit=str(RECORD), config=config_hash(chosen), coordinate=coordinate,
-            )  # fmt: skip
-            planned[cell] = chosen
-    return planned
+            row = data.name, "scores", RECORD, "featurerr", 0.0, seed, math.inf
+            yield Cell.of(chosen, *row, coordinate=coordinate)
 
 
-def compute(cell: Cell, chosen: Settings) -> Found:
+def compute(cell: Cell, chosen: settings.Settings) -> _runner.Found:
     known = cells.embedding(cells.prepare(chosen, cell.seed))
     values = (known.alpha, known.beta, known.theta)
-    return Found({name: float(each[cell.coordinate]) for name, each in zip(METRICS, values, strict=True)})
+    return _runner.Found({name: float(each[cell.coordinate]) for name, each in zip(METRICS, values, strict=True)})
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     names = list(dict.fromkeys(frame.dataset))
-    figure, axes = panels(len(names), width=4.6, height=3.6)
+    figure, axes = show.panels(len(names), width=4.6, height=3.6)
     for axis, dataset in zip(axes, names, strict=True):
         rows = frame[frame.dataset == dataset]
         wide = rows.pivot_table(index=["seed", "coordinate"], columns="metric", values="value")

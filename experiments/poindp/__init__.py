@@ -2,9 +2,8 @@
 
 from experiments._common import announce, run_parts
 from experiments.poindp import accuracy, gaps, membership, noise
-from experiments.poindp.published import printed
 from experiments.poindp.report import write as write_report
-from experiments.poindp.settings import Config
+from experiments.poindp.settings import Config, printed
 
 __all__ = ["Config", "main", "printed", "write_report"]
 
@@ -12,7 +11,5 @@ _PARTS = {"noise": noise, "membership": membership, "gaps": gaps}
 
 
 def main(config: Config) -> None:
-    config.check()
-    parts = [accuracy] if {*config.parts} - {*_PARTS} else []
-    run_parts([*parts, *(part for name, part in _PARTS.items() if name in config.parts)], config)
+    run_parts(config, _PARTS, accuracy)
     announce(write_report(config.out))

@@ -5,18 +5,17 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from experiments._common import FOUND, fingerprint, said_of, usable
-from experiments._runner import Found, Results, UsageError, asked, config_hash
+from experiments._common import FOUND, fingerprint, planned, said_of, usable
+from experiments._runner import Found, Results, UsageError, asked
 from experiments.poindp import cells, releases
 from experiments.poindp import settings as rows_of
-from experiments.poindp.cells import Cell
 from experiments.poindp.settings import FEATURES, PRINTED, PUBLIC, PUBLISHED, STRUCTURE, Config, Settings, settings
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD
 
 NAME = "poindp"
 
-results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
+results_in = partial(Results, name=NAME, cell=cells.Cell, also=FOUND)
 
 
 def load(name: str) -> datasets.Dataset:
@@ -54,29 +53,25 @@ def variants(config: Config, data: datasets.Dataset, *, first: bool) -> Iterator
                     yield split, name, epsilon
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
-    planned = {}
+@planned
+def plan(config: Config) -> Iterator[tuple[cells.Cell, Settings]]:
     for place, dataset in enumerate(config.asked("table1")[0]):
         data, chosen = load(dataset), resolved(config, dataset)
         wanted = dict.fromkeys(variants(config, data, first=place == 0))
         for seed in range(config.seeds):
             for split, mechanism, epsilon in wanted:
                 if config.asks_for(mechanism):
-                    planned[cell_of(chosen, data.name, split, mechanism, epsilon, seed)] = chosen
-    return planned
+                    yield cell_of(chosen, data.name, split, mechanism, epsilon, seed), chosen
 
 
-def cell_of(chosen: Settings, dataset: str, split: str, mechanism: str, epsilon: float, seed: int) -> Cell:
-    """A cell with the epsilon and delta of its guarantee."""
+def cell_of(chosen: Settings, dataset: str, split: str, mechanism: str, epsilon: float, seed: int) -> cells.Cell:
     with asked(f"{dataset}, {mechanism}, epsilon {epsilon:g}"):
         promised = releases.guarantee(mechanism, epsilon, chosen)
     proved, delta = 0.0 if mechanism.startswith(STRUCTURE) else math.inf, 0.0
     if promised is not None:
         proved, delta = promised[RECORD].epsilon, promised[RECORD].delta
-    return Cell(
-        dataset=dataset, task="node", mechanism=mechanism, epsilon=epsilon, seed=seed, epsilon_proved=proved,
-        unit=str(RECORD), config=config_hash(chosen), split=split, delta=delta,
-    )  # fmt: skip
+    row = dataset, "node", RECORD, mechanism, epsilon, seed, proved
+    return cells.Cell.of(chosen, *row, split=split, delta=delta)[0]
 
 
 def notes(cell: Any, chosen: Settings) -> dict[str, dict[str, Any]]:
@@ -85,5 +80,5 @@ def notes(cell: Any, chosen: Settings) -> dict[str, dict[str, Any]]:
     return said_of(cells.load(chosen.dataset), f"{cell.mechanism}, epsilon {cell.epsilon:g}", promised)
 
 
-def compute(cell: Cell, chosen: Settings) -> Found:
+def compute(cell: cells.Cell, chosen: Settings) -> Found:
     return cells.compute(cells.prepare(chosen, cell.split, cell.seed), cell)._replace(notes=notes(cell, chosen))

@@ -10,7 +10,6 @@ import numpy as np
 
 from experiments import _common, _runner
 from experiments._common import Score, best, standardized
-from experiments._runner import Found
 from experiments.poindp import networks, releases
 from experiments.poindp.settings import FEATURES, PROJECTED, PUBLIC, PUBLISHED, STRUCTURE, Settings
 from ldp_jax import datasets, hyperbolic
@@ -18,8 +17,7 @@ from ldp_jax.datasets import splits
 from ldp_jax.graph import propagation
 from ldp_jax.learning import metrics, training
 from ldp_jax.learning.models import Model, mlp
-from ldp_jax.pipeline.self_training import FoldedLabels, folds
-from ldp_jax.pipeline.structure import structure_posterior
+from ldp_jax.pipeline import self_training, structure
 
 METRICS = ("weighted-F1", "macro-F1", "micro-F1")
 """Of the test nodes. Of one class a node, micro-F1 is the accuracy."""
@@ -158,9 +156,8 @@ def fit(
         jax.random.clone(bench.fit_key), model, objective, context, *bench.parts,
         settings=bench.world.settings.for_training(len(bench.parts[0].index)),
     )  # fmt: skip
-    judged = _judged(
-        fitted.variables, context if asked is None else asked, bench.parts[2], model=model, objective=objective
-    )
+    given = context if asked is None else asked
+    judged = _judged(fitted.variables, given, bench.parts[2], model=model, objective=objective)
     return Score(dict(zip(METRICS, judged, strict=True)), float(fitted.validation), chosen, fitted.variables)
 
 
@@ -242,15 +239,15 @@ def without_records(bench: Bench) -> Score:
     train, validation, test = bench.parts
     labels = np.full(here.data.num_nodes, -1, np.int32)
     labels[train.index] = train.label
-    fold = folds(jax.random.clone(bench.fit_key), labels, _FOLDS)
-    known = FoldedLabels(labels, here.data.num_classes, fold, _FOLDS)
-    found = structure_posterior(here.data.graph, known, op=here.op)
+    fold = self_training.folds(jax.random.clone(bench.fit_key), labels, _FOLDS)
+    known = self_training.FoldedLabels(labels, here.data.num_classes, fold, _FOLDS)
+    found = structure.structure_posterior(here.data.graph, known, op=here.op)
     values = [metrics.f1(found.log_q[test.index], test.label, name.removesuffix("-F1")) for name in METRICS]
     right = metrics.accuracy(found.log_q[validation.index], validation.label)
     return Score(dict(zip(METRICS, values, strict=True)), float(right), found.chosen)
 
 
-def compute(bench: Bench, cell: Cell) -> Found:
+def compute(bench: Bench, cell: Cell) -> _runner.Found:
     if cell.mechanism == PUBLIC:
         return without_records(bench).found()
     of_reports = cell.mechanism == PROJECTED or releases.is_sound(cell.mechanism)

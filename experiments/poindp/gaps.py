@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,13 +13,10 @@ import pandas as pd
 import scipy.sparse
 from scipy.sparse.csgraph import connected_components
 
-from experiments._common import FOUND
+from experiments import _common, _runner
 from experiments._report import by_seed, contrast, counted, prose, signed, table
-from experiments._runner import REFERENCE, Found, Results
 from experiments.poindp import accuracy, cells, networks
-from experiments.poindp.cells import METRICS
-from experiments.poindp.published import TABLE_1, TABLE_2
-from experiments.poindp.settings import ABLATED, AS_PUBLISHED, BUDGETS, PUBLISHED, WITHOUT, Config, Settings, label
+from experiments.poindp import settings as rows_of
 from ldp_jax.learning import training
 
 NAME = "poindp_gaps"
@@ -53,7 +51,7 @@ class Gap(NamedTuple):
     ours: float
 
 
-results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
+results_in = partial(_runner.Results, name=NAME, cell=Cell, also=_common.FOUND)
 
 
 def gaps(frame: pd.DataFrame) -> list[Gap]:
@@ -64,36 +62,38 @@ def gaps(frame: pd.DataFrame) -> list[Gap]:
 def compared(frame: pd.DataFrame) -> list[Gap]:
     at = frame[frame.split == "random"].groupby(["dataset", "mechanism", "epsilon", "metric"]).value.mean() * 100
     known = [
-        (1, dataset, name, 1.0 if name in AS_PUBLISHED else np.inf, metric, value)
-        for (dataset, name), both in TABLE_1.items() for metric, value in zip(METRICS[:2], both, strict=True)
+        (1, dataset, name, 1.0 if name in rows_of.AS_PUBLISHED else np.inf, metric, value)
+        for (dataset, name), both in rows_of.TABLE_1.items() for metric,
+        value in zip(cells.METRICS[:2], both, strict=True)
     ]  # fmt: skip
-    known += [(2, *row, BUDGETS["table2"][0], METRICS[0], value) for row, value in TABLE_2.items()]
+    known += [
+        (2, *row, rows_of.BUDGETS["table2"][0], cells.METRICS[0], value) for row, value in rows_of.TABLE_2.items()
+    ]
     return [Gap(*cell, float(at[cell[1:5]])) for cell in known if cell[1:5] in at]
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
+@_common.planned
+def plan(config: rows_of.Config) -> Iterator[tuple[Cell, rows_of.Settings]]:
     # Which ones differ is read off the committed rows.
-    asked = dict.fromkeys(gap[1:4] for gap in gaps(accuracy.results_in(REFERENCE).read()))
-    planned = {}
+    asked = dict.fromkeys(gap[1:4] for gap in gaps(accuracy.results_in(_runner.REFERENCE).read()))
     for seed, dataset in itertools.product(range(config.seeds), config.asked("gaps")[0]):
         base, called = accuracy.resolved(config, dataset), accuracy.load(dataset).name
         for name, epsilon in [(name, eps) for of, name, eps in asked if of == called and config.asks_for(name)]:
             for variant in variants(name):
                 chosen = varied(base, variant)
                 cell = accuracy.cell_of(chosen, called, "random", name, epsilon, seed)
-                planned[Cell(**dataclasses.asdict(cell), variant=variant)] = chosen
-    return planned
+                yield Cell(**dataclasses.asdict(cell), variant=variant), chosen
 
 
 def variants(name: str) -> tuple[str, ...]:
     """The changes that make a difference to a row: LaP's features sum to 1, and only some networks are noisy."""
-    if name == f"{PUBLISHED}lap":
+    if name == f"{rows_of.PUBLISHED}lap":
         return tuple(one for one in VARIANTS if one not in (SUM_TO_1, SILENT))
-    noisy = name in (*ABLATED, *AS_PUBLISHED)
+    noisy = name in (*rows_of.ABLATED, *rows_of.AS_PUBLISHED)
     return VARIANTS if noisy else VARIANTS[: VARIANTS.index(SILENT)]
 
 
-def varied(settings: Settings, variant: str) -> Settings:
+def varied(settings: rows_of.Settings, variant: str) -> rows_of.Settings:
     """The settings of a variant, where it is a matter of settings."""
     if variant == WIDE:
         return dataclasses.replace(settings, hidden=64)
@@ -110,9 +110,8 @@ def altered(bench: cells.Bench, variant: str) -> cells.Bench:
     if variant == COMPONENT:
         inside = largest_component(here.data.edges, here.data.num_nodes)
         kept = (part.index[inside[part.index]] for part in bench.parts)
-        return dataclasses.replace(
-            bench, parts=tuple(training.Examples(one, here.data.y[one].astype(np.int32)) for one in kept)
-        )
+        parts = tuple(training.Examples(one, here.data.y[one].astype(np.int32)) for one in kept)
+        return dataclasses.replace(bench, parts=parts)
     return bench
 
 
@@ -131,10 +130,10 @@ def records(bench: cells.Bench, variant: str, *, lap: bool) -> Any:
     return jnp.asarray(cells.to_one(here.unit)) if lap or variant == SUM_TO_1 else here.records
 
 
-def compute(cell: Cell, chosen: Settings) -> Found:
+def compute(cell: Cell, chosen: rows_of.Settings) -> _runner.Found:
     bench = cells.prepare(chosen, cell.split, cell.seed)
     settings, name = bench.world.settings, cell.mechanism
-    lap = name == f"{PUBLISHED}lap"
+    lap = name == f"{rows_of.PUBLISHED}lap"
     bench = altered(bench, cell.variant)
     here = bench.world
     x = records(bench, cell.variant, lap=lap)
@@ -167,17 +166,15 @@ def section(out: Path) -> list[str]:
         tried = {cause: means.get((*cell, gap.metric, cause)) for cause in VARIANTS}
         unasked += all(value is None for value in tried.values())
         tried[PUBLIC_SPLIT] = ours.get(("public", *cell, gap.metric))
-        tried[OTHER_METRIC] = ours.get(("random", *cell, METRICS[-1]))
+        tried[OTHER_METRIC] = ours.get(("random", *cell, cells.METRICS[-1]))
         shown = {cause: "" if value is None else f"{value:.1f}" for cause, value in tried.items()}
         closes = [c for c, value in tried.items() if value is not None and abs(value - gap.printed) <= APART]
         shown |= {cause: f"**{shown[cause]}**" for cause in closes}
         closing.append(closes)
-        rows.append(
-            {
-                "table": gap.table, "data set": gap.dataset, "row": label(gap.mechanism), "metric": gap.metric,
-                "paper": gap.printed, "ours": f"{gap.ours:.1f}", **shown,
-            }
-        )  # fmt: skip
+        rows.append({
+            "table": gap.table, "data set": gap.dataset, "row": rows_of.label(gap.mechanism), "metric": gap.metric,
+            "paper": gap.printed, "ours": f"{gap.ours:.1f}", **shown,
+        })  # fmt: skip
     causes = (*VARIANTS, PUBLIC_SPLIT, OTHER_METRIC)
     count = {cause: sum(cause in closes for closes in closing) for cause in causes}
     by = ", ".join(f"{cause} {n}" for cause, n in sorted(count.items(), key=lambda one: -one[1]) if n)
@@ -193,12 +190,14 @@ def section(out: Path) -> list[str]:
 
 
 def _ablations(tables: pd.DataFrame) -> list[str]:
-    at = tables[(tables.split == "random") & (tables.epsilon == BUDGETS["table2"][0])]
-    values, rows, gains = by_seed(at[at.metric == METRICS[0]], ["dataset", "mechanism"]), [], []
-    for (dataset, whole), less in itertools.product(values, WITHOUT):
+    at = tables[(tables.split == "random") & (tables.epsilon == rows_of.BUDGETS["table2"][0])]
+    values, rows, gains = by_seed(at[at.metric == cells.METRICS[0]], ["dataset", "mechanism"]), [], []
+    for (dataset, whole), less in itertools.product(values, rows_of.WITHOUT):
         gain = contrast(values, (dataset, whole), (dataset, whole + less))
-        if gain is not None and whole == f"{PUBLISHED}poindp":
-            printed = TABLE_2.get((dataset, whole), np.nan) - TABLE_2.get((dataset, whole + less), np.nan)
+        if gain is not None and whole == f"{rows_of.PUBLISHED}poindp":
+            printed = rows_of.TABLE_2.get((dataset, whole), np.nan) - rows_of.TABLE_2.get(
+                (dataset, whole + less), np.nan
+            )
             gains.append(gain)
             row = {"data set": dataset, "ablation": less.strip(), "paper": f"{printed:+.1f}", "ours": signed(gain)}
             rows.append(row)

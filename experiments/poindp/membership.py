@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast, get_args
@@ -13,13 +14,19 @@ import numpy as np
 import pandas as pd
 import scipy.special
 
+from experiments import _common, _runner
 from experiments import _report as show
-from experiments import _runner
-from experiments._common import standardized
-from experiments._runner import Found, Results, config_hash, rounded
 from experiments.poindp import accuracy, cells, networks, releases
-from experiments.poindp.published import HYPERBOLICITY, TABLE_3
-from experiments.poindp.settings import ATTACKS, PUBLISHED, STRUCTURE, Config, Settings, label
+from experiments.poindp.settings import (
+    ATTACKS,
+    HYPERBOLICITY,
+    PUBLISHED,
+    STRUCTURE,
+    TABLE_3,
+    Config,
+    Settings,
+    label,
+)
 from ldp_jax import attacks, hyperbolic
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.attacks.shadows import MembershipProtocol
@@ -54,13 +61,13 @@ class Cell(_runner.Cell):
         return f"{self.dataset} {self.mechanism}, {self.attack} {self.protocol} {self.share:g}, target {self.seed}"
 
 
-results_in = partial(Results, name=NAME, cell=Cell)
+results_in = partial(_runner.Results, name=NAME, cell=Cell)
 
 
 def records(bench: cells.Bench, name: str, epsilon: float) -> Any:
     """The training rows of a network; float32 [n, d]."""
     if releases.is_sound(name):
-        return standardized(cells.noisy_rows(bench, name, epsilon))
+        return _common.standardized(cells.noisy_rows(bench, name, epsilon))
     if name.startswith(STRUCTURE):
         bench = cells.without_private(bench)
     if releases.base(name) == f"{PUBLISHED}lap":
@@ -79,7 +86,6 @@ class Row(NamedTuple):
 
 @lru_cache(maxsize=1)
 def inputs(bench: cells.Bench, row: Row) -> tuple[Model, Any, Any]:
-    """Network, graph and rows of a training."""
     here = bench.world
     of = "poindp" if releases.is_sound(row.name) else releases.base(row.name)
     network, kind = networks.network(of, here.settings, here.data.num_classes)
@@ -134,7 +140,6 @@ def judged(found: attacks.Attack, target: int) -> dict[str, float]:
 
 
 def hyperbolicity(bench: cells.Bench) -> dict[str, float]:
-    """Four-point deltas of the graph, sampled."""
     here = bench.world
     found = hyperbolic.graph_delta(
         jax.random.clone(bench.report_key), here.data.edges, here.data.num_nodes, samples=SAMPLES,
@@ -149,43 +154,35 @@ class Attacked(Settings):
     models: int
 
 
-def plan(config: Config) -> dict[Cell, Attacked]:
-    planned = {}
+@_common.planned
+def plan(config: Config) -> Iterator[tuple[Cell, Attacked]]:
     datasets, epsilons = config.asked("membership")
     for dataset in datasets:
         chosen = Attacked(**vars(accuracy.resolved(config, dataset)), models=config.models)
         data = cells.load(chosen.dataset)
-        shared = {"dataset": data.name, "task": "membership", "unit": str(RECORD), "config": config_hash(chosen)}
+        cell = partial(Cell.of, chosen, data.name, "membership", RECORD)
         rows = itertools.product(config.member_shares, epsilons[:1], MECHANISMS, ("", STRUCTURE))
         for share, epsilon, base, prefix in rows:
             name = prefix + base
             if not config.asks_for(name):
                 continue
             epsilon = math.inf if base in NON_PRIVATE else epsilon
-            proved = accuracy.cell_of(chosen, data.name, "random", name, epsilon, 0)
+            like = accuracy.cell_of(chosen, data.name, "random", name, epsilon, 0)
+            row = {"delta": like.delta, "share": share}
             for protocol, attack in itertools.product(config.protocols, config.attacks):
                 for target in range(config.models):
-                    cell = Cell(
-                        mechanism=name, epsilon=epsilon, seed=target, attack=attack, protocol=protocol,
-                        epsilon_proved=proved.epsilon_proved, delta=proved.delta, share=share, **shared,
-                    )  # fmt: skip
-                    planned[cell] = chosen
-        cell = Cell(
-            mechanism=GRAPH, epsilon=math.inf, seed=0, attack=GRAPH, protocol="", epsilon_proved=math.inf,
-            delta=0.0, share=0.0, **shared,
-        )  # fmt: skip
-        planned[cell] = chosen
-    return planned
+                    yield cell(name, epsilon, target, like.epsilon_proved, attack=attack, protocol=protocol, **row)
+        yield cell(GRAPH, math.inf, 0, attack=GRAPH, protocol="", delta=0.0, share=0.0)
 
 
-def compute(cell: Cell, chosen: Attacked) -> Found:
+def compute(cell: Cell, chosen: Attacked) -> _runner.Found:
     bench = cells.prepare(chosen, "random", 0)
     if cell.attack == GRAPH:
         found = hyperbolicity(bench)
     else:
         row = Row(cell.mechanism, cell.epsilon, cell.share, chosen.models)
         found = judged(attacked(bench, row, cell.protocol, cell.attack), cell.seed)
-    return Found(rounded(found), notes=accuracy.notes(cell, chosen))
+    return _runner.Found(_runner.rounded(found), notes=accuracy.notes(cell, chosen))
 
 
 _TEXT = show.prose("poindp_membership")
@@ -238,7 +235,6 @@ def _areas(frame: pd.DataFrame) -> show.Values:
 
 
 def _protocols(frame: pd.DataFrame) -> list[tuple[float, str]]:
-    """Share and protocol of the rows, largest share first."""
     order = get_args(MembershipProtocol)
     found = set(zip(frame.share, frame.protocol, strict=True))
     return sorted(found, key=lambda pair: (-pair[0], order.index(pair[1])))
@@ -290,9 +286,8 @@ def _grid(frame: pd.DataFrame) -> str:
         text, gap = f"{values[key].mean():.1f}", show.contrast(values, key, (*of, STRUCTURE + name, attack))
         return f"**{text}**" if gap is not None and gap.mean > 0 and show.significant(gap) else text
 
-    for dataset, base, prefix, attack in itertools.product(
-        dict.fromkeys(frame.dataset), MECHANISMS, ("", STRUCTURE), (TRAINED, LIRA)
-    ):
+    asked = dict.fromkeys(frame.dataset), MECHANISMS, ("", STRUCTURE), (TRAINED, LIRA)
+    for dataset, base, prefix, attack in itertools.product(*asked):
         name = prefix + base
         if any(found := [cell(dataset, *pair, name, attack) for pair in pairs]):
             printed = TABLE_3.get((dataset, name), (None,))[0] if attack == TRAINED else None

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 
 from experiments.poindp.settings import WITHOUT, Settings
 from ldp_jax.learning import models
-from ldp_jax.learning.models import Model, NodeInputs, PlacedInputs, PoinDPInputs
 
 Kind = Literal["node", "placed", "poindp", "noisy"]
 
@@ -24,7 +23,7 @@ class NoisyInputs(NamedTuple):
 
 
 @lru_cache
-def vanilla(model: Model) -> Model:
+def vanilla(model: models.Model) -> models.Model:
     """Laplace noise of scale 1 / epsilon on each output, in training and whenever the model is asked (VANPD).
 
     Nothing is proved of it: outputs have no bound, and depend on the records of neighbours.
@@ -44,14 +43,14 @@ def vanilla(model: Model) -> Model:
         noisy = outputs + jax.random.laplace(noise_key, outputs.shape) / inputs.epsilon
         return noisy, {**changed, "noise": variables["noise"]}
 
-    return Model(init, apply)
+    return models.Model(init, apply)
 
 
-def network(name: str, settings: Settings, classes: int) -> tuple[Model, Kind]:
+def network(name: str, settings: Settings, classes: int) -> tuple[models.Model, Kind]:
     """The network of a row and its kind of inputs; ``gcn+H`` adds a perceptron of the places to a GCN's layers."""
     width, dropout = settings.hidden, settings.dropout
     gcn = models.gcn(2, width, classes, dropout, "symmetric")
-    plain: dict[str, tuple[Model, Kind]] = {
+    plain: dict[str, tuple[models.Model, Kind]] = {
         "gcn": (gcn, "node"),
         "gat": (models.gat(2, settings.heads, width // 2, classes, dropout), "node"),
         "hgcn": (
@@ -74,24 +73,24 @@ def network(name: str, settings: Settings, classes: int) -> tuple[Model, Kind]:
 
 def inputs_of(kind: Kind, op: Any, x: Any, known: Any, epsilon: float, settings: Settings) -> Any:
     """The inputs of a network: rows x, float [n, d], and each node's public place and sensitivities [n, 4]."""
-    rows = NodeInputs(op, x)
+    rows = models.NodeInputs(op, x)
     if kind == "node":
         return rows
     if kind == "noisy":
         return NoisyInputs(rows, jnp.float32(epsilon))
     places = known[:, :PLACES]
     if kind == "placed":
-        return PlacedInputs(op, x, places)
+        return models.PlacedInputs(op, x, places)
     delta = jnp.float32(settings.published_delta)
-    return PoinDPInputs(op, x, places, known[:, PLACES:], jnp.float32(epsilon), delta)
+    return models.PoinDPInputs(op, x, places, known[:, PLACES:], jnp.float32(epsilon), delta)
 
 
 @lru_cache
-def of_columns(model: Model, kind: Kind, epsilon: float, settings: Settings) -> Model:
+def of_columns(model: models.Model, kind: Kind, epsilon: float, settings: Settings) -> models.Model:
     """The same network on `NodeInputs` whose last columns are places and sensitivities."""
 
     def split(inputs: Any) -> Any:
-        graph, x, _ = NodeInputs(*inputs)
+        graph, x, _ = models.NodeInputs(*inputs)
         records, known = x[:, : -2 * PLACES], x[:, -2 * PLACES :]
         return inputs_of(kind, graph, records, known, epsilon, settings)
 
@@ -101,4 +100,4 @@ def of_columns(model: Model, kind: Kind, epsilon: float, settings: Settings) -> 
     def apply(variables: Any, inputs: Any, *, key: Any, train: bool) -> Any:
         return model.apply(variables, split(inputs), key=key, train=train)
 
-    return Model(init, apply)
+    return models.Model(init, apply)

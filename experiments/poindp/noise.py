@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Iterator
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from experiments import _runner
-from experiments._report import legend_below, panels, prose, table
-from experiments._runner import Found, Results, config_hash, rounded
+from experiments import _common, _runner
+from experiments import _report as show
+from experiments._runner import Found, Results, rounded
 from experiments.poindp import accuracy, cells, networks
 from experiments.poindp.settings import COLOURS, PRINTED, PUBLISHED, Config, Settings, label
 from ldp_jax.accounting.guarantee import RECORD
@@ -61,22 +62,16 @@ def _added(variables: Any, given: Any, plain: Any, *, model: Any, quiet: Any) ->
     return jnp.abs(noisy - clean).mean(1)
 
 
-def plan(config: Config) -> dict[Cell, Settings]:
+@_common.planned
+def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     datasets, epsilons = config.asked("noise")
     chosen = accuracy.resolved(config, datasets[0])
     data = cells.load(chosen.dataset)
     drawn = np.random.default_rng(chosen.base_seed).permutation(data.num_nodes)[:NODES]
-    return {
-        Cell(
-            dataset=data.name, task="noise", mechanism=name, epsilon=epsilon, seed=0,
-            epsilon_proved=accuracy.cell_of(chosen, data.name, "random", name, epsilon, 0).epsilon_proved,
-            unit=str(RECORD), config=config_hash(chosen), node=int(node),
-        ): chosen
-        for epsilon in epsilons[:1]
-        for name in MECHANISMS
-        if config.asks_for(name)
-        for node in np.sort(drawn)
-    }  # fmt: skip
+    for name in filter(config.asks_for, MECHANISMS):
+        proved = accuracy.cell_of(chosen, data.name, "random", name, epsilons[0], 0).epsilon_proved
+        for node in np.sort(drawn).tolist():
+            yield Cell.of(chosen, data.name, "noise", RECORD, name, epsilons[0], 0, proved, node=node)
 
 
 def compute(cell: Cell, chosen: Settings) -> Found:
@@ -87,7 +82,7 @@ def compute(cell: Cell, chosen: Settings) -> Found:
     return Found(rounded(dict(zip(METRICS, values, strict=True))), notes=accuracy.notes(cell, chosen))
 
 
-_TEXT = prose("poindp_noise")
+_TEXT = show.prose("poindp_noise")
 
 DISKS = {
     "poindp_figure5": (f"{PUBLISHED}vanpd", f"{PUBLISHED}poindp", f"{PRINTED}poindp"),
@@ -97,7 +92,6 @@ DISKS = {
 
 
 def pages(out: Path) -> tuple[list[str], dict[str, Any]]:
-    """Sections of a page, and their figures."""
     frame = results_in(out).read()
     if frame.empty:
         return [], {}
@@ -117,7 +111,7 @@ def pages(out: Path) -> tuple[list[str], dict[str, Any]]:
     figures = {"poindp_figure4": _cumulative(nodes, title)}
     figures |= {stem: _disks(nodes, names, title) for stem, names in DISKS.items()}
     pictures = [f"![Figure {stem[-1]}]({stem}.png)" for stem in figures]
-    return ["## Figures 4 to 6: noise on nodes, as published", about, table(rows), *pictures], figures
+    return ["## Figures 4 to 6: noise on nodes, as published", about, show.table(rows), *pictures], figures
 
 
 Nodes = dict[str, pd.DataFrame]
@@ -132,7 +126,7 @@ def _nodes(frame: pd.DataFrame) -> Nodes:
 
 
 def _cumulative(nodes: Nodes, title: str) -> Any:
-    figure, (axis,) = panels(1, width=5.0, height=3.6)
+    figure, (axis,) = show.panels(1, width=5.0, height=3.6)
     for name, part in nodes.items():
         size = np.sort(part.noise)
         axis.step(
@@ -141,7 +135,7 @@ def _cumulative(nodes: Nodes, title: str) -> Any:
         )  # fmt: skip
     axis.set(xlabel="mean absolute noise of a node", ylabel="share of nodes below", xscale="log")
     axis.set_title(title, fontsize=9)
-    legend_below(figure, axis, 3)
+    show.legend_below(figure, axis, 3)
     return figure
 
 
@@ -151,7 +145,7 @@ def _disks(nodes: Nodes, names: tuple[str, ...], title: str) -> Any:
     from matplotlib.patches import Circle
 
     drawn = [name for name in names if name in nodes]
-    figure, axes = panels(2 * len(names), width=3.2, height=2.8, columns=len(names))
+    figure, axes = show.panels(2 * len(names), width=3.2, height=2.8, columns=len(names))
     figure.subplots_adjust(left=0.01, right=0.92, bottom=0.01, top=0.86, wspace=0.03, hspace=0.03)
     for axis in axes:
         axis.set_axis_off()

@@ -15,7 +15,6 @@ UNPROTECTED = ("labels", "edges")
 
 
 def base(name: str) -> str:
-    """The mechanism of a row, without what stands before it."""
     return name.removeprefix(STRUCTURE).removeprefix(FEATURES)
 
 

@@ -9,17 +9,17 @@ import numpy as np
 import pandas as pd
 
 from experiments import _report as show
-from experiments.poindp import accuracy, gaps, membership, noise
+from experiments._runner import Results
+from experiments.poindp import accuracy, cells, gaps, membership, noise
 from experiments.poindp import settings as rows_of
-from experiments.poindp.cells import METRICS
-from experiments.poindp.published import TABLE_1, TABLE_2
-from experiments.poindp.settings import COLOURS, FEATURES, LABELS, PRINTED, PUBLIC, PUBLISHED, STRUCTURE, label
 from ldp_jax.learning.metrics import ConfidenceInterval
 
 _TEXT = show.prose("poindp")
 
-WEIGHTED, MACRO, MICRO = METRICS
+WEIGHTED, MACRO, MICRO = cells.METRICS
 _FIGURE_3_NAME = "poindp_figure3"
+
+results_in = accuracy.results_in
 
 
 def write(out: Path) -> list[Path]:
@@ -36,7 +36,7 @@ def _values(frame: pd.DataFrame) -> dict[tuple[Any, ...], pd.Series]:
     return show.by_seed(frame, ["mechanism", "epsilon", "metric"])
 
 
-def _twin(key: tuple[Any, ...], prefix: str = STRUCTURE) -> tuple[Any, ...]:
+def _twin(key: tuple[Any, ...], prefix: str = rows_of.STRUCTURE) -> tuple[Any, ...]:
     return (prefix + key[0], *key[1:])
 
 
@@ -74,7 +74,7 @@ def _levels(frame: pd.DataFrame) -> pd.DataFrame:
 def _table_1(frame: pd.DataFrame, dataset: str, epsilon: float) -> show.Rows:
     values = _values(frame)
     groups: tuple[tuple[tuple[str, ...], str, float], ...] = (
-        (rows_of.NON_PRIVATE, "none", np.inf), ((PUBLIC,), "no record", 0.0),
+        (rows_of.NON_PRIVATE, "none", np.inf), ((rows_of.PUBLIC,), "no record", 0.0),
         (rows_of.AS_PUBLISHED, "as published", epsilon), (rows_of.SOUND, "sound", epsilon),
     )  # fmt: skip
     for group, privacy, eps in groups:
@@ -82,15 +82,15 @@ def _table_1(frame: pd.DataFrame, dataset: str, epsilon: float) -> show.Rows:
             key = (name, eps, WEIGHTED)
             if key not in values:
                 continue
-            printed = TABLE_1.get((dataset, name), ("", ""))
-            over = show.contrast(values, key, (PUBLIC, 0.0, WEIGHTED)) if name != PUBLIC else None
+            printed = rows_of.TABLE_1.get((dataset, name), ("", ""))
+            over = show.contrast(values, key, (rows_of.PUBLIC, 0.0, WEIGHTED)) if name != rows_of.PUBLIC else None
             yield {
-                "row": label(name), "privacy": privacy, "proved eps, delta": _proved(frame, name, eps),
+                "row": rows_of.label(name), "privacy": privacy, "proved eps, delta": _proved(frame, name, eps),
                 "paper W-F1": printed[0], "paper M-F1": printed[1], "W-F1": show.interval(values[key]),
                 "macro-F1": show.interval(values.get((name, eps, MACRO))),
                 "micro-F1": show.interval(values.get((name, eps, MICRO))),
                 "structure-only W-F1": show.interval(values.get(_twin(key))),
-                "features-only W-F1": show.interval(values.get(_twin(key, FEATURES))),
+                "features-only W-F1": show.interval(values.get(_twin(key, rows_of.FEATURES))),
                 "gain": show.signed(show.contrast(values, key, _twin(key))), "over public": show.signed(over),
             }  # fmt: skip
 
@@ -106,15 +106,15 @@ def _table_2(frame: pd.DataFrame, dataset: str, epsilon: float) -> show.Rows:
             continue
         less = show.contrast(values, key, (whole, epsilon, WEIGHTED)) if name != whole else None
         yield {
-            "row": label(name), "proved eps, delta": _proved(frame, name, epsilon),
-            "paper W-F1": TABLE_2.get((dataset, name), ""), "W-F1": show.interval(values[key]),
+            "row": rows_of.label(name), "proved eps, delta": _proved(frame, name, epsilon),
+            "paper W-F1": rows_of.TABLE_2.get((dataset, name), ""), "W-F1": show.interval(values[key]),
             "less the whole": show.signed(less), "structure-only W-F1": show.interval(values.get(_twin(key))),
             "gain": show.signed(show.contrast(values, key, _twin(key))),
         }  # fmt: skip
 
 
 _READINGS = {"random": "random", "inner": "inner, the text's top", "outer": "outer, the code's top"}
-_SHOWN = (f"{PUBLISHED}poindp", f"{PRINTED}poindp", "radial")
+_SHOWN = (f"{rows_of.PUBLISHED}poindp", f"{rows_of.PRINTED}poindp", "radial")
 
 
 def _by_epsilon(frame: pd.DataFrame, split: str, name: str) -> dict[float, pd.Series]:
@@ -126,8 +126,8 @@ def _figure_3(frame: pd.DataFrame) -> Any:
     figure, axes = show.panels(len(_READINGS), width=3.6, height=3.2)
     for axis, split in zip(axes, _READINGS, strict=True):
         axis.set_xscale("log")
-        lines = {name: _by_epsilon(frame, split, name) for name in (*_SHOWN, f"{STRUCTURE}radial")}
-        show.curves(axis, lines, LABELS, COLOURS, apart=0.04, markersize=3)
+        lines = {name: _by_epsilon(frame, split, name) for name in (*_SHOWN, f"{rows_of.STRUCTURE}radial")}
+        show.curves(axis, lines, rows_of.LABELS, rows_of.COLOURS, apart=0.04, markersize=3)
         axis.set(xlabel="nominal epsilon", ylabel="weighted F1 (%)")
         axis.set_title(f"training nodes: {_READINGS[split]}", fontsize=9)
     show.one_scale(axes)
@@ -138,8 +138,9 @@ def _figure_3(frame: pd.DataFrame) -> Any:
 def _table_of_figure_3(frame: pd.DataFrame) -> str:
     return show.table(
         {
-            "training nodes": split, "row": label(name), "eps": f"{epsilon:g}", "W-F1": show.interval(series),
-            "structure-only W-F1": show.interval(_by_epsilon(frame, split, STRUCTURE + name).get(epsilon)),
+            "training nodes": split, "row": rows_of.label(name), "eps": f"{epsilon:g}",
+            "W-F1": show.interval(series),
+            "structure-only W-F1": show.interval(_by_epsilon(frame, split, rows_of.STRUCTURE + name).get(epsilon)),
         }
         for split in _READINGS
         for name in _SHOWN
@@ -147,9 +148,9 @@ def _table_of_figure_3(frame: pd.DataFrame) -> str:
     )  # fmt: skip
 
 
-def digest(out: Path) -> str:
-    frame, attacked = accuracy.results_in(out).read(), membership.read(out)
-    gains = list(filter(None, gains_of_sound_rows(frame)))
+def digest(results: Results) -> str:
+    attacked = membership.read(results.csv.parent)
+    gains = list(filter(None, gains_of_sound_rows(results.read())))
     up, down, _ = show.counted(gains)
     match = membership.match(attacked[attacked.attack != membership.GRAPH])
     sections = [_TEXT.digest.format(all=len(gains), up=up, down=down), *match]

@@ -1,12 +1,12 @@
-"""The settings of PoinDP's experiments, the command line's words for them, and the names of their rows."""
+"""The settings of PoinDP's experiments, the command line's words for them, names of rows, the paper's numbers."""
 
 import dataclasses
+import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
-from experiments import _common
-from experiments._common import check_words, row_names
-from experiments._runner import DEFAULT_OUT, UsageError
+from experiments import _common, _runner
 from ldp_jax.attacks.shadows import MembershipProtocol
 
 PROJECTED = "projected"
@@ -57,7 +57,7 @@ EPSILONS = (0.01, 0.05, 0.1, 0.5, 1.0)
 """Of Figure 3."""
 
 
-_NETWORKS, _ = row_names("poindp")
+_NETWORKS, _ = _common.row_names("poindp")
 
 COLOURS = {
     "published:poindp": "#d1495b", "printed:poindp": "#e8a0a9", "published:vanpd": "#7a7a7a",
@@ -156,14 +156,14 @@ class Config:
     """of membership"""
     preset: Literal["committed", "smoke"] = "committed"
     """committed: at most 200 epochs; smoke: seconds"""
-    out: Path = DEFAULT_OUT
+    out: Path = _runner.DEFAULT_OUT
     """where results go, and are looked for"""
 
     def check(self) -> None:
         filled = ("parts", "splits", "protocols", "member_shares", "attacks")
-        check_words(self, positive=("epsilons", "seeds"), shares=("member_shares",), filled=filled)
+        _common.check_words(self, positive=("epsilons", "seeds"), shares=("member_shares",), filled=filled)
         if self.models < 3:
-            raise UsageError(f"--models must be at least 3, got {self.models}")
+            raise _runner.UsageError(f"--models must be at least 3, got {self.models}")
 
     smoke = property(lambda self: self.preset == "smoke")
 
@@ -183,3 +183,35 @@ def settings(config: Config, dataset: str, data: str) -> Settings:
         embedding_epochs=1 if config.smoke else 50, embedding_burn_in=0 if config.smoke else 10,
         steps=(0, 1) if config.smoke else (0, 4, 16), length=LENGTHS.get(dataset, 1.0),
     )  # fmt: skip
+
+
+_KNOWN = _common.told("published.toml", "poindp")
+
+TABLE_1: dict[tuple[str, str], tuple[float, float]] = {
+    (dataset, name): tuple(values[2 * place : 2 * place + 2])
+    for name, values in _KNOWN["table_1"].items()
+    for place, dataset in enumerate(_KNOWN["orders"])
+}
+"""Weighted F1 and macro-F1, by data set and row, at epsilon 1."""
+TABLE_2: dict[tuple[str, str], float] = {
+    (dataset, name): value
+    for name, values in _KNOWN["table_2"].items()
+    for dataset, value in zip(_KNOWN["orders"], values, strict=True)
+}
+"""Weighted F1 at epsilon 0.01."""
+TABLE_3 = {tuple(name.split()): tuple(values) for name, values in _KNOWN["table_3"].items()}
+"""AUC and precision of the attack at epsilon 0.2, by data set and row."""
+HYPERBOLICITY: dict[str, float] = _KNOWN["hyperbolicity"]
+
+
+def printed(row: Mapping[str, Any]) -> float | None:
+    place, epsilon, metric = (row["dataset"], row["mechanism"]), row["epsilon"], row["metric"]
+    if row["task"] == "membership":
+        scores = dict(zip(("AUC", "precision"), TABLE_3.get(place, ()), strict=False))
+        return scores.get(metric) if row["attack"] == "trained" else None
+    if row["task"] != "node" or row["split"] != "random" or row.get("variant"):
+        return None
+    if epsilon == 0.01:
+        return TABLE_2.get(place) if metric == "weighted-F1" else None
+    scores = dict(zip(("weighted-F1", "macro-F1"), TABLE_1.get(place, ()), strict=False))
+    return scores.get(metric) if epsilon in (1.0, math.inf) else None

@@ -2,9 +2,8 @@
 
 from experiments._runner import console
 from experiments.privge import accuracy, report
-from experiments.privge.config import Config
 from experiments.privge.report import write as write_report
-from experiments.privge.settings import printed
+from experiments.privge.settings import Config, printed
 
 __all__ = ["Config", "main", "printed", "write_report"]
 

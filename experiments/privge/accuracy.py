@@ -1,65 +1,60 @@
 """Node classification and link prediction from locally private features: the plan, and its computation."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from experiments._common import FOUND, said_of, usable
-from experiments._runner import Found, Results, asked, config_hash, console, run
+from experiments._common import FOUND, fingerprint, planned, said_of, usable
+from experiments._runner import Found, Results, asked, console, run
 from experiments.privge import cells
-from experiments.privge.cells import GRAPH_ALONE, NON_PRIVATE, STRUCTURE, Cell
-from experiments.privge.config import Config, plan, settings
-from experiments.privge.settings import COMMITTED, Plan, Settings, Task
+from experiments.privge.settings import COMMITTED, Config, Plan, Settings, Task, plan, settings
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD
 
 NAME = "privge"
 
-results_in = partial(Results, name=NAME, cell=Cell, also=FOUND)
+results_in = partial(Results, name=NAME, cell=cells.Cell, also=FOUND)
 
 
 def load(dataset: str) -> datasets.Dataset:
     return usable(cells.load, dataset, hint="; on the command line: --bounds LOWER UPPER")
 
 
-def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> dict[Cell, Settings]:
+@planned
+def plan_task(config: Config, task: Task, dataset: str, todo: Plan) -> Iterator[tuple[cells.Cell, Settings]]:
     """The cells of a task and data set: baselines, then every mechanism and budget, each followed by its twin."""
     data = load(dataset)
     if task == "node" and data.y.shape != (data.num_nodes,):
         console.print(f"{dataset} has no single label for each node: node task left out")
-        return {}
-    resolved, dim = settings(config, task, dataset, todo), data.num_features
+        return
+    resolved, dim = settings(config, task, dataset, fingerprint(data), todo), data.num_features
     own_k = min(dim, cells.published_k(dataset, task))
     sweep: list[tuple[str, float, int]] = []
     if not config.ks:
         sweep += [(name, epsilon, own_k) for epsilon in todo.epsilons for name in config.mechanisms]
     if "hds" in config.mechanisms:
         sweep += [("hds", epsilon, k) for k in todo.ks for epsilon in todo.k_epsilons]
-    releases: list[tuple[str, float, int, int]] = [(NON_PRIVATE, float("inf"), 0, todo.seeds)]
-    releases.append((GRAPH_ALONE[task], 0.0, 0, todo.seeds))
+    releases: list[tuple[str, float, int, int]] = [(cells.NON_PRIVATE, float("inf"), 0, todo.seeds)]
+    releases.append((cells.GRAPH_ALONE[task], 0.0, 0, todo.seeds))
     for name, epsilon, k in dict.fromkeys(sweep):
         seeds = todo.k_seeds if name == "hds" and k != own_k else todo.seeds
-        releases += [(prefix + name, epsilon, k, seeds) for prefix in ("", STRUCTURE)]
-    planned = {}
+        releases += [(prefix + name, epsilon, k, seeds) for prefix in ("", cells.STRUCTURE)]
     for name, epsilon, k, seeds in releases:
         spent = epsilon
-        if name not in (NON_PRIVATE, GRAPH_ALONE[task]):
+        if name not in (cells.NON_PRIVATE, cells.GRAPH_ALONE[task]):
             with asked(f"{dataset}, {name}, epsilon {epsilon:g}, k {k}"):
-                made = cells.make_mechanism(name.removeprefix(STRUCTURE), epsilon, dim, k)
+                made = cells.make_mechanism(name.removeprefix(cells.STRUCTURE), epsilon, dim, k)
             k = made.k
-            spent = cells.ledger(made, structure_only=name.startswith(STRUCTURE)).spent(RECORD).epsilon
+            spent = cells.ledger(made, structure_only=name.startswith(cells.STRUCTURE)).spent(RECORD).epsilon
         for seed in range(seeds):
-            for preprocessing in (cells.NO_EMBEDDING,) if name == GRAPH_ALONE[task] else cells.EMBEDDINGS:
-                cell = Cell(
-                    dataset=data.name, task=task, mechanism=name, epsilon=epsilon, seed=seed, epsilon_proved=spent,
-                    unit=str(RECORD), config=config_hash(resolved), k=k, preprocessing=preprocessing,
-                )  # fmt: skip
-                planned[cell] = resolved
-    return planned
+            for preprocessing in (cells.NO_EMBEDDING,) if name == cells.GRAPH_ALONE[task] else cells.EMBEDDINGS:
+                row = data.name, task, RECORD, name, epsilon, seed, spent
+                yield cells.Cell.of(resolved, *row, k=k, preprocessing=preprocessing)
 
 
-def _notes(cell: Cell, resolved: Settings) -> dict[str, dict[str, Any]]:
+def _notes(cell: cells.Cell, resolved: Settings) -> dict[str, dict[str, Any]]:
     data = load(resolved.dataset)
-    made = None if cell.mechanism.startswith(STRUCTURE) else cells.made_by(cell, data.num_features)
+    made = None if cell.mechanism.startswith(cells.STRUCTURE) else cells.made_by(cell, data.num_features)
     promised = None if made is None else cells.ledger(made, chosen=data.public_choices).total()
     return said_of(data, f"{cell.mechanism}, epsilon {cell.epsilon:g}, k {cell.k}, d {data.num_features}", promised)
 
@@ -68,17 +63,17 @@ def main(config: Config) -> None:
     config.check()
     if config.bounds is not None:
         cells.declare_bounds(config.datasets, config.bounds)
-    planned = {}
+    known = {}
     for task in config.parts:
         for dataset in config.datasets or tuple(name for known, name in COMMITTED if known == task):
-            planned |= plan_task(config, task, dataset, plan(config, task, dataset))
+            known |= plan_task(config, task, dataset, plan(config, task, dataset))
     benches: dict[int, cells.Bench] = {}
 
-    def compute(cell: Cell, resolved: Settings) -> Found:
+    def compute(cell: cells.Cell, resolved: Settings) -> Found:
         if any(bench.settings is not resolved for bench in benches.values()):
             benches.clear()  # one task and data set at a time
         if cell.seed not in benches:
             benches[cell.seed] = cells.prepare(resolved, cell.seed)
         return cells.compute(benches[cell.seed], cell)._replace(notes=_notes(cell, resolved))
 
-    run(planned, compute, results_in(config.out), called="rows")
+    run(known, compute, results_in(config.out), called="rows")

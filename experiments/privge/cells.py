@@ -12,7 +12,6 @@ from scipy import sparse
 
 from experiments import _common, _runner
 from experiments._common import Score, standardized
-from experiments._runner import Found
 from experiments.privge.settings import DEFAULT, HYPERPARAMETERS, Settings
 from ldp_jax import datasets, features, pipeline
 from ldp_jax.accounting.guarantee import Budget
@@ -132,13 +131,11 @@ def _operator(name: str) -> propagation.Operator:
 def prepare(settings: Settings, seed: int) -> Bench:
     """What the rows of one seed share; a program that looped over two seeds would round differently."""
     data = load(settings.dataset)
-    split_key, noise_key, fit_key = _keys(jax.random.key(settings.base_seed), seed)
+    split_key, *keys = _keys(jax.random.key(settings.base_seed), seed)
     if settings.task == "node":
         op = _operator(settings.dataset)
-        train, validation, test = (
-            training.Examples(part, data.y[part].astype(np.int32))
-            for part in splits.node_split(split_key, data.num_nodes)
-        )
+        nodes = splits.node_split(split_key, data.num_nodes)
+        parts = [training.Examples(part, data.y[part].astype(np.int32)) for part in nodes]
         outputs = data.num_classes
     else:
         part = splits.link_split(split_key, data.edges, data.num_nodes)
@@ -146,19 +143,16 @@ def prepare(settings: Settings, seed: int) -> Bench:
         # graphs "ell" saves more time, three quarters of an embedding, than its compilation takes.
         layout = "segment" if data.num_nodes < MANY_NODES else "ell"
         op = propagation.operator(graphs.from_edges(part.train, data.num_nodes), layout=layout)
-        train, validation, test = (training.Pairs(part[i], part[i + 3]) for i in range(3))
+        parts = [training.Pairs(part[i], part[i + 3]) for i in range(3)]
         outputs = 1
     model = models.linear(outputs)
     if settings.head == "mlp":
         model = models.mlp(settings.layers, settings.hidden, outputs, settings.dropout)
-    return Bench(
-        settings, data, seed, dense(settings.dataset), op, train, validation, test, noise_key, fit_key, model
-    )
+    return Bench(settings, data, seed, dense(settings.dataset), op, *parts, *keys, model=model)
 
 
 @jax.jit
 def _keys(root: Any, seed: Any) -> Any:
-    """Keys for the split, the noise and the training of a seed."""
     return jax.random.split(jax.random.fold_in(root, seed), 3)
 
 
@@ -206,7 +200,7 @@ def _embedding(bench: Bench, name: str, epsilon: float, k: int) -> Any:
     return embed(bench, made, structure_only=name.startswith(STRUCTURE))
 
 
-def compute(bench: Bench, cell: Cell) -> Found:
+def compute(bench: Bench, cell: Cell) -> _runner.Found:
     if cell.mechanism == LABEL_PROPAGATION:
         return label_propagation(bench)
     if cell.mechanism == LINK_INDICES:
@@ -214,14 +208,14 @@ def compute(bench: Bench, cell: Cell) -> Found:
     return train(bench, _embedding(bench, cell.mechanism, cell.epsilon, cell.k), cell.preprocessing).found()
 
 
-def label_propagation(bench: Bench) -> Found:
+def label_propagation(bench: Bench) -> _runner.Found:
     """PageRank of the training labels; validation chooses its alpha and r: column ``chosen``."""
     parts, classes, tol = (bench.train, bench.validation, bench.test), bench.data.num_classes, bench.settings.tol
     test, *found = _common.label_propagation(bench.op, parts, bench.settings, tol=tol, classes=classes)
     return Score({"accuracy": test}, *found).found()
 
 
-def link_indices(bench: Bench) -> Found:
+def link_indices(bench: Bench) -> _runner.Found:
     """Indices of pairs of nodes on the training graph, of which validation keeps the best: column ``chosen``."""
     n, (u, v) = bench.data.num_nodes, bench.train.edge.T
     ones = np.ones(2 * len(u), np.float32)

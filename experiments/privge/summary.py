@@ -156,7 +156,6 @@ def tally(lines: Sequence[Line]) -> tuple[int, int, int]:
 
 
 def name_of_row(mechanism: str) -> str:
-    """A row's mechanism in words, structure-only or not."""
     label = LABELS.get(mechanism.removeprefix(STRUCTURE), mechanism)
     return f"{label}, structure-only" if mechanism.startswith(STRUCTURE) else label
 

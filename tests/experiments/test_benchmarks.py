@@ -1,7 +1,5 @@
 """What is timed, and how far rows repeat."""
 
-import json
-
 import jax
 import numpy as np
 import pandas as pd
@@ -9,10 +7,10 @@ import scipy.sparse
 
 from experiments import (
     _edge_benchmarks,
-    _gin_benchmark,
     _references,
     _scaling_benchmark,
     _sides,
+    _training_benchmarks,
     benchmarks,
     repeat,
 )
@@ -45,14 +43,13 @@ def test_bytes_that_move_are_read_from_a_program_and_drawn(tmp_path):
     assert (tmp_path / "drawn.png").stat().st_size > 10_000
 
 
-def test_streamed_reports_are_those_of_the_repeated_rows(capsys):
+def test_streamed_reports_are_those_of_the_repeated_rows():
     rows = np.random.default_rng(0).uniform(-1, 1, (7, 5)).astype(np.float32)
     m = features.HDS(1.0, dim=5, k=2)
     streamed = pipeline.perturb(jax.random.key(0), _edge_benchmarks.Tiled(rows, 4100), m)  # in two blocks
     whole = pipeline.perturb(jax.random.key(0), np.tile(rows, (586, 1))[:4100], m)
     assert jax.tree.all(jax.tree.map(np.array_equal, streamed, whole))
-    _edge_benchmarks.reports_child("5000")
-    assert "0.02 GB of records" in json.loads(capsys.readouterr().out)["note"]
+    assert "0.02 GB of records" in _edge_benchmarks.reports_job(5000)["note"]
 
 
 def test_the_scipy_sides_solve_what_ppr_solves():
@@ -105,14 +102,14 @@ def test_the_side_with_flax_batch_norm_is_the_same_network():
     packed = packing.pack(whole, 2, shapes=1)
     batch = packing.assemble(packed, packing.deal(packed)[0][-1], packed.shapes[0])
     assert not batch.node_mask.all()
-    ours = models.gin(_gin_benchmark.LAYERS, _gin_benchmark.HIDDEN, 2, _gin_benchmark.DROPOUT)
+    ours = models.gin(_training_benchmarks.LAYERS, _training_benchmarks.HIDDEN, 2, _training_benchmarks.DROPOUT)
     variables = jax.jit(ours.init)(jax.random.key(0), batch)
     rename = lambda names: {name.replace("_MaskedNormReLU", "BatchNorm"): leaf for name, leaf in names.items()}
     trained = [
         jax.jit(lambda given, model=model: model.apply(given, batch, key=jax.random.key(1), train=True))(given)
         for model, given in (
             (ours, variables),
-            (_gin_benchmark.flax_model(), {part: rename(names) for part, names in variables.items()}),
+            (_training_benchmarks.flax_model(), {part: rename(names) for part, names in variables.items()}),
         )
     ]
     (found, kept), (theirs, also) = trained
@@ -124,10 +121,9 @@ def test_the_side_with_flax_batch_norm_is_the_same_network():
     )  # fmt: skip
 
 
-def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, capsys, monkeypatch):
+def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, monkeypatch):
     monkeypatch.setattr(training, "fit", contract.as_first_drawn)  # rows are compared, not judged
-    repeat.child(str(graph_file), [0, 1], epochs=3)
-    rows = json.loads(capsys.readouterr().out)
+    rows = repeat.child(str(graph_file), [0, 1], epochs=3)
     assert [(row["mechanism"], row["seed"]) for row in rows[::2][:4]] == [
         ("non-private", 0), ("hds", 0), ("structure-only:hds", 0), ("non-private", 1),
     ]  # fmt: skip

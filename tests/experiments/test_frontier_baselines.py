@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from experiments.frontier.baselines import BASELINES, _features, _links, _released
+from experiments.frontier.baselines import BASELINES, _network, _released
 from experiments.frontier.baselines._released import Asked
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineGuarantee
@@ -74,7 +74,7 @@ def test_rounds_of_reports_add_up(planted):
 
 def test_parts_of_the_labels_are_disjoint_and_hold_every_class(planted):
     _, y, _, labels = planted
-    train, validation = _features.parts(jax.random.key(0), labels)
+    train, validation = _network.parts(jax.random.key(0), labels)
     assert not set(train.index) & set(validation.index)
     assert len(train.index) + len(validation.index) == (labels >= 0).sum()
     for part in (train, validation):
@@ -84,10 +84,10 @@ def test_parts_of_the_labels_are_disjoint_and_hold_every_class(planted):
 
 def test_links_are_the_pairs_that_enough_ends_report():
     senders, receivers = np.array([1, 0, 2, 3]), np.array([0, 1, 0, 2])
-    pairs = {ends: _links.linked(senders, receivers, 4, ends=ends) for ends in (1, 2)}
+    pairs = {ends: _network.linked(senders, receivers, 4, ends=ends) for ends in (1, 2)}
     found = {ends: set(zip(*map(np.ndarray.tolist, pairs[ends]), strict=True)) for ends in pairs}
     assert found == {1: {(0, 1), (1, 0), (0, 2), (2, 0), (2, 3), (3, 2)}, 2: {(0, 1), (1, 0)}}
-    links, matrix = _links.sparse(*pairs[1], 4), np.zeros((4, 4))
+    links, matrix = _network.sparse(*pairs[1], 4), np.zeros((4, 4))
     matrix[pairs[1]] = 1
     h = jnp.arange(8.0).reshape(4, 2)
     np.testing.assert_allclose(links.sum(h), matrix @ h)

@@ -33,7 +33,7 @@ def ran(graph_file, tmp_path_factory):
         patch.setattr(poisoning, "SHARES", (SHARE,))
         patch.setattr(poisoning, "RESPONSE", WORST)
         frontier.main(config)
-        patch.setattr(poisoning, "answer", None)  # a run that is repeated computes nothing
+        patch.setattr(poisoning, "compute", None)  # a run that is repeated computes nothing
         contract.run(frontier, config)
         yield config
 

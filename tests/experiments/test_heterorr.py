@@ -225,7 +225,7 @@ def test_releases_are_counted_and_attacked_beside_epsilon_0(bench, monkeypatch, 
     monkeypatch.setattr(mixing, "connected", lambda _: (bench["edges"].data.num_nodes, edges))
     monkeypatch.setattr(counts, "EPSILONS", (4.0,))
     counts._split.cache_clear()
-    run_parts([counts], Config(preset="smoke", seeds=1, out=tmp_path))
+    run_parts(Config(preset="smoke", seeds=1, out=tmp_path), {"counts": counts})
     counts._split.cache_clear()
     rows = counts.results_in(tmp_path).read().set_index(["mechanism", "epsilon", "metric"]).value
     assert rows["public-edges", 0.0, cells.RELEASED] == 0

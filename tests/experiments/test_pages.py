@@ -9,7 +9,7 @@ from experiments import __main__ as command_line
 from experiments import _html, reproduce
 from experiments._registry import EXPERIMENTS
 from experiments._runner import UsageError
-from experiments.poindp import published as poindp
+from experiments.poindp import settings as poindp
 from experiments.privge import settings as privge
 
 SHOWN = ("privge", "variance")

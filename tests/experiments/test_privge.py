@@ -12,11 +12,10 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from experiments import _report, _runner, demo, privge, report
+from experiments import _report, _runner, demo, findings, privge
 from experiments._common import FOUND
 from experiments.privge import accuracy, cells, summary
-from experiments.privge.config import plan, settings
-from experiments.privge.settings import COMMITTED, MECHANISMS
+from experiments.privge.settings import COMMITTED, MECHANISMS, plan, settings
 from ldp_jax import datasets, features, pipeline
 from ldp_jax.datasets._registry import REGISTRY
 from ldp_jax.graph import propagation
@@ -227,7 +226,7 @@ def test_demo_runs_small(graph_file, tmp_path, monkeypatch, capsys):
 def bench(graph_file):
     config = privge.Config(preset="smoke")
     todo = plan(config, "node", str(graph_file))
-    return cells.prepare(settings(config, "node", str(graph_file), todo), 0)
+    return cells.prepare(settings(config, "node", str(graph_file), "", todo), 0)
 
 
 def test_both_embeddings_are_trained_alike(bench, monkeypatch):
@@ -323,7 +322,7 @@ def test_the_layout_of_a_large_graph_changes_no_embedding(link_bench, graph_file
 @pytest.fixture
 def link_bench(graph_file):
     config = privge.Config(preset="smoke")
-    return cells.prepare(settings(config, "link", str(graph_file), plan(config, "link", str(graph_file))), 0)
+    return cells.prepare(settings(config, "link", str(graph_file), "", plan(config, "link", str(graph_file))), 0)
 
 
 def test_a_structure_only_twin_draws_noise_of_its_own(bench):
@@ -353,7 +352,7 @@ def test_the_table_is_rendered_between_its_markers(ran, tmp_path):
     config, _, _ = ran
     readme, pages = tmp_path / "README.md", config.out / "findings.md"
     readme.write_text("mine\n<!-- findings -->\nold\n<!-- /findings -->\nmore\n")
-    report.main(report.Config(out=config.out, readme=readme))
+    findings.main(findings.Config(out=config.out, readme=readme))
     assert readme.read_text().startswith("mine\n<!-- findings -->\n| private data")
     assert readme.read_text().endswith("\n<!-- /findings -->\nmore\n")
     assert "| its structure-only twin | 6 |" in readme.read_text()  # at 2 budgets: 2 mechanisms, in links 1
@@ -364,7 +363,7 @@ def test_the_table_is_rendered_between_its_markers(ran, tmp_path):
         assert (config.out / picture).stat().st_size > 10_000
     readme.write_text("mine\n")
     with pytest.raises(_runner.UsageError, match="no section"):
-        report.main(report.Config(out=config.out, readme=readme))
+        findings.main(findings.Config(out=config.out, readme=readme))
 
 
 def test_every_embedding_of_the_plan_fits_into_the_memory_that_is_allowed():

@@ -7,9 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, PipelineGuarantee
-from ldp_jax.pipeline import StatedFriends
+from ldp_jax.pipeline import StatedFriends, self_training
 from ldp_jax.pipeline.rows import Rows
-from ldp_jax.pipeline.self_training import FeaturesPosterior
 
 
 class Asked(NamedTuple):
@@ -22,7 +21,7 @@ class Asked(NamedTuple):
     labels: np.ndarray
     """int [n], -1 for users whose class is asked for"""
     classes: int
-    q: FeaturesPosterior | None = None
+    q: self_training.FeaturesPosterior | None = None
     """what the features alone say, from which piloted counts start at every budget; None where there are none"""
     friends: StatedFriends | None = None
     """what a rehearsal is told of friendships"""
@@ -44,9 +43,8 @@ PUBLIC = ("features", "labels")
 def spent(*releases: PipelineGuarantee) -> PipelineGuarantee:
     """The guarantee of all releases together, of features and labels that are public."""
     unprotected = dict.fromkeys((*PUBLIC, *(field for one in releases for field in one.unprotected)))
-    return PipelineGuarantee.of(
-        (each for one in releases for each in one.guarantees), protected=("edges",), unprotected=unprotected
-    )
+    guarantees = [each for one in releases for each in one.guarantees]
+    return PipelineGuarantee.of(guarantees, protected=("edges",), unprotected=unprotected)
 
 
 def of_lists(*mechanisms: Any) -> PipelineGuarantee:

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments.frontier.baselines._links import MEMORY, Dense, Links, dense, linked, sparse
-from experiments.frontier.baselines._network import over, pagerank
+from experiments.frontier.baselines._network import MEMORY, Dense, Links, dense, linked, over, pagerank, sparse
 from experiments.frontier.baselines._released import Answer, Asked, of_lists, spent
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import PipelineGuarantee
@@ -22,16 +21,12 @@ def _through(
     classify: Callable[[PRNGKey, Links, Asked], np.ndarray],
     report: Callable[[PRNGKey, Graph, float, int], Reported], key: PRNGKey, asked: Asked, epsilon: float,
 ) -> Answer:  # fmt: skip
-    """A classifier of reported links."""
     report_key, fit_key = jax.random.split(key)
     links, guarantee = report(report_key, asked.graph, epsilon, len(asked.labels))
     return Answer(None if links is None else classify(fit_key, links, asked), guarantee)
 
 
-def _over(key: PRNGKey, links: Links, asked: Asked) -> np.ndarray:
-    return over(key, links, asked.rows, asked.labels, asked.classes)
-
-
+_over = lambda key, links, asked: over(key, links, asked.rows, asked.labels, asked.classes)
 through_gcn, through_ppr = partial(_through, _over), partial(_through, pagerank)
 """A graph convolutional network over reported links, and PageRank over them."""
 
