@@ -33,22 +33,16 @@ def chain_sides() -> tuple[str, _sides.Sides, float]:
     state = hrg.run(jax.random.key(2), hrg.init(jax.random.key(3), n, edges), edges, scales, SWEEPS)
     keys = lambda repeat: jax.random.fold_in(jax.random.key(4), repeat)
     title = f"HRG chain on PPI graph 0, {moves:,} moves"
-    sides: _sides.Sides = {
-        "ldp_jax": (
-            lambda repeat: hrg.run(keys(repeat), state, edges, scales, SWEEPS).count,
-            f"{n} nodes, {len(pairs.public) + len(pairs.private)} edges; {SWEEPS} sweeps of n / 8 moves",
-        )
-    }
+    swept = lambda repeat: hrg.run(keys(repeat), state, edges, scales, SWEEPS).count
+    single = lambda repeat: single_moves(keys(repeat), state, edges, scales, moves // SHARE).count
+    about = f"{n} nodes, {len(pairs.public) + len(pairs.private)} edges; {SWEEPS} sweeps of n / 8 moves"
+    sides: _sides.Sides = {"ldp_jax": (swept, about)}
     if _sides.installed("central", "numba"):
         chain = _references.dendrogram_chain(state, edges, scales)
-        sides["numba"] = (
-            lambda repeat: chain(repeat, moves),
-            "single moves; each internal node holds a list of the edges that it joins",
-        )
-    sides[SINGLE] = (
-        lambda repeat: single_moves(keys(repeat), state, edges, scales, moves // SHARE).count,
-        f"the same chain, a move for each step of a compiled scan; of 1/{SHARE} as many moves, times {SHARE}",
-    )
+        about = "single moves; each internal node holds a list of the edges that it joins"
+        sides["numba"] = (lambda repeat: chain(repeat, moves), about)
+    about = f"the same chain, a move for each step of a compiled scan; of 1/{SHARE} as many moves, times {SHARE}"
+    sides[SINGLE] = (single, about)
     return title, sides, moves
 
 

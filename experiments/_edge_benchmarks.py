@@ -40,15 +40,11 @@ def dprr_sides(n: int) -> Sides:
         return np.nonzero(kept)
 
     reported = len(edges.privatize_graph(jax.random.key(0), graph, m).graph.senders)
+    ours = lambda repeat: edges.privatize_graph(key_of(repeat), graph, m).graph.senders
+    sparse = lambda repeat: _references.dprr(_references.generator(repeat), codes, n, (0.1, 0.9))
     return {
-        "ldp_jax": (
-            lambda repeat: edges.privatize_graph(key_of(repeat), graph, m).graph.senders,
-            f"mean degree {reported / n:.2f} for a true {len(senders) / n:.2f}",
-        ),
-        "sparse numpy": (
-            lambda repeat: _references.dprr(_references.generator(repeat), codes, n, (0.1, 0.9)),
-            "the same law by the reported bits alone; one thread",
-        ),
+        "ldp_jax": (ours, f"mean degree {reported / n:.2f} for a true {len(senders) / n:.2f}"),
+        "sparse numpy": (sparse, "the same law by the reported bits alone; one thread"),
         "dense numpy": (dense, "every entry of the matrix, as the law is written"),
     }
 

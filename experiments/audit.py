@@ -49,12 +49,9 @@ class Subject(NamedTuple):
     """False: a form that was published, whose claim is known not to hold"""
 
 
+_AUDITED = [case for case in CASES.values() if case.audited]
 SUBJECTS = {
-    **{
-        case.audited: Subject(case.public, case.make)
-        for case in CASES.values()
-        if case.audited and not case.central
-    },
+    **{case.audited: Subject(case.public, case.make) for case in _AUDITED if not case.central},
     "PrivGE's released sampler": Subject("SquareWave", ReleasedSquareWave, sound=False),
     "Duchi, d = 4, ties twice": Subject("DuchiVector", lambda e: DuchiVectorWithTies(e, 4), sound=False),
     "PoinDP's released noise": Subject("PaperHyperbolicGaussian", PrintedHyperbolicGaussian, sound=False),
@@ -63,7 +60,7 @@ SUBJECTS = {
 """The library's cases (:data:`ldp_jax.verification.cases.CASES`) in their order, and what others have published."""
 
 CENTRAL = {
-    **{case.audited: Subject(case.public, case.make) for case in CASES.values() if case.audited and case.central},
+    **{case.audited: Subject(case.public, case.make) for case in _AUDITED if case.central},
     "EdgeRR's printed scale and counts": Subject(
         "EdgeRR", lambda e: edges.curator.EdgeRR.as_published(e / 2, e / 2, sweeps=32), sound=False
     ),

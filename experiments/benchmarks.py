@@ -123,25 +123,17 @@ def perturb(repeats: int) -> list[dict[str, Any]]:
     x = np.random.default_rng(0).random((n, d), dtype=np.float32) * 2 - 1
     made = features.HDS(epsilon, d, k)
     on_device = jnp.asarray(x)
+    ours = lambda repeat: mechanisms.privatize(key_of(repeat), made, on_device)
+    hosted = lambda repeat: mechanisms.privatize(key_of(repeat), made, x)
+    sparse = lambda repeat: _references.hds(_references.generator(repeat), x, epsilon, k)
     sides: Sides = {
-        "ldp_jax": (
-            lambda repeat: mechanisms.privatize(key_of(repeat), made, on_device),
-            "sparse reports, of records on the device",
-        ),
-        "sparse numpy": (
-            lambda repeat: _references.hds(_references.generator(repeat), x, epsilon, k),
-            "the same law by the reported values alone; one thread",
-        ),
-        "ldp_jax, host": (
-            lambda repeat: mechanisms.privatize(key_of(repeat), made, x),
-            "records in the host's memory",
-        ),
+        "ldp_jax": (ours, "sparse reports, of records on the device"),
+        "sparse numpy": (sparse, "the same law by the reported values alone; one thread"),
+        "ldp_jax, host": (hosted, "records in the host's memory"),
     }
     if installed("perturb", "torch"):
-        sides["dense torch"] = (
-            _dense_torch(x, epsilon, k, float(features.SquareWave(epsilon / k).b)),
-            "our own dense version of the algorithm: every entry, then a mask",
-        )
+        dense = _dense_torch(x, epsilon, k, float(features.SquareWave(epsilon / k).b))
+        sides["dense torch"] = (dense, "our own dense version of the algorithm: every entry, then a mask")
     return interleaved("perturb HDS [22470 x 4714], k 50", sides, min(repeats, 5))
 
 
@@ -209,12 +201,8 @@ def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[st
     while error(z) > ours:
         z, count = step @ z + alpha * x[:, :some], count + 1
     reached = error(semi_iteration(step, alpha * x[:, :some], 1 - alpha, products))
-    sides: Sides = {
-        "ldp_jax": (
-            lambda _: propagation.ppr(op, on_device, alpha, r, tol),
-            f"layout {op.layout}; {products} products; error {ours:.1e}",
-        )
-    }
+    chebyshev = lambda _: propagation.ppr(op, on_device, alpha, r, tol)
+    sides: Sides = {"ldp_jax": (chebyshev, f"layout {op.layout}; {products} products; error {ours:.1e}")}
     if installed("ppr", "numba"):
         fused = _references.fused_iteration(senders, receivers, degree)
         power = degree[:, None].astype(np.float32) ** np.float32(r)
@@ -223,19 +211,15 @@ def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[st
             f"product and recurrence in one pass, blocks of 64 columns, all cores: {products} products",
         )
     if installed("ppr", "torch"):
-        sides["torch CSR Chebyshev"] = (
-            _torch_iteration(step, alpha * x, 1 - alpha, products),
-            f"the same recurrence, all columns at a time, on {torch_device()}: {products} products",
-        )
+        about = f"the same recurrence, all columns at a time, on {torch_device()}: {products} products"
+        sides["torch CSR Chebyshev"] = (_torch_iteration(step, alpha * x, 1 - alpha, products), about)
     if repeats > 1:
         sides["scipy CSR Chebyshev"] = (
             lambda _: semi_iteration(step, alpha * x, 1 - alpha, products),
             f"the same recurrence in blocks of 64 columns: {products} products, error {reached:.1e}; one thread",
         )
-        sides["scipy CSR power"] = (
-            lambda _: power_series(step, alpha * x, count),
-            f"blocks of 64 columns: {count} products to the same error; one thread",
-        )
+        about = f"blocks of 64 columns: {count} products to the same error; one thread"
+        sides["scipy CSR power"] = (lambda _: power_series(step, alpha * x, count), about)
     return interleaved(f"ppr, {columns} columns, alpha {alpha}, r {r}, tol {tol}; {name}", sides, repeats)
 
 
@@ -302,22 +286,16 @@ def discrete(repeats: int) -> list[dict[str, Any]]:
     table, grid, wave = features.GeneralizedRR(1.0, 256), features.GridSquareWave(1.0), features.SquareWave(1.0)
     words, of_jax = (jax.jit(lambda key, bits=bits: bits(key, (n,))) for bits in (random.bits, jax.random.bits))
     draw = jax.jit(lambda m, key, x: m.draw(key, x))
+    ours = lambda repeat: draw(table, key_of(repeat), categories)
+    gridded = lambda repeat: draw(grid, key_of(repeat), records)
+    users = lambda repeat: mechanisms.privatize(key_of(repeat), table, categories)
     sides: Sides = {
-        "ldp_jax": (
-            lambda repeat: draw(table, key_of(repeat), categories),
-            "a 256 x 256 table, one word a draw, one key",
-        ),
+        "ldp_jax": (ours, "a 256 x 256 table, one word a draw, one key"),
         "raw words": (lambda repeat: words(key_of(repeat)), "core.random.bits alone"),
         "JAX's words": (lambda repeat: of_jax(key_of(repeat)), "the same bits by jax.random.bits"),
-        "grid": (
-            lambda repeat: draw(grid, key_of(repeat), records),
-            "a 129 x 195 table, two words: records are rounded to a grid",
-        ),
+        "grid": (gridded, "a 129 x 195 table, two words: records are rounded to a grid"),
         "float32": (lambda repeat: draw(wave, key_of(repeat), records), "the square wave in float32, one uniform"),
-        "users": (
-            lambda repeat: mechanisms.privatize(key_of(repeat), table, categories),
-            "the table again, a key of its own a user: two blocks of threefry a draw, at most 0.50 of raw words",
-        ),
+        "users": (users, "the table again, a key each: two blocks of threefry a draw, at most 0.50 of raw words"),
     }
     rows = interleaved("2^24 draws from a table", sides, repeats)
     walls = pd.DataFrame(rows).groupby("subject").wall_s.median()

@@ -139,11 +139,8 @@ def settings(config: Config, trial: "optuna.Trial | optuna.trial.FrozenTrial") -
     if published.head == "mlp":
         asked["hidden"] = trial.suggest_categorical("hidden", [64, 128, 256])
         asked["dropout"] = trial.suggest_categorical("dropout", [0.1, 0.5, 0.7])
-    return (
-        dataclasses.replace(published, **asked),
-        int(k),
-        trial.suggest_categorical("preprocessing", list(cells.EMBEDDINGS)),
-    )
+    preprocessing = trial.suggest_categorical("preprocessing", list(cells.EMBEDDINGS))
+    return dataclasses.replace(published, **asked), int(k), preprocessing
 
 
 def _score(trial: "optuna.Trial", config: Config, study: "optuna.Study") -> float:

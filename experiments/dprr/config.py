@@ -49,11 +49,8 @@ class Config:
     """where results go, and are looked for"""
 
     def check(self) -> None:
-        check_words(
-            self,
-            positive=("epsilons", "seeds", "epochs"),
-            filled=("datasets", "mechanisms", "epsilons", "public_shares", "classifiers", "parts"),
-        )
+        filled = ("datasets", "mechanisms", "epsilons", "public_shares", "classifiers", "parts")
+        check_words(self, positive=("epsilons", "seeds", "epochs"), filled=filled)
         if not all(0 <= alpha < 1 for alpha in self.public_shares):
             given = " ".join(map(str, self.public_shares))
             raise UsageError(f"--public-shares must be shares from 0 to below 1, got {given}")

@@ -157,19 +157,15 @@ def measure(train: GraphSet, test: GraphSet, made: Any, resolved: Settings) -> d
     packed = packing.pack(other, resolved.batch_size, shapes=1)
     classify = _timed(lambda _: graph_training._predict_compiled(model, variables, packed), EPOCHS)[1:]
     reported = len(noisy.senders) / len(train)
-    return {
-        "nodes": len(train.node_graph) / len(train),
-        "true edges": len(train.senders) / len(train),
-        "edges": reported,
-        "bytes": BYTES * reported,
-        **{
-            f"{name} {kind} s": seconds / count
-            for name, taken, count in (
-                ("report", report, len(train)), ("epoch", epoch, len(train)), ("classify", classify, len(test)),
-            )
-            for kind, seconds in zip(("cpu", "wall"), taken, strict=True)
-        },
+    found = {
+        "nodes": len(train.node_graph) / len(train), "true edges": len(train.senders) / len(train),
+        "edges": reported, "bytes": BYTES * reported,
     }  # fmt: skip
+    timed = ("report", report, train), ("epoch", epoch, train), ("classify", classify, test)
+    for name, taken, part in timed:
+        cpu, wall = (seconds / len(part) for seconds in taken)
+        found |= {f"{name} cpu s": cpu, f"{name} wall s": wall}
+    return found
 
 
 def _reports(key: Any, whole: GraphSet, made: Any) -> GraphSet:

@@ -164,11 +164,9 @@ def summary(found: pd.DataFrame) -> show.Rows:
 
 
 _OTHERS = {
-    "class of all": methods.PLAIN,
-    "class scores": methods.SCORES,
-    "record on axes": methods.RECORD_ITSELF,
+    "class of all": methods.PLAIN, "class scores": methods.SCORES, "record on axes": methods.RECORD_ITSELF,
     "sampled": methods.SAMPLED,
-}
+}  # fmt: skip
 
 
 @show.tabled

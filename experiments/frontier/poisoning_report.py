@@ -103,10 +103,8 @@ def _of_defences(found: list[Place], epsilon: float) -> str:
             continue
         lies = [one.saved(defence, epsilon, lie) for one in asked for lie in TASKS[one.task].lies]
         known = [each for each in lies if each is not None]
-        (up, down, _), (dear, cheap, _) = (
-            show.counted(known),
-            show.counted(one.cost(defence, epsilon) for one in asked),
-        )
+        up, down, _ = show.counted(known)
+        dear, cheap, _ = show.counted(one.cost(defence, epsilon) for one in asked)
         words.append(
             f"* *{defence.capitalize()}* is better than *as it is* in {up} of {len(known)} rows with liars and "
             f"worse in {down}; without liars it costs in {dear} of {len(asked)} settings and gains in {cheap}."
@@ -155,12 +153,8 @@ def _figure(found: list[Place]) -> Any:
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     found = places(frame)
-    sections = [
-        "# Who lies: poisoning",
-        verdict(found),
-        _TEXT.preface,
-        f"![Harm by the worst value against epsilon]({poisoning.NAME}.png)",
-    ]
+    picture = f"![Harm by the worst value against epsilon]({poisoning.NAME}.png)"
+    sections = ["# Who lies: poisoning", verdict(found), _TEXT.preface, picture]
     for one in found:
         draws = frame[(frame.dataset == one.dataset) & (frame.task == one.task)].seed.nunique()
         sections += [f"## {one.dataset}: {one.task}, {draws} draws", _table(one)]

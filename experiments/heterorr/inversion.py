@@ -354,9 +354,8 @@ def as_markdown(rows: pd.DataFrame) -> str:
     for line, of_seeds in lines["mse"].items():
         budget = f"{line.epsilon:g}" if line.mechanism in PROTECTED else ""
         shown = [TITLES[line.embedding], LABELS[line.mechanism], budget]
-        gaps = [
-            "" if line == _NOBODY else show.signed(show.contrast(lines[m], line, _NOBODY)) for m in _BESIDE.values()
-        ]
+        less = (show.contrast(lines[metric], line, _NOBODY) for metric in _BESIDE.values())
+        gaps = ["" if line == _NOBODY else show.signed(gap) for gap in less]
         table.append([*shown, *(show.interval(values[line]) for values in lines.values()), *gaps, len(of_seeds)])
         if line.mechanism == "feature-rr":
             other = line._replace(mechanism="feature-rr-uniform")
