@@ -29,7 +29,7 @@ from ldp_jax.edges import NoisyCounts
 from ldp_jax.pipeline.counts import DISPERSIONS, evidence, table_size
 from ldp_jax.pipeline.design import CountModel, Design, GroupShares, design, expected_counts, group_shares, pilot
 from ldp_jax.pipeline.device_classifier import count_regression
-from ldp_jax.pipeline.groups import check_labels, class_shares, fine_groups, merge, merged
+from ldp_jax.pipeline.groups import check_labels, check_posterior, class_shares, fine_groups, merge, merged
 from ldp_jax.pipeline.guard import guard
 from ldp_jax.pipeline.rows import Rows, Scaling
 from ldp_jax.pipeline.self_training import (
@@ -302,8 +302,8 @@ def _checked(public: PublicFacts, epsilon: float) -> PublicFacts:
     if isinstance(log_q, FeaturesPosterior):
         if not np.array_equal(log_q.labels, labels):
             raise ValueError("log_q must be of these labels, and was found of others")
-    elif given is not None and not np.isfinite(np.asarray(given, np.float32).max(-1)).all():
-        raise ValueError("log_q must be logarithms of probabilities, -inf for 0, got NaN, inf, or a row of -inf")
+    elif given is not None:
+        check_posterior(np.asarray(given, np.float32))
     quiet = public.quiet
     if quiet.dtype != bool or quiet.shape != labels.shape:
         raise ValueError(f"silent must be bool [{len(labels)}], got {quiet.dtype} {quiet.shape}")
