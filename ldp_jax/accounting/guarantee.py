@@ -260,7 +260,9 @@ def merged(
     """One guarantee over several: the weakest status and arithmetic of all, and their adjacencies by default."""
     status = max((guarantee.status for guarantee in guarantees), key=get_args(Status).index)
     arithmetic = "exact" if all(guarantee.arithmetic == "exact" for guarantee in guarantees) else "ideal"
-    words = adjacency or said_once(guarantee.adjacency for guarantee in guarantees)
+    # Where one compares few inputs so does the whole, which then does not begin with "any two".
+    each = sorted((guarantee.adjacency for guarantee in guarantees), key=lambda one: any_two(one) == "any two")
+    words = adjacency or said_once(each)
     reason = said_once(guarantee.reason for guarantee in guarantees if guarantee.status == status)
     return Guarantee(epsilon, delta, unit, words, arithmetic, status, reason, one_trust(guarantees))
 

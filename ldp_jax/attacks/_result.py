@@ -51,7 +51,7 @@ def rows_of(
     name: str, rows: ArrayLike | tuple, dtype: DTypeLike = np.float32, *, least: int = 1, most: int | None = None
 ) -> Float[np.ndarray, "n d"]:
     """A record a row; refused unless finite, and as many as asked for."""
-    rows = np.asarray(rows, dtype)
+    rows = np.asarray(validate.unmasked(rows), dtype)
     if (
         rows.ndim != 2
         or not rows.size
@@ -307,7 +307,7 @@ def evaluate(
     (1.0, 1.0, 1.0)
     """
     units, truth = np.asarray(targets.units), np.asarray(targets.truth)
-    scores = np.asarray(scores, np.float64)
+    scores = np.asarray(validate.unmasked(scores), np.float64)
     if scores.shape != truth.shape or units.ndim != 2 or len(units) != len(truth) or truth.dtype != bool:
         raise ValueError(f"scores must be one a target [{len(truth)}], got shape {scores.shape}")
     density, confidence = _checked(name, scores, density, confidence, "targets")
@@ -362,7 +362,7 @@ def evaluate_membership(
     0.0
     """
     member = check_member(member)
-    scores = np.asarray(scores, np.float64)
+    scores = np.asarray(validate.unmasked(scores), np.float64)
     if scores.shape != member.shape:
         raise ValueError(f"scores must be float {list(member.shape)}, as member is, got shape {scores.shape}")
     density, confidence = _checked(name, scores, density, confidence, "nodes")

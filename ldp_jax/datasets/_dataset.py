@@ -1,6 +1,7 @@
 """One attributed graph, or one set of graphs, with what is public about it."""
 
 import dataclasses
+import numbers
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -67,7 +68,7 @@ class Dataset:
         n = graphs.num_nodes(self.graph)
         object.__setattr__(self, "y", validate.labels(self.y))
         if not scipy.sparse.issparse(self.x):
-            object.__setattr__(self, "x", np.asarray(self.x, np.float32))
+            object.__setattr__(self, "x", np.asarray(_real(self.x, self.name), np.float32))
         elif self.x.format not in ("csr", "csc") or not self.x.has_canonical_format:
             summed = scipy.sparse.csr_array(self.x, copy=True)
             summed.sum_duplicates()
@@ -175,6 +176,15 @@ class Dataset:
             notes=" ".join(filter(None, [self.notes, f"Only the {k} most frequent features."])),
             public_choices=(*self.public_choices, f"the choice of the {k} most frequent features"),
         )
+
+
+def _real(x: Any, name: str) -> np.ndarray:
+    """Dense records, NaN where masked; refused where a cast would read words, dates or parts of complex numbers."""
+    dense = np.asarray(validate.unmasked(x))
+    mixed = dense.ravel() if dense.dtype.kind == "O" else ()
+    if dense.dtype.kind in "cmMSU" or not all(one is None or isinstance(one, numbers.Real) for one in mixed):
+        raise ValueError(f"x of {name} must be real numbers, got {dense.dtype}")
+    return dense
 
 
 def validate_records(x: Any, lower: float | int, upper: float | int, name: str) -> None:

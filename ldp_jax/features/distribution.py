@@ -174,7 +174,7 @@ def histogram(reports: ArrayLike | tuple, edges: ArrayLike | tuple) -> np.ndarra
     >>> histogram([-9.0, 0.1, 0.2, 5.0, np.nan], [-1.0, 0.0, 1.0]).tolist()
     [1, 3]
     """
-    reports, edges = np.asarray(reports), np.asarray(edges)
+    reports, edges = np.asarray(validate.unmasked(reports)), np.asarray(edges)
     if reports.ndim not in (1, 2):
         raise ValueError(f"reports must have shape (n,) or (n, columns), got {reports.shape}")
     if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():

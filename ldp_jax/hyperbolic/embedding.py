@@ -38,7 +38,7 @@ class PoincareEmbedding(NamedTuple):
 class ReconstructionQuality(NamedTuple):
     """The quality of a reconstruction by distances.
 
-    The ``mean_rank`` is over pairs (u, v): 1 + the number of nodes in no pair with u that are nearer to u than v.
+    The ``mean_rank`` is over pairs (u, v): 1 + the number of nodes in no pair with u that are as near to u.
     The ``mean_average_precision`` is over nodes with pairs: of all others, ranked by nearness.
     """
 
@@ -226,7 +226,7 @@ def embed(
 
 @jax.jit
 def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
-    """For each pair (u, v): how many nodes are nearer to u than v, and |v - u|^2 times ``scaled``, 1 / gap."""
+    """For each pair (u, v): how many others are as near to u as v, and |v - u|^2 times ``scaled``, 1 / gap."""
     u, v = pairs.T
     at = points[u]
     far = _squared(at, points) * scaled
@@ -234,7 +234,7 @@ def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
     node = jnp.arange(len(points))
     # Nor v: a compiler may compute ``far`` once for each use, and round it otherwise.
     others = (node != u[:, None]) & (node != v[:, None])
-    return ((far < own) & others).sum(1), own[:, 0]
+    return ((far <= own) & others).sum(1), own[:, 0]
 
 
 def reconstruction(
@@ -242,7 +242,8 @@ def reconstruction(
 ) -> ReconstructionQuality:
     """The quality of the reconstruction of ordered pairs [m, 2] by distances (Nickel & Kiela 2017, section 4.1).
 
-    Ties count for the pair; ``chunk`` pairs are compared at once, with memory of ``chunk`` times the nodes.
+    Ties count against the pair: where all points are one, nothing is found. ``chunk`` pairs are compared at once,
+    with memory of ``chunk`` times the nodes.
     """
     validate.whole(1, chunk=chunk)
     (x,) = poincare._points(c, points=points)
@@ -254,13 +255,14 @@ def reconstruction(
     padded = np.concatenate([pairs, np.repeat(pairs[-1:], -len(pairs) % chunk, 0)])
     parts = [_nearer(x, scaled, part) for part in padded.reshape(-1, chunk, 2)]
     closer, own = (np.concatenate([np.asarray(part[k]) for part in parts])[: len(pairs)] for k in range(2))
-    # Nodes before v that are in a pair with u themselves: each u's pairs are sorted by distance.
+    # Nodes no farther than v that are in a pair with u themselves: each u's pairs are sorted by distance.
     order = np.lexsort((own, pairs[:, 0]))
     u, own, closer = pairs[order, 0], own[order], closer[order].astype(np.int64)
     place = np.arange(len(u))
     fresh = np.r_[True, u[1:] != u[:-1]]
     start = np.maximum.accumulate(np.where(fresh, place, 0))
-    before = np.maximum.accumulate(np.where(fresh | np.r_[True, own[1:] != own[:-1]], place, 0)) - start
+    ends = np.flatnonzero(np.r_[fresh[1:] | (own[1:] != own[:-1]), True])  # of runs of ties
+    before = ends[np.searchsorted(ends, place)] - start
     precision = (before + 1.0) / (closer + 1.0)
     node = np.cumsum(fresh) - 1
     average = np.bincount(node, precision) / np.bincount(node)

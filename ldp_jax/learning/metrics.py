@@ -189,7 +189,7 @@ def mean_interval(values: Iterable[float] | Array, confidence: float = 0.95) -> 
     >>> mean_interval([1.0, 2.0, 3.0])
     ConfidenceInterval(mean=2.0, half_width=2.48..., n=3)
     """
-    data = np.asarray(values, np.float64)
+    data = np.asarray(validate.unmasked(values), np.float64)
     validate.number(0.0, 1.0, open_lower=True, open_upper=True, confidence=confidence)
     if data.ndim != 1:
         raise ValueError(f"values must be one a run, with one axis, got shape {data.shape}")

@@ -63,6 +63,13 @@ def check_teachers(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
         raise ValueError("labels must leave users whose class is asked for, got a class for everybody")
 
 
+def check_posterior(log_q: Float[np.ndarray, "n classes"]) -> None:
+    """Refuse what is no logarithms of probabilities [n, C], -inf for 0, by a ValueError."""
+    with np.errstate(over="ignore"):
+        if log_q.ndim != 2 or not np.allclose(np.exp(log_q).sum(1), 1.0, atol=1e-3):
+            raise ValueError("log_q must be logarithms of probabilities [n, C], which have the sum 1 of each user")
+
+
 def fine_groups(
     log_q: Float[Array | np.ndarray, "n classes"], labels: Int[Array | np.ndarray, " n"]
 ) -> Int[np.ndarray, " n"]:

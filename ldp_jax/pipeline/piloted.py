@@ -29,7 +29,7 @@ from ldp_jax.edges import NoisyCounts
 from ldp_jax.pipeline.counts import DISPERSIONS, evidence, table_size
 from ldp_jax.pipeline.design import CountModel, Design, GroupShares, design, expected_counts, group_shares, pilot
 from ldp_jax.pipeline.device_classifier import count_regression
-from ldp_jax.pipeline.groups import check_teachers, class_shares, fine_groups, merge, merged
+from ldp_jax.pipeline.groups import check_posterior, check_teachers, class_shares, fine_groups, merge, merged
 from ldp_jax.pipeline.guard import guard
 from ldp_jax.pipeline.rows import Rows, Scaling
 from ldp_jax.pipeline.self_training import (
@@ -295,8 +295,8 @@ def _checked(public: PublicFacts, epsilon: float) -> PublicFacts:
     if isinstance(log_q, FeaturesPosterior):
         if not np.array_equal(log_q.labels, labels):
             raise ValueError("log_q must be of these labels, and was found of others")
-    elif given is not None and not np.isfinite(np.asarray(given, np.float32).max(-1)).all():
-        raise ValueError("log_q must be logarithms of probabilities, -inf for 0, got NaN, inf, or a row of -inf")
+    elif given is not None:
+        check_posterior(np.asarray(given, np.float32))
     quiet = validate.mask(len(labels), silent=public.quiet)
     if (quiet & (labels < 0)).any():
         raise ValueError("silent users must have a label: of the others the class is asked for, by their reports")

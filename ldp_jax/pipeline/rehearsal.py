@@ -45,7 +45,7 @@ from ldp_jax.edges import NeighbourCounts
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning import metrics
-from ldp_jax.pipeline.groups import check_labels
+from ldp_jax.pipeline.groups import check_labels, check_posterior
 from ldp_jax.pipeline.jointly import JointFacts, JointPrivacy, joint_prediction, one_report, record_alphabets
 from ldp_jax.pipeline.links import LinkFacts, link_scores
 from ldp_jax.pipeline.local_prediction import Broadcast, PanelFacts, local_prediction
@@ -711,18 +711,11 @@ def _percent(scores: Array, size: int) -> float:
     return 100.0 * float(metrics.auc(scores[:size], scores[size:]))
 
 
-def _check_posterior(log_q: np.ndarray) -> None:
-    """Refuse what is no logarithms of probabilities."""
-    with np.errstate(over="ignore"):
-        if log_q.ndim != 2 or not np.allclose(np.exp(log_q).sum(1), 1.0, atol=1e-3):
-            raise ValueError("log_q must be logarithms of probabilities [n, C], which have the sum 1 of each user")
-
-
 def _checked_pilot(facts: LinkFacts) -> LinkFacts:
     """The facts with labels as whole numbers; what does not fit is refused."""
     log_q, labels = np.asarray(facts.log_q), validate.labels(facts.labels)
     pilot = np.asarray(facts.pilot)
-    _check_posterior(log_q)
+    check_posterior(log_q)
     n = len(log_q)
     check_labels(labels, log_q.shape[1])
     if len(labels) != n:
@@ -806,7 +799,7 @@ def overlap(
     ends = _labelled_pairs(pairs, labels)
     if np.ndim(log_q) != 2 or len(log_q) != len(labels) or np.max(labels) >= np.shape(log_q)[1]:
         raise ValueError(f"log_q must have a row for each of {len(labels)} users and a column for each class")
-    _check_posterior(np.asarray(log_q))
+    check_posterior(np.asarray(log_q))
     ends = np.concatenate([ends, ends[:, ::-1]])
     of_class = np.eye(np.shape(log_q)[1])[np.maximum(labels, 0)]
     mean = of_class[ends].mean((0, 1))

@@ -71,7 +71,7 @@ def test_composition_keeps_the_weaker_status_and_arithmetic(compose):
     assert (compose(exact, Guarantee(0.2)).status, compose(exact, Guarantee(0.2)).reason) == ("none", "")
     total = compose(exact, nothing, chain, exact, nothing)
     assert (total.arithmetic, total.status, total.reason) == ("ideal", "none", nothing.reason)
-    assert total.adjacency == "any two records of one user; one bit"
+    assert total.adjacency == "one bit; any two records of one user"  # one part alone compares any two
     with pytest.raises(ValueError, match="one unit, got record, relationship"):
         compose(exact, Guarantee(1.0, unit=RELATIONSHIP))
     with pytest.raises(ValueError, match="at least one"):

@@ -67,7 +67,11 @@ def test_adjacent_records_alone_need_the_clones_of_all():
     law = np.exp(-1.0 * np.minimum(away, 12 - away))
     law /= law.sum(1, keepdims=True)
     step = proved(1.0, adjacency="two hours that follow each other")
-    for least in (step, composition.sampled(step, 1, 2), composition.over_rounds(step, 1, answers="fresh")):
+    beside = proved(1e-9)  # a report of any two records: both together are still about adjacent ones
+    for least in (
+        step, composition.sampled(step, 1, 2), composition.over_rounds(step, 1, answers="fresh"),
+        beside + step, step + beside, composition.parallel(beside, step), composition.sampled(beside + step, 1, 2),
+    ):  # fmt: skip
         with pytest.raises(ValueError, match="between any two records, got one between .*two .*clone_share"):
             amplified(least, 4, 0.1, reports="anonymous")
     found = amplified(step, 4, 0.1, reports="anonymous", clones=clone_share(law)).epsilon

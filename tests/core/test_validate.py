@@ -11,13 +11,14 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ldp_jax import deployment, edges, features, hyperbolic, pipeline, verification
+from ldp_jax import attacks, deployment, edges, features, hyperbolic, pipeline, verification
 from ldp_jax.core import mechanism, validate
 from ldp_jax.core.list_ids import host_ids
 from ldp_jax.core.spaces import as_records
 from ldp_jax.deployment.session import as_numbers
+from ldp_jax.features import distribution
 from ldp_jax.graph import graphs, propagation
-from ldp_jax.learning import label_training, models, training
+from ldp_jax.learning import label_training, metrics, models, training
 from ldp_jax.pipeline.device_classifier import device_classifier
 from ldp_jax.pipeline.rows import DenseRows, feature_rows
 from ldp_jax.pipeline.self_training import FoldedLabels
@@ -165,6 +166,11 @@ def test_what_is_masked_is_unknown():
     assert host_ids(labels.astype(object), 3).tolist() == host_ids(labels, 3).tolist() == [1, 0]
     with pytest.raises(ValueError, match="x must be finite"):
         feature_rows(x[None])
+    assert np.isnan(metrics.mean_interval(x).mean)
+    assert distribution.histogram(x, [0.0, 0.75, 1.5]).tolist() == [1, 0]
+    asked = attacks.Targets(np.arange(6).reshape(3, 2), np.array([True, False, False]))
+    with pytest.raises(ValueError, match="scores of any must be numbers, got NaN for 1"):
+        attacks.evaluate("any", np.ma.array([1.0, 2.0, 3.0], mask=[True, False, False]), asked)
 
 
 @pytest.mark.usefixtures("untyped")

@@ -39,6 +39,19 @@ def test_labels_may_be_unknown(tmp_path):
             metric(scores, data.y)
 
 
+def test_records_that_a_cast_would_make_up_are_refused():
+    """Words, times, imaginary parts, and what a mask hides."""
+    graph, ones = graphs.from_edges([[0, 1]], 2), np.eye(2)
+    for x, words in (
+        (ones * 1j, "real numbers, got complex128"), (ones.astype(str), "real numbers, got <U"),
+        (ones.astype(str).astype(object), "real numbers, got object"),
+        (ones.astype("timedelta64[s]"), "real numbers, got timedelta64"),
+        (np.ma.array(ones, mask=ones > 0), "must be finite"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=f"x of mine must be .*{words}|x of mine {words}"):
+            Dataset("mine", graph, x, np.arange(2), 0, 1)
+
+
 def test_blocks_are_scaled_by_the_public_bounds(untyped):
     data = small()
     whole = (2 * data.x.toarray() / 4 - 1).astype(np.float32)

@@ -111,6 +111,7 @@ def test_reconstruction_against_a_loop():
     rng = np.random.default_rng(4)
     n, c = 40, 2.0
     points = ref.points(rng, (n,), 3, 3.0, c)
+    points[20:24] = points[:4]  # ties count against a pair
     pairs = np.argwhere((rng.random((n, n)) < 0.1) & ~np.eye(n, dtype=bool))
     pairs = pairs[rng.permutation(len(pairs))]
     d = np.stack([ref.close_distance(points[k], points, c) for k in range(n)])
@@ -118,7 +119,7 @@ def test_reconstruction_against_a_loop():
     for u, v in pairs:
         mine = pairs[pairs[:, 0] == u, 1]
         others = np.setdiff1d(np.arange(n), [*mine, u])
-        ranks.append(1 + (d[u, others] < d[u, v]).sum())
+        ranks.append(1 + (d[u, others] <= d[u, v]).sum())
         all_others = np.setdiff1d(np.arange(n), [u])
         precisions.setdefault(u, []).append((d[u, mine] <= d[u, v]).sum() / (d[u, all_others] <= d[u, v]).sum())
     found = embedding.reconstruction(points, pairs, c, chunk=16)
@@ -126,6 +127,8 @@ def test_reconstruction_against_a_loop():
     precision = np.mean([np.mean(one) for one in precisions.values()])
     assert found.mean_average_precision == pytest.approx(precision, rel=1e-6)
     assert embedding.reconstruction(points, pairs, c, chunk=64) == pytest.approx(found)
+    nothing = embedding.reconstruction(np.zeros((n, 2)), pairs)  # that was perfect
+    assert nothing.mean_rank == pytest.approx(np.mean([n - (pairs[:, 0] == u).sum() for u, _ in pairs]))
 
 
 def test_the_table_misses_no_pair_and_takes_few_others():

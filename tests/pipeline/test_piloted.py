@@ -163,6 +163,7 @@ def test_what_is_wrong_is_refused_before_anybody_is_asked(data):
         ({"epsilon": float("nan")}, "epsilon must be"),
         ({"log_q": jnp.zeros((600, 2))}, "log_q must have shape"),
         ({"log_q": jnp.zeros((600, 3)).at[7].set(-jnp.inf)}, "log_q must be logarithms of probabilities"),
+        ({"log_q": np.full((600, 3), 1 / 3)}, "log_q must be logarithms of probabilities"),
         ({"labels": np.roll(labels, 1), "log_q": stale}, "log_q must be of these labels, and was found of others"),
         ({"silent": labels >= 0}, "silent must leave a labelled user of each class"),
         ({"silent": labels < 0}, "silent users must have a label"),
