@@ -59,7 +59,9 @@ class Config:
                 raise UsageError(f"--labels must be half, or a number of users of each class, got {setting}")
         for setting in self.panels:
             if not _is_panel(setting):
-                raise UsageError(f"--panels must be shares, as 0.05, or numbers of users of a class, got {setting}")
+                raise UsageError(
+                    f"--panels must be shares of each class, as 0.05, or numbers of users of each, got {setting}"
+                )
         if self.mechanisms and "beyond" in self.parts:
             raise UsageError("--mechanisms: part beyond has all of its rows always")
         for part in self.parts:

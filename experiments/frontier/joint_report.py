@@ -9,25 +9,8 @@ import pandas as pd
 from experiments import _report as show
 from experiments._runner import Results
 from experiments.frontier import _points, joint
-from experiments.frontier.joint_methods import (
-    BEST,
-    CEILING,
-    CHECKED,
-    CHECKED_PLACEBO,
-    JOINT,
-    LABELS_TOO,
-    LISTS,
-    NOTHING,
-    ONE,
-    ONE_CHECKED,
-    ONE_CHECKED_PLACEBO,
-    ONE_PLACEBO,
-    PLACEBO,
-    PUBLIC,
-    PUBLIC_ALONE,
-    RECORDS,
-    TRUE_ALL,
-)
+from experiments.frontier import joint_methods as methods
+from experiments.frontier.joint_methods import CEILING, JOINT, LISTS, NOTHING, ONE, PUBLIC_ALONE, RECORDS, TRUE_ALL
 from ldp_jax.learning.metrics import ConfidenceInterval
 
 _TEXT = show.prose("frontier_joint")
@@ -67,7 +50,7 @@ def _with_ceilings(frame: pd.DataFrame) -> pd.DataFrame:
     """The best reports, which one row holds by total, as accuracies of a row of their own."""
     total = frame.metric.str.extract(f"{CEILING} at (.+)", expand=False)
     made = frame[total.notna()].assign(mechanism=CEILING, epsilon=total.astype(float), metric=_points.ACCURACY)
-    return pd.concat([frame[frame.mechanism != BEST], made])
+    return pd.concat([frame[frame.mechanism != methods.BEST], made])
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataFrame]:
@@ -129,8 +112,9 @@ def verdict(found: pd.DataFrame) -> str:
         f"regained) on {_listed(everything)}; no gain over nothing asked is seen on {_listed(unseen)}. Of "
         f"{len(cells)} settings what was chosen is above the whole total on the record in {len(up)} "
         f"({_listed(up)}), below it in {len(down)} ({_listed(down)}); below the whole total on the list in "
-        f"{len(listed)} ({_listed(listed)}).{_of_placebos(cells, PLACEBO)}"
-        f"{_of_checks(cells, JOINT, CHECKED, CHECKED_PLACEBO)}{_of_one_report(cells)}{_of_ceilings(cells)}"
+        f"{len(listed)} ({_listed(listed)}).{_of_placebos(cells, methods.PLACEBO)}"
+        f"{_of_checks(cells, JOINT, methods.CHECKED, methods.CHECKED_PLACEBO)}"
+        f"{_of_one_report(cells)}{_of_ceilings(cells)}"
     )
 
 
@@ -149,8 +133,9 @@ def _of_one_report(cells: _Cells) -> str:
     return (
         f"\n\n**One report of the record and the whole list** costs the total whatever differs in both. It is "
         f"above joint in {len(up)} of {len(known)} settings ({_listed(up)}) by up to {max(means):.1f} points, and "
-        f"below it in {len(down)} ({_listed(down)}) by up to {-min(means):.1f}.{_of_placebos(cells, ONE_PLACEBO)}"
-        f"{_of_checks(cells, ONE, ONE_CHECKED, ONE_CHECKED_PLACEBO)}"
+        f"below it in {len(down)} ({_listed(down)}) by up to {-min(means):.1f}."
+        f"{_of_placebos(cells, methods.ONE_PLACEBO)}"
+        f"{_of_checks(cells, ONE, methods.ONE_CHECKED, methods.ONE_CHECKED_PLACEBO)}"
     )
 
 
@@ -231,11 +216,11 @@ def summary(found: pd.DataFrame) -> show.Rows:
                 "one report (%)": _interval(part, ONE, total, _points.ACCURACY),
                 "one report, less joint": show.signed(_interval(part, ONE, total, OVER_JOINT)),
                 "record's share (draws)": _shares(part, JOINT, total),
-                "labels too, less joint": show.signed(_less(part, (LABELS_TOO, total), mine)),
-                "placebo, less nothing asked": show.signed(_interval(part, PLACEBO, total, OVER_NOTHING)),
-                "checked placebo": show.signed(_interval(part, CHECKED_PLACEBO, total, OVER_NOTHING)),
-                "checked, less joint": show.signed(_less(part, (CHECKED, total), mine)),
-                "public graph, less joint": show.signed(_less(part, (PUBLIC, total), mine)),
+                "labels too, less joint": show.signed(_less(part, (methods.LABELS_TOO, total), mine)),
+                "placebo, less nothing asked": show.signed(_interval(part, methods.PLACEBO, total, OVER_NOTHING)),
+                "checked placebo": show.signed(_interval(part, methods.CHECKED_PLACEBO, total, OVER_NOTHING)),
+                "checked, less joint": show.signed(_less(part, (methods.CHECKED, total), mine)),
+                "public graph, less joint": show.signed(_less(part, (methods.PUBLIC, total), mine)),
                 "public graph without reports, less joint": show.signed(_less(part, (PUBLIC_ALONE, 0.0), mine)),
                 "non-private (%)": _interval(part, TRUE_ALL, np.inf, _points.ACCURACY),
                 "regained": _percent(regained(part, JOINT, total)),
@@ -266,10 +251,10 @@ def _table(part: pd.DataFrame) -> show.Rows:
 _STYLES: dict[str, tuple[str, str, str, float, str]] = {
     "record and list private (joint)": (JOINT, "#c1272d", "o", 2.0, "-"),
     "one report of both": (ONE, "#b5179e", "P", 1.6, "-"),
-    "the panel's labels too": (LABELS_TOO, "#e8963c", "s", 1.2, "-"),
+    "the panel's labels too": (methods.LABELS_TOO, "#e8963c", "s", 1.2, "-"),
     "record alone": (RECORDS, "#7a5c99", "v", 1.0, "--"),
     "list alone": (LISTS, "#2f7d4f", "^", 1.0, "--"),
-    "friendships public, record private": (PUBLIC, "#3b6fa0", "D", 1.4, "-"),
+    "friendships public, record private": (methods.PUBLIC, "#3b6fa0", "D", 1.4, "-"),
     "ceiling of one report": (CEILING, "#8c8c8c", "_", 1.2, ":"),
 }
 

@@ -17,16 +17,8 @@ import scipy.special
 from experiments import _common, _runner
 from experiments import _report as show
 from experiments.poindp import accuracy, cells, networks, releases
-from experiments.poindp.settings import (
-    ATTACKS,
-    HYPERBOLICITY,
-    PUBLISHED,
-    STRUCTURE,
-    TABLE_3,
-    Config,
-    Settings,
-    label,
-)
+from experiments.poindp import settings as rows_of
+from experiments.poindp.settings import PUBLISHED, STRUCTURE, TABLE_3, Settings, label
 from ldp_jax import attacks, hyperbolic
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.attacks.shadows import MembershipProtocol
@@ -119,10 +111,10 @@ def attacked(bench: cells.Bench, row: Row, protocol: str, attack: str) -> attack
     here = bench.world
     asked = shadows(bench, row, protocol)
     labels = here.data.y.astype(np.int32)[asked.nodes]
-    if attack in ATTACKS[:2]:
+    if attack in rows_of.ATTACKS[:2]:
         posteriors = -np.sort(-scipy.special.softmax(asked.outputs.astype(np.float64), -1), -1)
-        side = here.known[asked.nodes] if attack == ATTACKS[1] else None
-        key = jax.random.fold_in(jax.random.clone(bench.report_key), np.uint32(ATTACKS.index(attack)))
+        side = here.known[asked.nodes] if attack == rows_of.ATTACKS[1] else None
+        key = jax.random.fold_in(jax.random.clone(bench.report_key), np.uint32(rows_of.ATTACKS.index(attack)))
         perceptron = attacks.Perceptron(epochs=min(50, here.settings.epochs))
         return attacks.trained_membership(key, posteriors, asked.member, side=side, perceptron=perceptron)
     odds = attacks.log_odds(asked.outputs, labels)
@@ -155,7 +147,7 @@ class Attacked(Settings):
 
 
 @_common.planned
-def plan(config: Config) -> Iterator[tuple[Cell, Attacked]]:
+def plan(config: rows_of.Config) -> Iterator[tuple[Cell, Attacked]]:
     datasets, epsilons = config.asked("membership")
     for dataset in datasets:
         chosen = Attacked(**vars(accuracy.resolved(config, dataset)), models=config.models)
@@ -187,7 +179,7 @@ def compute(cell: Cell, chosen: Attacked) -> _runner.Found:
 
 _TEXT = show.prose("poindp_membership")
 
-TRAINED, LIRA = ATTACKS[0], "LiRA online"
+TRAINED, LIRA = rows_of.ATTACKS[0], "LiRA online"
 """The paper's attack, and a stronger one."""
 _STRICT = ("TPR at 1 % FPR", "TPR at 0.1 % FPR")
 
@@ -216,7 +208,7 @@ def as_markdown(frame: pd.DataFrame) -> str:
     for dataset, part in frame[frame.attack == GRAPH].groupby("dataset", sort=False):
         mean, most = (part.set_index("metric").value[name] for name in DELTAS)
         words = f"{dataset}: Gromov's four-point delta, sampled: mean {mean:.2f}, maximum {most:g}"
-        known = HYPERBOLICITY.get(str(dataset))
+        known = rows_of.HYPERBOLICITY.get(str(dataset))
         parts.append(f"{words}." if known is None else f"{words}; the paper prints {known}.")
     for (dataset, share, protocol), asked in attacked.groupby(["dataset", "share", "protocol"], sort=False):
         if asked.attack.nunique() > 2:  # else the grid says it all
