@@ -163,10 +163,13 @@ class OnLists(abc.ABC):
 
     def _record(self, neighbours: NeighbourList, own: Scalar) -> tuple[Array, Array, Array, Array]:
         """One user's data: true bits [n], reported pairs [n], the degree, and how many pairs it counts."""
+        if not isinstance(neighbours, NeighbourList):  # two ids would be taken for a list of one and its length
+            kind = type(neighbours).__name__
+            raise TypeError(f"neighbours must be a NeighbourList, as NeighbourList.of(ids, n) makes it, got {kind}")
         n = self._size()
         _check_own(own, n)
         owned, pairs = pairs_of(own, n, self.reporting)
-        bits = to_bits(NeighbourList(*neighbours), n) & (jnp.arange(n) != own)
+        bits = to_bits(neighbours, n) & (jnp.arange(n) != own)
         degree = (bits & owned if self.reporting == "half" else bits).sum()
         return bits, owned, degree, jnp.int32(pairs)
 
@@ -233,7 +236,8 @@ class ListMechanism(OnLists):
     def privatize(self, key: PRNGKey, neighbours: NeighbourList, own: Scalar = 0) -> ListReport:
         """The report of the user ``own`` in O(n), as a device would; ``vmap`` over users.
 
-        ``neighbours`` are padded with n; what is no id, repeats and ``own`` are dropped.
+        ``neighbours`` are padded with n; what is no id, repeats and ``own`` are dropped. ``TypeError``, by its type
+        alone, for anything but a :class:`NeighbourList`.
         """
         validate.threefry(key)
         check_single(self)

@@ -15,6 +15,7 @@ from ldp_jax.core.mechanism import mechanism
 from ldp_jax.edges import (
     DPRR,
     LocalLap,
+    NeighbourCounts,
     NeighbourList,
     NoisyDegree,
     RandomizedResponse,
@@ -358,3 +359,19 @@ def test_bad_arguments_are_refused():
     for call, said in REFUSED:
         with pytest.raises(ValueError, match=said):
             call()
+
+
+@pytest.mark.usefixtures("untyped")
+def test_bare_ids_are_refused_by_their_type_alone():
+    """Two were read as one id and a length, and of others the error told how many there are."""
+    own = {"n": 6, "reporting": "half"}
+    for m in (
+        RandomizedResponse(1.0, **own), DPRR(1.0, 1.0, **own), LocalLap(1.0, 1.0, **own), NoisyDegree(1.0, **own),
+        NeighbourCounts(1.0, 2, groups=np.arange(6) % 2, **own),
+    ):  # fmt: skip
+        said = set()
+        for ids in ([], [4], [4, 5], [1, 4, 5], (4, 5), np.array([4, 5]), {4, 5}):
+            with pytest.raises(TypeError, match="neighbours must be a NeighbourList") as caught:
+                m.privatize(jax.random.key(0), ids, 0)
+            said.add(str(caught.value).replace(type(ids).__name__, ""))
+        assert len(said) == 1
