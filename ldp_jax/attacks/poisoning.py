@@ -27,6 +27,15 @@ CountLie = Literal["random", "worst", "friends", "classes", "response"]
 """``friends`` and ``classes`` are false records; a ``response`` is no noisy report, and has a true one's size."""
 
 
+def _mask(n: int, **given: Values) -> Bool[np.ndarray, " n"]:
+    """Which of n users; numbers of users are refused, which would be broadcast."""
+    ((name, values),) = given.items()
+    mask = np.asarray(values)
+    if mask.dtype != bool or mask.shape != (n,):
+        raise ValueError(f"{name} must be bool [{n}], got {mask.dtype} of shape {mask.shape}")
+    return mask
+
+
 def choose_liars(
     key: PRNGKey, n: int, share: float, among: Bool[np.ndarray, " n"] | None = None
 ) -> Bool[np.ndarray, " n"]:
@@ -38,10 +47,7 @@ def choose_liars(
     """
     validate.threefry(key)
     validate.in_range(0.0, 1.0, share=share)
-    mask = np.ones(n, bool) if among is None else np.asarray(among)
-    if mask.dtype != bool or mask.shape != (n,):
-        raise ValueError(f"among must be bool [{n}], got {mask.dtype} of shape {mask.shape}")
-    asked = np.flatnonzero(mask)
+    asked = np.arange(n) if among is None else np.flatnonzero(_mask(n, among=among))
     order = np.asarray(random.permutation(key, len(asked)))
     chosen = np.zeros(n, bool)
     chosen[asked[order[: round(share * len(asked))]]] = True
@@ -128,6 +134,8 @@ def _reported(key: PRNGKey, mechanism: Mechanism, records: Array) -> Report:
 
 
 def _instead(reports: Report, lies: Report, liars: np.ndarray) -> Report:
+    liars = _mask(len(jax.tree.leaves(reports)[0]), liars=liars)
+
     def one(honest: Array, lie: Array) -> Array:
         who = jnp.asarray(liars).reshape(-1, *(1,) * (jnp.ndim(honest) - 1))
         return jnp.where(who, lie, honest)
@@ -150,7 +158,7 @@ def lying_places(
     last = jnp.asarray(sizes) - 1
     anywhere = random.randint(key, last.shape, 0, last + 1)
     made = {"random": anywhere, "worst": last, "response": jnp.minimum(last, 1)}[lie]
-    return jnp.where(jnp.asarray(liars), made, reports)
+    return jnp.where(jnp.asarray(_mask(len(last), liars=liars)), made, reports)
 
 
 # --- Counts of neighbours, and lists -----------------------------------------------------------------------------
@@ -218,7 +226,7 @@ def lying_counts(
         made = at * counts.sum(1, keepdims=True)
     else:
         made = noise.add_noise(key, counts + fakes * at if lie == "friends" else np.roll(counts, 1, 1))
-    return np.where(liars[:, None], made, reports).astype(np.asarray(reports).dtype)
+    return np.where(_mask(len(counts), liars=liars)[:, None], made, reports).astype(np.asarray(reports).dtype)
 
 
 def believable_counts(
@@ -291,5 +299,6 @@ def harm(name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Bool[np.ndarr
     >>> print(harm("worst", right, [1.0, 0.0, 0.0, 0.0], np.array([False, False, False, True])))
     worst: without liars 0.667 ± 1.434, with liars 0.333 ± 1.434, harm 0.333 ± 1.434; 1 of 4 lie
     """
+    liars = _mask(len(np.asarray(honest)), liars=liars)
     before, after = (np.where(liars, np.nan, np.asarray(values, np.float64)) for values in (honest, poisoned))
     return Poisoning.of(name, before, after, int(np.sum(liars)))
