@@ -125,6 +125,8 @@ def _reported(key: PRNGKey, mechanism: Mechanism, records: Array) -> Report:
 
 
 def _instead(reports: Report, lies: Report, liars: np.ndarray) -> Report:
+    liars = validate.mask(len(jax.tree.leaves(reports)[0]), liars=np.asarray(liars))
+
     def one(honest: Array, lie: Array) -> Array:
         who = jnp.asarray(liars).reshape(-1, *(1,) * (jnp.ndim(honest) - 1))
         return jnp.where(who, lie, honest)
@@ -147,7 +149,7 @@ def lying_places(
     last = jnp.asarray(sizes) - 1
     anywhere = random.randint(key, last.shape, 0, last + 1)
     made = {"random": anywhere, "worst": last, "response": jnp.minimum(last, 1)}[lie]
-    return jnp.where(jnp.asarray(liars), made, reports)
+    return jnp.where(jnp.asarray(validate.mask(len(last), liars=np.asarray(liars))), made, reports)
 
 
 # --- Counts of neighbours, and lists -----------------------------------------------------------------------------
@@ -215,7 +217,9 @@ def lying_counts(
         made = at * counts.sum(1, keepdims=True)
     else:
         made = noise.add_noise(key, counts + fakes * at if lie == "friends" else np.roll(counts, 1, 1))
-    return np.where(liars[:, None], made, reports).astype(np.asarray(reports).dtype)
+    return np.where(validate.mask(len(counts), liars=np.asarray(liars))[:, None], made, reports).astype(
+        np.asarray(reports).dtype
+    )
 
 
 def believable_counts(
@@ -288,5 +292,6 @@ def harm(name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Bool[np.ndarr
     >>> print(harm("worst", right, [1.0, 0.0, 0.0, 0.0], np.array([False, False, False, True])))
     worst: without liars 0.667 ± 1.434, with liars 0.333 ± 1.434, harm 0.333 ± 1.434; 1 of 4 lie
     """
+    liars = validate.mask(len(np.asarray(honest)), liars=np.asarray(liars))
     before, after = (np.where(liars, np.nan, np.asarray(values, np.float64)) for values in (honest, poisoned))
     return Poisoning.of(name, before, after, int(np.sum(liars)))

@@ -14,6 +14,7 @@ _BLOCK = 2**16  # pairs whose neighbours are compared at a time
 def _adjacency(public_edges: ArrayLike | tuple, num_nodes: int) -> scipy.sparse.csr_array:
     validate.integer_in(1, num_nodes=num_nodes)
     edges = validate.pairs(num_nodes, public_edges=public_edges)
+    edges = edges[edges[:, 0] != edges[:, 1]]  # nobody is their own neighbour
     ends = np.concatenate([edges, edges[:, ::-1]])
     ones = np.ones(len(ends), np.float32)
     adjacency = scipy.sparse.csr_array((ones, (ends[:, 0], ends[:, 1])), shape=(num_nodes, num_nodes))

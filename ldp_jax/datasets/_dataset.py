@@ -88,8 +88,9 @@ class Dataset:
         lengths = {"feature_names": self.num_features, "node_names": n, "class_names": self.num_classes}
         for field, length in lengths.items():
             names = getattr(self, field)
-            if names is not None and len(names) != length:
-                raise ValueError(f"{field} of {self.name} must hold {length} names, got {len(names)}")
+            if names is not None and (len(names) != length or isinstance(names, (str, set, frozenset))):
+                got = f"{type(names).__name__} of {len(names)}"
+                raise ValueError(f"{field} of {self.name} must hold {length} names in order, got a {got}")
 
     def __repr__(self) -> str:
         graphs = "" if self.node_graph is None else f"{int(self.node_graph[-1]) + 1} graphs, "

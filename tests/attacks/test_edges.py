@@ -133,7 +133,8 @@ def test_public_scores_are_those_of_dense_matrices():
     edges, others, x, _ = place()
     targets, adjacency = asked(), dense(edges)
     u, v = targets.units.T
-    both_ways = np.concatenate([edges, edges[:5, ::-1]])  # given twice: still one edge
+    loops = np.repeat(np.arange(9), 2).reshape(-1, 2)
+    both_ways = np.concatenate([edges, edges[:5, ::-1], loops])  # given twice: still one edge; a loop is none
     np.testing.assert_array_equal(
         attacks.common_neighbours(both_ways, N, targets).scores, (adjacency @ adjacency)[u, v]
     )

@@ -74,6 +74,21 @@ def test_harm_is_paired_and_that_without_privacy_is_taken_off():
         much.minus(poisoning.harm("b", nothing[1:], nothing[1:], liars[1:]))
 
 
+@pytest.mark.usefixtures("untyped")
+def test_liars_by_their_numbers_are_refused():
+    """Of the user 0 alone NumPy would make a mask by which nobody lies."""
+    noise, true, sent = counted()
+    zero, honest, key = np.array([0]), jnp.zeros(N), jax.random.key
+    for call in (
+        lambda: poisoning.harm("a", np.ones(N), np.zeros(N), zero),
+        lambda: poisoning.lying_reports(key(0), Piecewise(1.0), honest, zero, "worst", np.ones(N)),
+        lambda: poisoning.lying_places(key(0), np.full(N, 2), honest.astype(int), zero, "worst"),
+        lambda: poisoning.lying_counts(key(0), noise, true, sent, zero, "random", np.zeros(N, int), fakes=1),
+    ):
+        with pytest.raises(ValueError, match=rf"liars must be bool \[{N}\]"):
+            call()
+
+
 # --- Counts and lists --------------------------------------------------------------------------------------------
 
 

@@ -39,6 +39,13 @@ def test_labels_may_be_unknown(tmp_path):
             metric(scores, data.y)
 
 
+@pytest.mark.usefixtures("untyped")
+def test_names_are_in_order():
+    for names in ({"red", "blue"}, "rb", ("red",)):
+        with pytest.raises(ValueError, match="class_names of small must hold 2 names in order, got a"):
+            small(class_names=names)
+
+
 def test_records_that_a_cast_would_make_up_are_refused():
     """Words, times, imaginary parts, and what a mask hides."""
     graph, ones = graphs.from_edges([[0, 1]], 2), np.eye(2)
