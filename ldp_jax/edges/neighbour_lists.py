@@ -166,6 +166,9 @@ class OnLists(abc.ABC):
         if not isinstance(neighbours, NeighbourList):  # two ids would be taken for a list of one and its length
             kind = type(neighbours).__name__
             raise TypeError(f"neighbours must be a NeighbourList, as NeighbourList.of(ids, n) makes it, got {kind}")
+        if getattr(neighbours.ids, "ndim", 1) != 1:  # of several users NumPy would make one
+            shape = np.shape(neighbours.ids)
+            raise ValueError(f"neighbours must be of one user, ids [capacity], got shape {shape}: use jax.vmap")
         n = self._size()
         _check_own(own, n)
         owned, pairs = pairs_of(own, n, self.reporting)

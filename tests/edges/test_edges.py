@@ -375,3 +375,6 @@ def test_bare_ids_are_refused_by_their_type_alone():
                 m.privatize(jax.random.key(0), ids, 0)
             said.add(str(caught.value).replace(type(ids).__name__, ""))
         assert len(said) == 1
+        both = NeighbourList(np.array([[4, 6], [5, 6]]), np.ones(2, int))  # whose union was taken for one user's
+        with pytest.raises(ValueError, match="neighbours must be of one user"):
+            m.privatize(jax.random.key(0), both, 0)
