@@ -153,6 +153,8 @@ def _check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
             "x must be dense or a Dataset, got a sparse matrix, which says no public bounds: give the Dataset that "
             "holds it, or x.toarray() with bounds=(lower, upper)"
         )
+    if isinstance(x, PublicRecord):
+        validate.in_range(-1.0, 1.0, value=x.value)
     shape = (x.num_nodes, x.num_features) if isinstance(x, RowSource) else np.shape(x)
     if len(shape) != 2:
         raise ValueError(f"x must be records of shape [n, d], got shape {shape}")
@@ -569,6 +571,9 @@ def private_embedding(
 def _spent(graph: Graph | Operator | NoisyGraph, x: UserRecords, mechanism: Mechanism) -> PipelineGuarantee:
     """The cost of an embedding: the features' guarantee, and a noisy graph's."""
     choices = getattr(x, "public_choices", ())
+    users = x.num_nodes if isinstance(x, RowSource) else len(x)
+    if 0 in _axes(mechanism, users):
+        choices = (*choices, "personal budgets")
     of_graph = graph.guarantee if isinstance(graph, NoisyGraph) else None
     protected, others = ("features",), ("edges", "labels")
     if of_graph is not None:

@@ -138,6 +138,7 @@ def test_every_user_may_have_a_budget_of_her_own():
         expected = ppr_dense(GRAPH, estimates, ALPHA, R)
         assert np.linalg.norm(result.z - expected) <= 3e-5 * np.linalg.norm(expected)
         assert result.guarantee[RECORD].epsilon == pytest.approx(4.0)
+        assert "personal budgets" in result.guarantee.unprotected
 
 
 def test_a_noisy_graph_comes_with_its_guarantee():
@@ -384,6 +385,7 @@ def test_bad_input_is_refused_before_anything_is_spent():
         ({"memory": 0.0}, "memory must be finite and > 0"),
         ({"memory": float("nan")}, "memory must be finite and > 0"),
         ({"mechanism": jax.tree.map(lambda leaf: -leaf, HDS(1.0, D, 3))}, "epsilon must be finite and > 0"),
+        ({"x": PublicRecord(N, D, 5.0)}, "value must be"),
         ({"mechanism": HDS(jnp.ones(2), D, 3)}, "holds a stack"),
         ({"graph": one_way}, "must be symmetric"),
     ):
