@@ -122,7 +122,8 @@ noisy_node_classification = training.Objective(
 
 The score of noisy examples is the mean log-likelihood of their reports: no true class chooses an epoch. It is -inf
 where the model agrees with more reports than a right model could, by three standard errors: it has learned the
-noise. (The published limit has no standard errors.) :class:`Examples` hold true labels and are scored by accuracy.
+noise. (The published limit has no standard errors.) :class:`~ldp_jax.learning.training.Examples` hold true labels
+and are scored by accuracy.
 """
 
 
