@@ -28,7 +28,7 @@ def hds(rng: np.random.Generator, x: np.ndarray, epsilon: float, k: int) -> tupl
     b, high = np.float32(wave.b), np.exp(np.float32(epsilon / k))
     users, dim = x.shape
     places = chosen(rng, users, dim, k)
-    value = x.reshape(-1).take(places + dim * np.arange(users)[:, None])  # half the time of take_along_axis
+    value = x.reshape(-1).take(places + dim * np.arange(users)[:, None])  # one index a number
     near = b * high / (b * high + 1)  # the chance of the high piece; the outer two have length 2 together
     u = rng.random(places.shape, np.float32)
     inside = value - b + 2 * b * (u / near)

@@ -524,7 +524,7 @@ def _reported(
 
 
 def _taken(x: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """x [n, d] at the indices [n, k] of its rows; rows in one piece are read as one, in half the time."""
+    """x [n, d] at the indices [n, k] of its rows; rows in one piece are read as one, with one index a number."""
     if x.flags.c_contiguous:
         return x.reshape(-1).take(indices + x.shape[1] * np.arange(len(x))[:, None])
     return np.take_along_axis(x, indices, 1)

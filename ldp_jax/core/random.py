@@ -26,7 +26,7 @@ _PARITY = np.uint32(0x1BD11BDA)
 @partial(jax.jit, inline=True)
 def threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
     """Threefry-2x32, 20 rounds, of counters under the two words of a key; uint32, elementwise."""
-    # lax's own operations are traced in a fraction of the time that NumPy's operators on arrays take.
+    # lax's own operations: operators on arrays trace a program each.
     first, second = (lax.index_in_dim(key, place, keepdims=False) for place in (0, 1))
     schedule = first, second, lax.bitwise_xor(lax.bitwise_xor(first, second), _PARITY)
     a, b = lax.add(high, first), lax.add(low, second)

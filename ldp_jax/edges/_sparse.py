@@ -22,7 +22,7 @@ from ldp_jax.edges._draws import capacity, each_below, happens, poisson_counts
 from ldp_jax.edges.population import Population, ReportedPairs, tally
 
 _BLOCK = 2**22  # pairs and users of one block, but for a user who has more alone
-_AT_ONCE = 4  # blocks in work, of 0.4 GB each: NumPy sorts and searches on one core a thread
+_AT_ONCE = 4  # blocks in work: NumPy sorts and searches on one core a thread
 
 
 @runtime_checkable
