@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -24,7 +23,7 @@ def gin_epochs(repeats: int) -> list[dict[str, Any]]:
     order = np.random.default_rng(0).permutation(len(whole))
     train, one = whole.subset(order[:GRAPHS]), whole.subset(order[GRAPHS : GRAPHS + 1])
     others: dict[str, tuple[Callable[[], Any], str]] = {
-        "flax BatchNorm": (_flax_gin(train, one), "nn.BatchNorm with a mask, and JAX's own derivative of it")
+        "every node": (_every_node(train, one), "the same program, alike nodes not merged")
     }
     if installed("gin", "torch"):
         others["torch"] = _torch_gin(train), "CSR block-diagonal adjacency, batches made beforehand"
@@ -37,7 +36,7 @@ def gin_epochs(repeats: int) -> list[dict[str, Any]]:
 
     def turn(epoch: int, loss: float, validation: float) -> None:
         nonlocal taken
-        keep("ldp_jax", epoch, "shuffling and packing included")
+        keep("ldp_jax", epoch, "shuffling included; alike nodes were merged beforehand")
         for subject, (run, note) in others.items():
             taken = clock()
             run()
@@ -51,52 +50,16 @@ def gin_epochs(repeats: int) -> list[dict[str, Any]]:
     return rows
 
 
-class FlaxGIN(nn.Module):
-    """:func:`ldp_jax.learning.models.gin` with flax's batch norm."""
-
-    @nn.compact
-    def __call__(self, batch: packing.Batch, train: bool) -> Any:
-        mask = batch.node_mask[:, None]
-        h = jnp.ones((len(mask), 1), jnp.float32)
-        read = lambda h: nn.Dropout(DROPOUT, deterministic=not train)(nn.Dense(2)(batch.mean_nodes(h)))
-        scores = read(h)
-        for _ in range(LAYERS - 1):
-            h = h + batch.sum_neighbours(h)
-            for _ in range(2):
-                norm = nn.BatchNorm(use_running_average=not train, momentum=0.9)
-                h = nn.relu(norm(nn.Dense(HIDDEN, use_bias=False)(h), mask=mask))
-            scores = scores + read(h)
-        return scores
-
-
-def flax_model() -> models.Model:
-    module = FlaxGIN()
-
-    def init(key: Any, batch: Any) -> Any:
-        return module.init({"params": key}, batch, train=False)
-
-    def apply(variables: Any, batch: Any, *, key: Any, train: bool) -> Any:
-        rngs = {"dropout": key} if train else {}
-        outputs, changed = module.apply(variables, batch, train=train, rngs=rngs, mutable=["batch_stats"])
-        return outputs, {**variables, **changed}
-
-    return models.Model(init, apply)
-
-
-def _flax_gin(train: packing.GraphSet, one: packing.GraphSet) -> Callable[[], Any]:
-    """One epoch a call, by the program that trains ours."""
-    model, optimizer = flax_model(), graph_training.step_decay_adam(RATE)
-    packed = packing.pack(train, BATCH)
-    chosen_by = packing.pack(one, BATCH, shapes=1)
+def _every_node(train: packing.GraphSet, one: packing.GraphSet) -> Callable[[], Any]:
+    """One epoch a call, where each node has a place of its own."""
+    static = {"model": models.gin(LAYERS, HIDDEN, 2, DROPOUT), "optimizer": graph_training.step_decay_adam(RATE)}
+    packed, chosen_by = (packing.pack(part, BATCH, merge=False) for part in (train, one))
     init_key, key = jax.random.split(jax.random.key(0))
-    run = graph_training._begin(init_key, packed, model=model, optimizer=optimizer, room=1000)
+    run = graph_training._begin(init_key, packed, room=1000, **static)
 
     def epoch() -> float:
         nonlocal run
-        run = graph_training._train(
-            run, jax.random.clone(key), run.number + 1, 1000, packed, chosen_by, model=model,
-            optimizer=optimizer,
-        )  # fmt: skip
+        run = graph_training._train(run, jax.random.clone(key), run.number + 1, 1000, packed, chosen_by, **static)
         return float(run.losses[run.number - 1])
 
     return epoch

@@ -2,4 +2,4 @@
 
 from ldp_jax.core import lazy
 
-__getattr__, __dir__ = lazy.attach(__name__, {}, "aggregation graphs interop packing propagation")
+__getattr__, __dir__ = lazy.attach(__name__, {}, "aggregation graphs interop merging packing propagation")

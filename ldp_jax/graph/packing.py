@@ -1,7 +1,8 @@
 """How sets of graphs are packed into a few static shapes, so that an epoch is one compiled program.
 
-Graphs are sorted by size and cut into strata of as many graphs as there are batches; each batch gets one random
-graph of each stratum, so that all are nearly of one size.
+Nodes that no sum over neighbours can tell apart are one node with a count. Graphs are sorted by size and cut into
+strata of as many graphs as there are batches; each batch gets one random graph of each stratum, so that all are
+nearly of one size.
 """
 
 from functools import partial
@@ -20,6 +21,7 @@ from ldp_jax.core.sharding import divided_by
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.graph.aggregation import NeighbourRows, Segments, gather_sum, rows_of_neighbours
 from ldp_jax.graph.graphs import GraphSet, as_graph
+from ldp_jax.graph.merging import Merged, merged
 
 __all__ = ["Batch", "GraphSet", "Packed", "Shape", "assemble", "deal", "from_graphs", "pack", "whole"]
 
@@ -74,17 +76,21 @@ class Packed:
 
     Attributes:
       labels: int32 [graphs + 1]; the last is the empty graph, which fills free places.
-      node_start: int32 [graphs + 2], the nodes of each graph.
+      nodes_per_graph: float32 [graphs + 1].
+      node_start: int32 [graphs + 2], the places of the nodes of each graph.
+      node_count: float32, for how many nodes each place stands.
       strata: int32 [slots, batches], the graphs by falling size; ``graphs`` is the empty one.
       sizes: int32 [graphs + 1, 5], the room of each graph in the last five fields of :class:`Shape`.
       into: rows of the senders of each node.
-      out: rows of the receivers of each node; None where the set is symmetric, whose ``into`` serves both.
+      out: rows of the receivers of each node; None where ``into`` serves both: of a symmetric set, not merged.
       shapes: the shapes of the batches, in the order of the columns of ``strata``.
       over: the devices that share each batch.
     """
 
     labels: Array
+    nodes_per_graph: Array
     node_start: Array
+    node_count: Array
     strata: Array
     sizes: Array
     into: _Graded
@@ -99,6 +105,9 @@ class Packed:
 class Batch(NamedTuple):
     """Some graphs side by side, padded to a static shape: the input of a graph model.
 
+    A place of a node stands for one or several, whose rows are equal in every layer of a model that starts from
+    equal rows. Statistics over nodes must weigh by ``node_count``.
+
     Where devices share it, nodes are those of one device after the other, and ``nodes_per_graph``, ``node_graph``,
     ``into`` and ``out`` have a leading axis of devices; the first one has the first graph, the next one the second.
 
@@ -107,7 +116,7 @@ class Batch(NamedTuple):
       graph_mask: bool [graphs], which places hold a graph.
       nodes_per_graph: float32 [graphs]; 0 in free places.
       node_graph: int32 [nodes], the place of each node's graph, non-decreasing; ``graphs`` where padded.
-      node_mask: bool [nodes], which are nodes.
+      node_count: float32 [nodes], for how many nodes each place stands; 0 where padded.
       into: the senders of each node.
       out: the rows of the reversed edges; None where those of ``into`` serve.
     """
@@ -116,7 +125,7 @@ class Batch(NamedTuple):
     graph_mask: Bool[Array, " graphs"]
     nodes_per_graph: Float[Array, " graphs"]
     node_graph: Int[Array, " nodes"]
-    node_mask: Bool[Array, " nodes"]
+    node_count: Float[Array, " nodes"]
     into: NeighbourRows | Segments
     out: NeighbourRows | None
 
@@ -129,7 +138,8 @@ class Batch(NamedTuple):
 
     def mean_nodes(self, h: Float[Array, "nodes d"]) -> Float[Array, "graphs d"]:
         """The mean of ``h`` over the nodes of each graph; 0 in free places. ``h`` has ``jax.grad`` alone."""
-        parts, counts = h.reshape(*self.node_graph.shape, h.shape[1]), self.nodes_per_graph
+        h, counts = h * self.node_count[:, None], self.nodes_per_graph
+        parts = h.reshape(*self.node_graph.shape, h.shape[1])
         total = (_pool if parts.ndim == 2 else jax.vmap(_pool))(parts, self.node_graph, counts)
         means = total / jnp.maximum(counts, 1.0)[..., None]
         return means if parts.ndim == 2 else means.swapaxes(0, 1).reshape(-1, h.shape[1])[: len(self.labels)]
@@ -139,7 +149,7 @@ class Batch(NamedTuple):
 def _pool(h: Array, node_graph: Array, counts: Array) -> Array:
     """Sums over contiguous runs of nodes: some nodes at a time, then their sums, which are few."""
     nodes, graphs = len(h), len(counts)
-    sizes = counts.astype(jnp.int32)
+    sizes = jnp.diff(jnp.searchsorted(node_graph, jnp.arange(graphs + 1)))
     pieces = -(-sizes // _POOL)
     graph, piece, inside = _runs(pieces, (nodes + (_POOL - 1) * graphs) // _POOL)
     offset = jnp.cumsum(sizes) - sizes
@@ -172,29 +182,31 @@ def _runs(counts: Array, size: int) -> tuple[Array, Array, Array]:
     return run, place - (ends - counts)[run], inside
 
 
-def pack(graph_set: GraphSet, batch_size: int, *, shapes: int = 2, mesh: Mesh | None = None) -> Packed:
+def pack(
+    graph_set: GraphSet, batch_size: int, *, shapes: int = 2, mesh: Mesh | None = None, merge: bool = True
+) -> Packed:
     """Lay a graph set out for batches of a few static shapes; on the host, once.
 
     Batches have at most ``batch_size`` graphs, and nearly equally many. They have at most ``shapes`` shapes; each
     is compiled, and more of them waste less. :func:`deal` repeats a draw that does not fit. All devices of a
-    ``mesh`` share each batch, which has the graphs that it has on one.
+    ``mesh`` share each batch, which has the graphs that it has on one. Without ``merge`` each node has a place.
 
     >>> pairs = GraphSet.from_edges([1, 0, 3, 2], [0, 1, 2, 3], [0, 0, 1, 1, 2], [0, 1, 1])
     >>> pack(pairs, batch_size=2).shapes
-    (Shape(batches=2, graphs=2, nodes=3, edges=2, rows=0, rows_out=0, part=None),)
+    (Shape(batches=2, graphs=2, nodes=2, edges=1, rows=0, rows_out=0, part=None),)
     """
     validate.integer_in(1, batch_size=batch_size, shapes=shapes)
     if mesh is not None and mesh.is_multi_process:
         raise ValueError("mesh must be of devices of one process: batches are not shared by several")
     graphs = len(graph_set)
-    nodes, edges = graph_set.nodes_per_graph, graph_set.edges_per_graph
-    first = _starts(nodes)[graph_set.node_graph]
-    into, rows = _neighbours(graph_set.senders, graph_set.receivers, graph_set.node_graph, first, graphs)
+    senders, receivers, node_graph, count = merged(graph_set) if merge else _unmerged(graph_set)
+    nodes, edges = (np.bincount(values, minlength=graphs) for values in (node_graph, node_graph[receivers]))
+    first = _starts(nodes)[node_graph]
+    into, rows = _neighbours(senders, receivers, node_graph, first, graphs)
     out, rows_out = None, rows
-    if not graph_set.symmetric:
-        order = np.lexsort((graph_set.receivers, graph_set.senders))
-        reverse = graph_set.receivers[order], graph_set.senders[order]
-        out, rows_out = _neighbours(*reverse, graph_set.node_graph, first, graphs)
+    if len(node_graph) < len(graph_set.node_graph) or not graph_set.symmetric:
+        order = np.lexsort((receivers, senders))
+        out, rows_out = _neighbours(receivers[order], senders[order], node_graph, first, graphs)
 
     order = np.argsort(-(nodes + edges), kind="stable")
     batches = -(-graphs // batch_size)
@@ -214,7 +226,9 @@ def pack(graph_set: GraphSet, batch_size: int, *, shapes: int = 2, mesh: Mesh | 
         found.append(Shape(end - begin, *room.tolist(), part=part))
     return Packed(
         labels=_int32(np.append(graph_set.labels, 0)),
+        nodes_per_graph=jnp.asarray(np.append(graph_set.nodes_per_graph, 0).astype(np.float32)),
         node_start=_int32(np.append(_starts(nodes), nodes.sum())),
+        node_count=jnp.asarray(count.astype(np.float32)),
         strata=_int32(strata),
         sizes=_int32(sizes),
         into=into,
@@ -223,6 +237,11 @@ def pack(graph_set: GraphSet, batch_size: int, *, shapes: int = 2, mesh: Mesh | 
         # Of automatic axes, whatever those of the mesh are: programs index rows.
         over=None if mesh is None else NamedSharding(Mesh(mesh.devices, mesh.axis_names), P(mesh.axis_names)),
     )
+
+
+def _unmerged(graph_set: GraphSet) -> Merged:
+    ones = np.ones(len(graph_set.node_graph), np.int32)
+    return Merged(graph_set.senders, graph_set.receivers, graph_set.node_graph, ones)
 
 
 def _trial_loads(sizes: np.ndarray, strata: np.ndarray) -> np.ndarray:
@@ -327,8 +346,8 @@ def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: S
     each = jax.vmap(partial(_assemble, packed, shape=shape.part))(filled.reshape(-1, over.mesh.size).T)
     each = jax.tree.map(lambda leaf: divided_by(leaf, over), each)
     # Each node with its device; each graph in its place, which dropout knows.
-    mask, labels = each.node_mask.reshape(-1), packed.labels[graphs]
-    return each._replace(labels=labels, graph_mask=graphs < len(packed), node_mask=mask)
+    count, labels = each.node_count.reshape(-1), packed.labels[graphs]
+    return each._replace(labels=labels, graph_mask=graphs < len(packed), node_count=count)
 
 
 def _assemble(packed: Packed, graphs: Array, shape: Shape) -> Batch:
@@ -354,9 +373,9 @@ def _assemble(packed: Packed, graphs: Array, shape: Shape) -> Batch:
     return Batch(
         labels=packed.labels[graphs],
         graph_mask=real,
-        nodes_per_graph=counts.astype(jnp.float32),
+        nodes_per_graph=packed.nodes_per_graph[graphs],
         node_graph=jnp.where(inside, slot, len(graphs)),
-        node_mask=inside,
+        node_count=jnp.where(inside, packed.node_count[node], 0.0),
         into=rows(packed.into, shape.rows),
         out=None if packed.out is None else rows(packed.out, shape.rows_out),
     )
@@ -405,7 +424,7 @@ def from_graphs(
         graph_mask=real,
         nodes_per_graph=counts.astype(jnp.float32),
         node_graph=jnp.where(inside, run, len(counts)),
-        node_mask=inside,
+        node_count=inside.astype(jnp.float32),
         into=Segments(senders[order], receivers[order]),
         out=None,
     )

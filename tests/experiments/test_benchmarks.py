@@ -10,13 +10,12 @@ from experiments import (
     _references,
     _scaling_benchmark,
     _sides,
-    _training_benchmarks,
     benchmarks,
     repeat,
 )
 from ldp_jax import features, pipeline
-from ldp_jax.graph import graphs, packing, propagation
-from ldp_jax.learning import models, training
+from ldp_jax.graph import graphs, propagation
+from ldp_jax.learning import training
 from tests.experiments import contract
 
 
@@ -94,31 +93,6 @@ def test_the_sparse_sides_draw_from_the_laws_of_the_mechanisms():
     ):
         assert abs(count / total - chance) < 6 * np.sqrt(chance / total) + 0.01 * chance
     assert (found // n != found % n).all()
-
-
-def test_the_side_with_flax_batch_norm_is_the_same_network():
-    """Outputs in training, padding masked, and the statistics that are kept, of the same parameters and key."""
-    whole = packing.GraphSet.from_edges([1, 0, 2, 1, 4, 3], [0, 1, 1, 2, 3, 4], [0, 0, 0, 1, 1, 2], [0, 1, 0])
-    packed = packing.pack(whole, 2, shapes=1)
-    batch = packing.assemble(packed, packing.deal(packed)[0][-1], packed.shapes[0])
-    assert not batch.node_mask.all()
-    ours = models.gin(_training_benchmarks.LAYERS, _training_benchmarks.HIDDEN, 2, _training_benchmarks.DROPOUT)
-    variables = jax.jit(ours.init)(jax.random.key(0), batch)
-    rename = lambda names: {name.replace("_MaskedNormReLU", "BatchNorm"): leaf for name, leaf in names.items()}
-    trained = [
-        jax.jit(lambda given, model=model: model.apply(given, batch, key=jax.random.key(1), train=True))(given)
-        for model, given in (
-            (ours, variables),
-            (_training_benchmarks.flax_model(), {part: rename(names) for part, names in variables.items()}),
-        )
-    ]
-    (found, kept), (theirs, also) = trained
-    real = np.asarray(batch.graph_mask)
-    np.testing.assert_allclose(found[real], theirs[real], atol=1e-4)
-    jax.tree.map(
-        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
-        rename(kept["batch_stats"]), also["batch_stats"],
-    )  # fmt: skip
 
 
 def test_the_spread_of_repeated_rows_is_that_of_the_worst_seed(graph_file, monkeypatch):

@@ -95,7 +95,7 @@ def test_graphs_of_other_libraries_whose_nodes_are_numbers_are_taken_everywhere(
         assert graphs.to_edges(source).tolist() == PATH.tolist()
         dense = [propagation.ppr_dense(each, np.eye(3), 0.5, 0.5) for each in (source, ours)]
         np.testing.assert_array_equal(*dense)
-        assert packing.from_graphs(source).node_mask.tolist() == [True] * 3
+        assert packing.from_graphs(source).node_count.tolist() == [1] * 3
         assert models.gcn(1, 1, 2).init(jax.random.key(0), (source, np.eye(3)))["params"]
         assert interop.to_networkx(source).number_of_edges() == 2
         assert ldp_jax.Dataset("mine", graph=source, x=np.eye(3), y=np.arange(3), lower=0, upper=1).num_edges == 2

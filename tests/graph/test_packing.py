@@ -13,12 +13,14 @@ from scipy import stats
 
 from ldp_jax import datasets
 from ldp_jax.graph import packing
+from ldp_jax.graph.merging import merged
 from ldp_jax.graph.packing import GraphSet, assemble, deal, pack
 
 
 def waste(packed, graph_set):
-    """The share of padding in the places of an epoch, for nodes and for edges."""
-    real = len(graph_set.node_graph), len(graph_set.senders)
+    """The share of padding in the places of an epoch, for nodes and for edges, of the merged set."""
+    found = merged(graph_set)
+    real = len(found.node_graph), len(found.senders)
     return 1 - real / np.sum([shape.batches * np.array(shape[2:4]) for shape in packed.shapes], 0)
 
 
@@ -69,7 +71,7 @@ def batch_adjacency(batch, nodes):
 
 def test_an_epoch_holds_every_graph_and_every_edge_once():
     graph_set, batch_size = many_graphs(), 7  # some are left over
-    packed = pack(graph_set, batch_size)
+    packed = pack(graph_set, batch_size, merge=False)
     assert len(packed.shapes) == 2
     assert sum(shape.batches for shape in packed.shapes) == -(-len(graph_set) // batch_size)
     dealt = deal(packed, jax.random.key(batch_size))
@@ -97,7 +99,7 @@ def test_an_epoch_holds_every_graph_and_every_edge_once():
                 np.testing.assert_array_equal(batch.node_graph[start : start + size], place)
                 start += size
             np.testing.assert_array_equal(into, expected)
-            np.testing.assert_array_equal(batch.node_mask, np.arange(shape.nodes) < start)
+            np.testing.assert_array_equal(batch.node_count, np.arange(shape.nodes) < start)
             np.testing.assert_array_equal(batch.node_graph[start:], shape.graphs)
 
 
@@ -130,15 +132,15 @@ def test_every_deal_fits_and_the_deal_by_size_is_the_last_resort(monkeypatch):
         np.testing.assert_array_equal(got, by_size)
 
 
-def one_batch(graph_set, batch_size=7):
-    packed = pack(graph_set, batch_size)
+def one_batch(graph_set, batch_size=7, merge=True):
+    packed = pack(graph_set, batch_size, merge=merge)
     dealt = deal(packed, jax.random.key(5))
     return assemble(packed, dealt[-1][-1], packed.shapes[-1]), packed.shapes[-1].nodes
 
 
 @pytest.mark.parametrize("directed", [True, False])
 def test_sums_of_neighbours_and_their_gradient_are_those_of_the_dense_product(directed):
-    batch, nodes = one_batch(many_graphs(directed=directed))
+    batch, nodes = one_batch(many_graphs(directed=directed), merge=False)
     assert (batch.out is None) == (not directed)
     adjacency = batch_adjacency(batch, nodes)[0]
     h, weight = np.random.default_rng(0).normal(size=(2, nodes, 5)).astype(np.float32)  # padding holds junk, too
@@ -150,13 +152,14 @@ def test_sums_of_neighbours_and_their_gradient_are_those_of_the_dense_product(di
 
     total, gradient = both(h, batch)
     np.testing.assert_allclose(total, adjacency @ h, atol=1e-4)
-    np.testing.assert_array_equal(np.asarray(total)[~np.asarray(batch.node_mask)], 0.0)
+    np.testing.assert_array_equal(np.asarray(total)[np.asarray(batch.node_count) == 0], 0.0)
     np.testing.assert_allclose(gradient, adjacency.T @ (np.cos(adjacency @ h) * weight), atol=1e-3)
 
 
 def test_means_over_graphs_and_their_gradient():
     batch, nodes = one_batch(many_graphs())
-    member = np.asarray(batch.node_graph)[None, :] == np.arange(len(batch.labels))[:, None]
+    count = np.asarray(batch.node_count)
+    member = (np.asarray(batch.node_graph)[None, :] == np.arange(len(batch.labels))[:, None]) * count
     mean = member / np.maximum(member.sum(1, keepdims=True), 1)
     h = np.random.default_rng(2).normal(size=(nodes, 3)).astype(np.float32)
 
@@ -166,18 +169,20 @@ def test_means_over_graphs_and_their_gradient():
         return found, back(jnp.cos(found))[0]
 
     found, gradient = both(h, batch)
-    assert not np.asarray(batch.node_mask).all()
+    assert {0.0, 1.0} < set(count)  # padding, and nodes of several
+    np.testing.assert_array_equal(member.sum(1), batch.nodes_per_graph)
     np.testing.assert_allclose(found, mean @ h, atol=1e-5)
     np.testing.assert_allclose(gradient, mean.T @ np.cos(mean @ h), atol=1e-5)
 
 
 def test_graphs_without_edges_and_single_nodes():
     batch = packing.whole(GraphSet.from_edges([], [], [0, 0, 1], [0, 1]))
-    h = jnp.ones((3, 2))
+    assert batch.node_count.tolist() == [2, 1]
+    h = jnp.ones((2, 2))
     (total, mean), back = jax.jit(lambda h: jax.vjp(lambda h: (batch.sum_neighbours(h), batch.mean_nodes(h)), h))(h)
     np.testing.assert_array_equal(total, 0.0)
     np.testing.assert_array_equal(mean, 1.0)
-    np.testing.assert_array_equal(back((total + 1.0, mean))[0][:, 0], [0.5, 0.5, 1.0])  # of the sums 0
+    np.testing.assert_array_equal(back((total + 1.0, mean))[0][:, 0], [1.0, 1.0])  # of the sums 0
     one = pack(GraphSet.from_edges([], [], [0], [0]), 64)
     assert one.shapes == ((1, 1, 1, 0, 0, 0, None),)
 
@@ -197,6 +202,7 @@ def test_less_than_a_quarter_of_the_edges_is_padding(name, batch_size):
     )
     for part in (training, noisy):
         packed = pack(part, batch_size)
+        assert len(packed.node_count) < 0.8 * len(part.node_graph)
         nodes, edges = waste(packed, part)
         assert edges < 0.25
         assert nodes < 0.30

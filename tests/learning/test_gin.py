@@ -12,7 +12,7 @@ from scipy import special
 
 from ldp_jax.graph.packing import from_graphs, whole
 from ldp_jax.learning.models import gin
-from ldp_jax.learning.models.gin import _MaskedNormReLU
+from ldp_jax.learning.models.gin import _NormReLU
 from tests.graph.test_packing import many_graphs
 
 MODEL, WITHOUT_DROPOUT = (gin(layers=3, hidden=6, outputs=3, dropout=rate, mlp_layers=1) for rate in (0.5, 0.0))
@@ -55,7 +55,7 @@ def naive(variables, graph_set, *, layers=3, mlp_layers=1, train=False):
         return h @ layer["kernel"] + layer.get("bias", 0.0)
 
     def normalise(h):
-        name = f"_MaskedNormReLU_{next(norm)}"
+        name = f"_NormReLU_{next(norm)}"
         layer, kept = params["params"][name], params["batch_stats"][name]
         centre, spread = (h.mean(0), h.var(0)) if train else (kept["mean"], kept["var"])
         return (h - centre) / np.sqrt(spread + 1e-5) * layer["scale"] + layer["bias"]
@@ -137,8 +137,8 @@ def test_a_traced_tuple_says_how_many_nodes_it_has():
 
 
 def test_batch_norm_of_nobody_is_finite():
-    rows, nobody = jnp.full((5, 4), 1e6), jnp.zeros(5, bool)
-    made, _ = _MaskedNormReLU().init_with_output(jax.random.key(0), rows, nobody, True)
+    rows, nobody = jnp.full((5, 4), 1e6), jnp.zeros(5)
+    made, _ = _NormReLU().init_with_output(jax.random.key(0), rows, nobody, True)
     assert np.isfinite(made).all()
 
 

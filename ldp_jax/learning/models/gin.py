@@ -13,52 +13,24 @@ _MOMENTUM = 0.9  # what the running statistics keep of themselves in a step, as 
 _EPSILON = 1e-5
 
 
-@jax.custom_vjp
-def _normalised(rows: Array, weight: Array, scale: Array, bias: Array) -> tuple[Array, Array, Array]:
-    """ReLU(batch norm(rows)), and mean and variance, without gradient, of rows with weights that sum to 1."""
-    # The derivative by hand passes over the rows half as often as JAX's own.
-    return _normalised_forward(rows, weight, scale, bias)[0]
-
-
-def _normalised_forward(
-    rows: Array, weight: Array, scale: Array, bias: Array
-) -> tuple[tuple[Array, Array, Array], tuple[Array, ...]]:
-    mean = (rows * weight[:, None]).sum(0)
-    variance = ((rows - mean) ** 2 * weight[:, None]).sum(0)
-    inverse = jax.lax.rsqrt(variance + _EPSILON)
-    normal = (rows - mean) * inverse
-    return (jnp.maximum(normal * scale + bias, 0.0), mean, variance), (rows, weight, mean, inverse, scale, bias)
-
-
-def _normalised_backward(saved: tuple[Array, ...], cotangents: tuple[Array, ...]) -> tuple[Array | None, ...]:
-    rows, weight, mean, inverse, scale, bias = saved
-    normal = (rows - mean) * inverse
-    cotangent = jnp.where(normal * scale + bias > 0.0, cotangents[0], 0.0)
-    to_bias, to_scale = cotangent.sum(0), (cotangent * normal).sum(0)
-    to_rows = (cotangent - weight[:, None] * (to_bias + normal * to_scale)) * (inverse * scale)
-    return to_rows, None, to_scale, to_bias
-
-
-_normalised.defvjp(_normalised_forward, _normalised_backward)
-
-
-class _MaskedNormReLU(nn.Module):
-    """Batch norm and ReLU; the statistics are those of the rows in ``mask``, and other rows come out finite."""
+class _NormReLU(nn.Module):
+    """Batch norm and ReLU of rows that stand for ``count`` nodes each; rows of none come out finite."""
 
     @nn.compact
-    def __call__(self, rows: Array, mask: Array, train: bool) -> Array:
+    def __call__(self, rows: Array, count: Array, train: bool) -> Array:
         width = rows.shape[-1]
         scale = self.param("scale", nn.initializers.ones, (width,))
         bias = self.param("bias", nn.initializers.zeros, (width,))
-        mean = self.variable("batch_stats", "mean", jnp.zeros, (width,))
-        variance = self.variable("batch_stats", "var", jnp.ones, (width,))
-        if not train:
-            return nn.relu((rows - mean.value) * (jax.lax.rsqrt(variance.value + _EPSILON) * scale) + bias)
-        weight = mask.astype(rows.dtype)
-        outputs, *now = _normalised(rows, weight / jnp.maximum(weight.sum(), 1.0), scale, bias)
-        for kept, value in zip((mean, variance), now, strict=True):
-            kept.value = _MOMENTUM * kept.value + (1 - _MOMENTUM) * jax.lax.stop_gradient(value)
-        return outputs
+        running = self.variable("batch_stats", "mean", jnp.zeros, (width,))
+        spread = self.variable("batch_stats", "var", jnp.ones, (width,))
+        mean, variance = running.value, spread.value
+        if train:
+            weight = (count / jnp.maximum(count.sum(), 1.0))[:, None]
+            mean = (rows * weight).sum(0)
+            variance = ((rows - mean) ** 2 * weight).sum(0)
+            running.value = _MOMENTUM * running.value + (1 - _MOMENTUM) * jax.lax.stop_gradient(mean)
+            spread.value = _MOMENTUM * spread.value + (1 - _MOMENTUM) * jax.lax.stop_gradient(variance)
+        return nn.relu((rows - mean) * (jax.lax.rsqrt(variance + _EPSILON) * scale) + bias)
 
 
 class _GIN(nn.Module):
@@ -71,15 +43,15 @@ class _GIN(nn.Module):
     @nn.compact
     def __call__(self, inputs: GraphsTuple | packing.Batch, train: bool) -> Array:
         inputs = inputs if isinstance(inputs, packing.Batch) else packing.from_graphs(inputs)
-        mask = inputs.node_mask
-        h = jnp.ones((len(mask), 1), jnp.float32)
+        count = inputs.node_count
+        h = jnp.ones((len(count), 1), jnp.float32)
         scores = self._read(inputs, h, train)
         for _ in range(self.layers - 1):
             h = h + inputs.sum_neighbours(h)
             # As published: batch norm and ReLU between the layers of the MLP, and once more after it. Batch norm
             # would subtract the bias of a dense layer again, so there is none.
             for _ in range(self.mlp_layers):
-                h = _MaskedNormReLU()(nn.Dense(self.hidden, use_bias=False)(h), mask, train)
+                h = _NormReLU()(nn.Dense(self.hidden, use_bias=False)(h), count, train)
             scores = scores + self._read(inputs, h, train)
         return scores
 
