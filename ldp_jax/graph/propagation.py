@@ -232,11 +232,13 @@ def _chebyshev(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> 
 
 
 def block_width(*, to_file: bool = False) -> int:
-    """Columns worked on at a time: on a CPU few enough for a graph's rows to stay in the cache.
+    """Columns worked on at a time; on a CPU so few that its caches hold what neighbours share.
 
-    A quarter of them where each block goes to a file: so much less memory is needed, and lost by a killed process.
+    Elsewhere a quarter where each block goes to a file: less memory is needed, and less lost by a killed process.
     """
-    return (64 if jax.default_backend() == "cpu" else 1024) // (4 if to_file else 1)
+    if jax.default_backend() == "cpu":
+        return 32  # narrower rows are gathered and scattered at a higher price a column, too
+    return 256 if to_file else 1024
 
 
 @partial(jax.jit, static_argnames="width")

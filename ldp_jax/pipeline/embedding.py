@@ -387,7 +387,7 @@ def embedding_memory(
     >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8) / 1e9:.0f} GB"
     '252 GB'
     >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8, to_file=True) / 1e9:.0f} GB"
-    '4 GB'
+    '7 GB'
     """
     dim, width = _box(mechanism).dim, block_width(to_file=to_file)
     leaves, structure = jax.tree.flatten(mechanism)

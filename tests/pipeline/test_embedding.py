@@ -321,12 +321,13 @@ def test_records_of_a_file_go_to_a_file_and_a_killed_call_goes_on(tmp_path, monk
     np.save(tmp_path / "x.npy", x)
     stored = np.load(tmp_path / "x.npy", mmap_mode="r")
     monkeypatch.setattr(embedding, "_ROWS", 8)
-    monkeypatch.setattr(propagation, "block_width", lambda to_file=False: 16 if to_file else 64)  # a CPU's
+    for module in (propagation, embedding):
+        monkeypatch.setattr(module, "block_width", lambda to_file=False: 32)  # a CPU's
     solve, calls = propagation._ppr, []
 
     def dies(*arguments):
         calls.append(1)
-        if len(calls) == 4:
+        if len(calls) == 3:
             raise KeyboardInterrupt
         return solve(*arguments)
 
@@ -341,7 +342,7 @@ def test_records_of_a_file_go_to_a_file_and_a_killed_call_goes_on(tmp_path, monk
         embed(x=stored, **given)
     monkeypatch.setattr(propagation, "_ppr", lambda *given: calls.append(1) or solve(*given))
     z = embed(x=stored, **given).z
-    assert len(calls) == 4 + 7  # ten blocks of 16 columns, of which three were there
+    assert len(calls) == 3 + 3  # five blocks of 32 columns, of which two were there
     assert isinstance(z, np.memmap)
     np.testing.assert_array_equal(z, expected)
     assert not np.array_equal(embed(1, x=stored, **given).z, expected)
