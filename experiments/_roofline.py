@@ -17,7 +17,7 @@ from ldp_jax.graph import graphs, propagation
 
 USERS, FEATURES, SAMPLED = 100_000, 1_000, 10
 GRAPHS = {"small": (20_000, 200_000), "large": (1_000_000, 10_000_000)}
-"""Nodes and edges: rows of 64 columns are within a cache of 8 MB, or 32 times beyond it."""
+"""Nodes and edges: rows of 32 columns are within a cache of 8 MB, or 16 times beyond it."""
 
 
 class _Path(NamedTuple):
@@ -63,7 +63,7 @@ def roofline(repeats: int) -> list[dict[str, Any]]:
     }  # fmt: skip
     for name, (nodes, pairs) in GRAPHS.items():
         graph = graphs.from_edges(chung_lu(nodes, pairs), nodes)
-        for columns in (64, 256):
+        for columns in (32, 256):
             paths[f"product, {name} graph, {columns} columns"] = _of_product(graph, columns)
         paths[f"counts, {name} graph"] = _of_counts(graph)
     paths["HDS"], paths["table"] = _of_records(), _of_table(count // 4)

@@ -31,7 +31,7 @@ _FIRST, _FURTHER = 4, 8
 """Neighbours in a node's own row and in each further one. Wide rows waste places, and narrow ones are scattered."""
 
 _LARGE = 2**15
-"""Nodes above which 64 columns of their rows may be out of the cache (:func:`tables`)."""
+"""Nodes above which 32 columns of their rows may be out of the cache (:func:`tables`)."""
 
 
 def linear(forward: Callable[[Array], Array], transpose: Callable[[Array], Array], x: Array) -> Array:

@@ -106,7 +106,7 @@ class Batch(NamedTuple):
     """Some graphs side by side, padded to a static shape: the input of a graph model.
 
     A place of a node stands for one or several, whose rows are equal in every layer of a model that starts from
-    equal rows. Statistics over nodes must weigh by ``node_count``.
+    equal rows. Statistics over nodes must weigh by ``node_count``; a draw for a place is one for all of its nodes.
 
     Where devices share it, nodes are those of one device after the other, and ``nodes_per_graph``, ``node_graph``,
     ``into`` and ``out`` have a leading axis of devices; the first one has the first graph, the next one the second.
