@@ -83,7 +83,7 @@ def _of_product(graph: Any, columns: int) -> _Path:
     """D^-1 A w in the layout's own order: each edge reads a row of w and an id; each node writes a row."""
     op = propagation.operator(graph)
     n, m = op.num_nodes, len(graph.senders)
-    x = jnp.asarray(np.random.default_rng(0).standard_normal((n, columns), dtype=np.float32))
+    x = op.rows(jnp.asarray(np.random.default_rng(0).standard_normal((n, columns), dtype=np.float32)))
     moved = 4.0 * (m * (columns + 1) + n * columns)
     return _Path(lambda _: _product(op, x), moved, False, f"{n:,} nodes, {m:,} directed edges; layout {op.layout}")
 

@@ -101,15 +101,22 @@ class NeighbourRows:
 
     def sum(self, h: Float[Array, "n ..."], transpose: "NeighbourRows | None" = None) -> Float[Array, "n ..."]:
         """The sum over the neighbours of each node; ``transpose`` has the reversed edges of directed graphs."""
-        return linear(self.add_up, (transpose or self).add_up, h)
+        out = transpose or self
+        return linear(lambda h: self.add_up(_with_zeros(h)), lambda h: out.add_up(_with_zeros(h)), h)
 
-    def add_up(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
-        """:meth:`sum`, whose derivative is a scatter: for products that are repeated within a linear map."""
-        # Zeros like h vary among devices where h does; free places name the last row of them.
-        padded = jnp.concatenate([h, jnp.zeros_like(h, shape=(1, *h.shape[1:]))])
-        total = gather_sum(jnp.zeros_like(h), self.first, padded)
-        more = gather_sum(jnp.zeros_like(h, shape=(len(self.node), *h.shape[1:])), self.more, padded)
+    def add_up(self, padded: Float[Array, "places ..."]) -> Float[Array, "n ..."]:
+        """:meth:`sum` of rows and one of zeros, which free places name; its derivative is a scatter."""
+        total, more = (
+            gather_sum(jnp.zeros_like(padded, shape=(table.shape[1], *padded.shape[1:])), table, padded)
+            for table in (self.first, self.more)
+        )
         return total.at[self.node].add(more, indices_are_sorted=True, mode="drop", wrap_negative_indices=False)
+
+
+def _with_zeros(values: Array) -> Array:
+    """Values, and a row of zeros after them."""
+    # Zeros like the values vary among devices where these do.
+    return jnp.concatenate([values, jnp.zeros_like(values, shape=(1, *values.shape[1:]))])
 
 
 @pytree
@@ -117,7 +124,7 @@ class Tables:
     """Rows of the neighbours of a symmetric graph's nodes, which are renumbered; see :func:`tables`.
 
     Attributes:
-      neighbours: in the new numbers.
+      neighbours: in the new numbers; n is a node without neighbours, which free places name.
       order: int32 [n], the node of each new number; None where all keep their own.
       rank: int32 [n], the new number of each node, or None.
     """
@@ -127,12 +134,12 @@ class Tables:
     rank: Array | None
 
     def rows(self, values: Array) -> Array:
-        """Bring values by node into the order of the new numbers."""
-        return values if self.order is None else values[self.order]
+        """Bring values [n, ...] by node into the order of the new numbers, [n + 1, ...], the last of them 0."""
+        return _with_zeros(values if self.order is None else values[self.order])
 
     def nodes(self, values: Array) -> Array:
         """Bring values in the order of the new numbers back to nodes."""
-        return values if self.rank is None else values[self.rank]
+        return values[:-1] if self.rank is None else values[self.rank]
 
     def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         """The sum over the neighbours of each node; 0 for a node without edges."""
@@ -237,7 +244,7 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables
         by_row = np.argsort(rank[receivers], kind="stable")
         senders, receivers = rank[senders[by_row]], rank[receivers[by_row]]
     # jnp.asarray would compile a program for each table that is brought to the device.
-    made = rows_of_neighbours(senders, receivers, num_nodes, (_FIRST, _FURTHER), num_nodes)
+    made = rows_of_neighbours(senders, receivers, num_nodes + 1, (_FIRST, _FURTHER), num_nodes)
     return Tables(NeighbourRows(*jax.device_put(made)), *jax.device_put((order, rank)))
 
 

@@ -94,13 +94,13 @@ class Operator:
         return "segment" if isinstance(self.neighbours, (Segments, Divided)) else "ell"
 
     def average(self, w: Float[Array, "n c"]) -> Float[Array, "n c"]:
-        """D^-1 A w, of rows in the layout's own order; 0 for a node without edges."""
+        """D^-1 A w, of :meth:`rows`; 0 for a node without edges."""
         sums = self.neighbours
         total = sums.neighbours.add_up(w) if isinstance(sums, Tables) else sums.sum(w)
         return total / jnp.maximum(self.rows(self.degree), 1.0)[:, None]
 
     def rows(self, values: Array) -> Array:
-        """Bring values by node into the layout's own order."""
+        """Bring values by node into the layout's own order, which may have a row of 0 more."""
         return self.neighbours.rows(values) if isinstance(self.neighbours, Tables) else values
 
     def nodes(self, values: Array) -> Array:
@@ -214,20 +214,27 @@ def _series(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Arr
     return op.nodes(w * power)
 
 
-def _chebyshev(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Array:
-    """Z for a block of columns; the start 0 makes the first iterate alpha x without a product."""
-    decay = 1.0 - alpha
-    power = jnp.maximum(op.rows(op.degree), 1.0)[:, None] ** r
-    source = alpha * op.rows(x) / power
+def semi_iteration(step: Callable[[Array], Array], source: Array, decay: Array, steps: Array) -> Array:
+    """The solution of z = step(z) + source by Chebyshev's, where the spectrum of step is within [-decay, decay].
 
-    def step(_: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        w, before, omega = carry
+    The start 0 makes the first iterate the source without a product.
+    """
+
+    def one(_: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        z, change, omega = carry  # the last change, and not the iterate before: XLA would copy both in each step
         omega = 1.0 / (1.0 - 0.25 * decay**2 * omega)
-        after = omega * (decay * op.average(w) + source - before) + before
-        return after, w, omega
+        change = omega * (step(z) + source - z + change) - change
+        return z + change, change, omega
 
     # omega_1 = 1 and omega_2 = 1 / (1 - decay^2 / 2): a start of 2 makes the recurrence give omega_2 first.
-    w, _, _ = jax.lax.fori_loop(0, steps, step, (source, jnp.zeros_like(source), jnp.full_like(decay, 2.0)))
+    return jax.lax.fori_loop(0, steps, one, (source, source, jnp.full_like(decay, 2.0)))[0]
+
+
+def _chebyshev(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Array:
+    """Z for a block of columns."""
+    decay = 1.0 - alpha
+    power = jnp.maximum(op.rows(op.degree), 1.0)[:, None] ** r
+    w = semi_iteration(lambda w: decay * op.average(w), alpha * op.rows(x) / power, decay, steps)
     return op.nodes(w * power)
 
 

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float, Int
 from ldp_jax.core.label_channel import reported_evidence
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.graph import graphs  # noqa: F401 - the examples below
-from ldp_jax.graph.propagation import Operator, chebyshev_steps, operator  # noqa: F401
+from ldp_jax.graph.propagation import Operator, chebyshev_steps, operator, semi_iteration  # noqa: F401
 
 LABEL_VARIANCE = 0.5
 """nu: how far a label is from what the neighbours of its node would say, as a variance of its indicator."""
@@ -61,16 +61,7 @@ def precision_weighted_ppr(
         return diagonal * z - c * degree * op.average(z)
 
     def solve(_: object, b: Array) -> Array:
-        source = b / diagonal
-
-        def step(_: object, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-            z, before, omega = carry
-            omega = 1.0 / (1.0 - 0.25 * c**2 * omega)
-            after = omega * (c * degree * op.average(z) / diagonal + source - before) + before
-            return after, z, omega
-
-        # As in ldp_jax.graph.propagation.ppr: from 0, so that the first iterate takes no product.
-        return jax.lax.fori_loop(0, steps, step, (source, jnp.zeros_like(source), jnp.float32(2.0)))[0]
+        return semi_iteration(lambda z: c * degree * op.average(z) / diagonal, b / diagonal, c, steps)
 
     return op.nodes(jax.lax.custom_linear_solve(system, weights * op.rows(y), solve, symmetric=True))
 

@@ -74,7 +74,8 @@ def _of_tables(tables: Tables) -> _Edges:
     head, nodes = len(rows.first), jnp.arange(rows.first.shape[1], dtype=jnp.int32)
     senders = jnp.concatenate([rows.first.T.ravel(), rows.more.T.ravel()])
     receivers = jnp.concatenate([jnp.repeat(nodes, head), jnp.repeat(rows.node, len(rows.more))])
-    return _Edges(senders, receivers, tables.rows(nodes), False)
+    senders = jnp.where(senders == nodes[-1], len(nodes), senders)  # free places
+    return _Edges(senders, receivers, tables.rows(nodes[:-1]), False)
 
 
 class _Block(NamedTuple):
