@@ -176,7 +176,7 @@ def predict(
     model: Model, variables: Variables, graph_set: GraphSet, *, batch_size: int = 64
 ) -> Float[Array, "graphs classes"]:
     """The outputs of a trained model for each graph, in the set's order; compiled once for the same shapes."""
-    packed = packing.pack(graph_set, batch_size, shapes=1)
+    packed = packing.pack(graph_set, batch_size, shapes=1, merge=False)  # which a single pass does not pay back
     return _predict_compiled(model, variables, packed)
 
 
