@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -188,15 +188,11 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
             return lists & np.isin(degree, np.asarray(self.degree.atoms))
         return lists & (degree >= 0) & (degree <= self._most)
 
-    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], ListReport]) -> list[ListReport]:
+    def around(self, x: NeighbourList, other: NeighbourList, drawn: ListReport) -> list[ListReport]:
         """Reports where the loss between two lists may be largest: critical degrees, with the bit or without."""
         return [
             ListReport(np.float64(t), y) for t, y in itertools.product(critical_degrees(self.degree), (x, other))
         ]
-
-    def plain(self, y: ListReport) -> tuple[float, tuple[int, ...]]:
-        """A report as its degree and its nodes."""
-        return float(y.degree), nodes_of(y.neighbours)
 
     def _every(self, cells: int) -> NeighbourList:
         if cells << (self.n - 1) > _MOST_CELLS:
@@ -284,7 +280,7 @@ class NumberReports(Reports[Y]):
         """The stacked reports of such numbers."""
 
     @abc.abstractmethod
-    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Y]) -> list[Y]:
+    def around(self, x: NeighbourList, other: NeighbourList, drawn: Y) -> list[Y]:
         """Reports where the loss between two lists may be largest, made of a drawn one of ``x``."""
 
     @abc.abstractmethod
@@ -322,18 +318,14 @@ class LapReports(NumberReports[LapReport]):
         y, mine = LapReport(*values), np.isin(np.arange(self.n), self.owned)
         return np.isfinite(np.asarray(y.degree)) & (np.isnan(np.asarray(y.values)) != mine).all(1)
 
-    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], LapReport]) -> list[LapReport]:
+    def around(self, x: NeighbourList, other: NeighbourList, drawn: LapReport) -> list[LapReport]:
         """With both sides of what the lists have, and places between and far away, as its degree and as the bit."""
-        sent = np.asarray(draw().values, np.float64)
+        sent = np.asarray(drawn.values, np.float64)
         degree, node = len(nodes_of(x)), _differing(x, other)
         degrees = [-_FAR, degree, degree + 0.5, degree + 1, _FAR]
         bit = (np.arange(self.n) == node) & ~np.isnan(sent)
         values = [np.where(bit, value, sent) for value in critical_numbers(1)]
         return [LapReport(np.float64(t), value) for t, value in itertools.product(degrees, values)]
-
-    def plain(self, y: LapReport) -> tuple[float, tuple[float, ...]]:
-        """A report as its degree and its noisy bits."""
-        return float(y.degree), tuple(np.asarray(y.values).tolist())
 
     def scores(self, reports: list[LapReport], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """The noisy degree, the noisy bit that differs, and their sum."""
@@ -364,9 +356,9 @@ class CountReports(NumberReports[Values]):
         low, high = self.span
         return each_vector(values, self.dim, lambda y: (y >= low) & (y <= high) & (y == np.round(y)))
 
-    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Values]) -> list[Values]:
+    def around(self, x: NeighbourList, other: NeighbourList, drawn: Values) -> list[Values]:
         """With each of its numbers at both ends, and near the counts that a list may have."""
-        sent = np.asarray(draw(), np.float64)
+        sent = np.asarray(drawn, np.float64)
         most = max(len(nodes_of(x)), len(nodes_of(other)))
         if self.span is None:
             near, ends = np.arange(-1, most + 1.5, 0.5), np.add.outer([-_FAR, _FAR], [-1, 0, 1]).ravel()
@@ -376,10 +368,6 @@ class CountReports(NumberReports[Values]):
         values = np.unique([*near, *ends]).tolist()
         places = np.arange(self.dim)
         return [np.where(places == at, value, sent) for at, value in itertools.product(places, values)]
-
-    def plain(self, y: Values) -> tuple[float, ...]:
-        """A report as its numbers."""
-        return tuple(np.asarray(y).tolist())
 
     def scores(self, reports: list[Values], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """Each number, and their sum."""

@@ -14,10 +14,17 @@ import numpy as np
 
 from ldp_jax.core import integer_tables, random, validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasTable, Randomizer, Univariate
+from ldp_jax.core.mechanism import (
+    HasCoordinates,
+    HasCriticalPoints,
+    HasTable,
+    Randomizer,
+    Univariate,
+    check_single,
+)
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
 from ldp_jax.core.types import Report, Values
-from ldp_jax.verification import lists
+from ldp_jax.edges.lists import NeighbourList, nodes_of, stacked
 from ldp_jax.verification._laws import law_of
 from ldp_jax.verification._programs import (
     Exact,
@@ -33,6 +40,7 @@ from ldp_jax.verification._programs import (
 
 _MAX_EPSILON = 700.0
 _MOST_TRIPLES = 4_000_000  # records times reports that are enumerated
+_MOST_NODES = 64  # of which lists of all degrees are enumerated
 _SEARCH = 4096  # random pairs of records in the cross-check
 
 
@@ -66,7 +74,7 @@ def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supr
     """
     domain, _ = spaces(mechanism)
     if domain.users:
-        return Supremum(*lists.supremum(mechanism))
+        return _of_lists(mechanism)
     if isinstance(mechanism, HasCoordinates) and _of_its_density(mechanism, "coordinate"):
         return _of_coordinates(mechanism)
     if isinstance(mechanism, HasTable):
@@ -224,8 +232,52 @@ def _of_coordinates(mechanism: HasCoordinates) -> Supremum:
     return Supremum(math.fsum(epsilon), x, other, y, math.fsum(searched))
 
 
+def _of_lists(m: Any) -> Supremum:
+    """Over lists that differ in one bit: of every degree at critical reports, and random ones of random users."""
+    check_single(m)
+    n = m.domain().users
+    if not 1 < n <= _MOST_NODES:
+        raise NotApplicable(f"ask a mechanism of 2 to {_MOST_NODES} nodes, got n = {n}: its law has n - 1 in it")
+    rows = [_critical_lists(m), _random_lists(m)]
+    with float64_on_cpu():
+        losses = [np.abs(losses_of(wide(m), *each)) for each in rows]
+    largest = [float(part.max()) for part in losses]
+    which = int(math.isnan(largest[1]) or largest[1] > largest[0] * (1 + 1e-9))  # NaN is not hidden
+    y, x, other = (_plain(stack, int(losses[which].argmax())) for stack in rows[which][:3])
+    return Supremum(largest[which], x, other, y, largest[1])
+
+
+def _critical_lists(m: Any) -> tuple[Report, NeighbourList, NeighbourList, np.ndarray]:
+    """Reports where the loss may be largest, lists of every degree, the same with one node more, and users."""
+    pairs = m.domain().critical_pairs()
+    words = np.tile(jax.random.key_data(jax.random.key(0)), (len(pairs), 1))
+    drawn = report_each(words, m, stacked([x for x, _ in pairs]), np.zeros(len(pairs), np.int32))
+    rows = [
+        (y, x, other)
+        for place, (x, other) in enumerate(pairs)
+        for y in m.codomain().around(x, other, take(drawn, place))
+    ]
+    y, x, other = zip(*rows, strict=True)
+    return (
+        jax.tree.map(lambda *leaves: np.stack(leaves), *y),
+        stacked(x),
+        stacked(other),
+        np.zeros(len(y), np.int32),
+    )
+
+
+def _random_lists(m: Any) -> tuple[Report, NeighbourList, NeighbourList, np.ndarray]:
+    """Reports drawn of random lists of random users, the lists, and the same with a random bit changed."""
+    own, x, other = m.domain().neighbours_of_all(np.random.default_rng(0), _SEARCH)  # no privacy depends on it
+    own = own.astype(np.int32)
+    keys = random.split(jax.random.key(0), _SEARCH)
+    return wide(report_each(jax.random.key_data(keys), m, x, own)), x, other, own
+
+
 def _plain(stacked: Values, place: int) -> Report:
-    """One of stacked values as numbers: a float, or a tuple."""
+    """One of stacked values as numbers: a float, or a tuple; of lists the nodes."""
+    if isinstance(stacked, NeighbourList):
+        return nodes_of(take(stacked, place))
     if isinstance(stacked, tuple):
         return tuple(_plain(leaf, place) for leaf in stacked)
     value = np.asarray(stacked)[place]
