@@ -7,11 +7,11 @@ of variance :math:`\mu + \mu^2 / s` (Poisson for s of infinity), and the reports
 
 .. math:: P(r) = \frac{1 - a}{1 + a} \sum_m \mathrm{NB}(m) \, a^{|r - m|},
 
-two cumulative sums, from below and from above. All users share C K L such laws (classes, groups, rates), so they
-are computed once as tables, and looked up.
+two geometric sums, from below and from above, which a recursion over r adds up exactly. All users share C K L such
+laws (classes, groups, rates), so they are computed once as tables, and looked up.
 
-*Numerics.* Tables are logarithms throughout, made in float64 on the host and rounded to float32: to 1e-6 of
-1 + abs(log P). For r < 0 only the sum from above is left, a^-r P(0), exactly.
+*Numerics.* Tables are logarithms throughout, made in float64 on the CPU: to 1e-6 of 1 + abs(log P). For r < 0 only
+the sum from above is left, a^-r P(0), exactly.
 Reference: Ghosh, Roughgarden & Sundararajan, Universally utility-maximizing privacy mechanisms (STOC 2009).
 """
 
@@ -25,6 +25,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import gammaln
 
 from ldp_jax.core import validate
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.types import Array, Scalar
 
 DISPERSIONS = (math.inf, 10.0, 3.0)
@@ -36,6 +37,8 @@ _STEPS = 60  # of EM
 
 LEAST = 1e-8
 """The least mean of a count: where a class's share of a group is estimated as 0, a neighbour may be there."""
+
+_NOTHING = -1e30  # the logarithm of an empty sum: finite, so that no difference is NaN
 
 _LEAST_SIZE = 1024.0  # of a table, so that small graphs share their programs
 
@@ -62,12 +65,29 @@ def report_tables(
     else:
         log_ways = gammaln(count + s) - gammaln(s) - gammaln(count + 1.0)
         log_pmf = log_ways + count * np.log(mean / (s + mean)) - s * np.log1p(mean / s)
-    tilt = epsilon * count
-    below = np.logaddexp.accumulate(log_pmf + tilt) - tilt  # of counts up to r
-    above = np.full_like(below, -np.inf)
-    above[:-1] = np.logaddexp.accumulate((log_pmf - tilt)[:0:-1])[::-1] + tilt[:-1]
-    log_p = math.log(math.tanh(epsilon / 2)) + np.logaddexp(below, above)
-    return log_p.transpose(2, 0, 1).astype(np.float32)
+    with float64_on_cpu():
+        log_p = np.asarray(_convolved(log_pmf, float(epsilon)))
+    return (log_p + np.float32(math.log(math.tanh(epsilon / 2)))).transpose(2, 0, 1)
+
+
+@jax.jit
+def _convolved(log_pmf: Array, epsilon: Scalar) -> Array:
+    """log sum_m P(m) e^(-epsilon |r - m|) of each r, along the first axis; float32, of a float64 law."""
+
+    def plus(a: Array, b: Array) -> Array:  # what is added is of float32's precision, the sum is not
+        return jnp.maximum(a, b) + jnp.log1p(jnp.exp(-jnp.abs(a - b).astype(jnp.float32)))
+
+    def up(below: Array, here: Array) -> tuple[Array, Array]:
+        total = plus(below - epsilon, here)
+        return total, total.astype(jnp.float32)
+
+    def down(above: Array, here: Array) -> tuple[Array, Array]:
+        return plus(above, here) - epsilon, above.astype(jnp.float32)
+
+    nothing = jnp.full_like(log_pmf[0], _NOTHING)
+    _, below = jax.lax.scan(up, nothing, log_pmf)
+    _, above = jax.lax.scan(down, nothing, log_pmf, reverse=True)
+    return plus(below, above)
 
 
 @jax.jit
@@ -168,7 +188,7 @@ def evidence(
     counted = np.ones(len(reports), np.float32) if counted is None else np.asarray(counted, np.float32)
     best, marginals = None, []
     for place, s in enumerate(DISPERSIONS):
-        tables = report_tables(s, means, float(epsilon), size=size)
+        tables = report_tables(s, means, epsilon, size=size)
         each, weights, marginal = _under(tables, reports, prior, np.float32(epsilon), counted)
         marginals.append(float(marginal))
         if best is None or marginals[-1] > best.marginal[best.dispersion]:
