@@ -188,7 +188,7 @@ def evidence(
     counted = np.ones(len(reports), np.float32) if counted is None else np.asarray(counted, np.float32)
     best, marginals = None, []
     for place, s in enumerate(DISPERSIONS):
-        tables = report_tables(s, means, epsilon, size=size)
+        tables = report_tables(s, means, float(epsilon), size=size)
         each, weights, marginal = _under(tables, reports, prior, np.float32(epsilon), counted)
         marginals.append(float(marginal))
         if best is None or marginals[-1] > best.marginal[best.dispersion]:
