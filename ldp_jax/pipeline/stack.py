@@ -6,11 +6,15 @@ import numpy as np
 import scipy.optimize
 from jaxtyping import Float, Int
 from scipy.special import log_softmax
+from threadpoolctl import threadpool_limits
 
 from ldp_jax.core import validate
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array
 from ldp_jax.pipeline.self_training import FoldedLabels
+
+one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
+"""For linear algebra of few columns, whose threads would wait for each other most of the time."""
 
 _CLOSE = {"ftol": 1e-12, "gtol": 1e-7}  # to the optimum: the least gain of a step, and the slope there
 
@@ -103,6 +107,7 @@ def stack_out_of_fold(
     return log_softmax(np.einsum("ncj,nj->nc", log_scores, weights[own]), axis=1).astype(np.float32), weights[-1]
 
 
+@one_thread
 def _fitted(
     scores: np.ndarray,
     labels: np.ndarray,

@@ -14,7 +14,6 @@ import scipy.linalg
 import scipy.sparse
 import scipy.sparse.linalg
 from jaxtyping import Bool, Float, Int
-from threadpoolctl import threadpool_limits
 
 from ldp_jax.core import validate
 from ldp_jax.core.float32 import matmul
@@ -22,13 +21,13 @@ from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array
 from ldp_jax.graph import graphs
 from ldp_jax.graph.aggregation import Segments, Tables
-from ldp_jax.graph.propagation import Operator, block_width, kprop, operator, ppr
+from ldp_jax.graph.propagation import Operator, block_width, operator, ppr
 from ldp_jax.pipeline.device_classifier import panel_regression
 from ldp_jax.pipeline.field import class_field, observations
 from ldp_jax.pipeline.panel import soft_labels
 from ldp_jax.pipeline.rows import Rows
 from ldp_jax.pipeline.self_training import FoldedLabels
-from ldp_jax.pipeline.stack import stack_out_of_fold
+from ldp_jax.pipeline.stack import one_thread, stack_out_of_fold
 
 ALPHAS = (0.3, 0.1, 0.03)
 """Of the PageRanks."""
@@ -107,22 +106,28 @@ def sums_by_folds(
     >>> sums_by_folds(path, known, np.eye(2, dtype=np.float32), 2).tolist()
     [[0.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
     """
+    numbers = (np.int32(kind), np.float32(1.0)) if isinstance(kind, int) else (np.int32(0), np.float32(kind))
     pieces, panel, fold = [], known.nodes, known.fold[known.nodes]
     together = max(1, min(block_width() // known.num_folds, values.shape[1]))  # the last ones stand beside zeros
     for start in range(0, values.shape[1], together):
         some = values[:, start : start + together]
         seeds = np.zeros((op.num_nodes, together, known.num_folds), np.float32)
         seeds[panel, : some.shape[1], fold] = some
-        columns = seeds.reshape(op.num_nodes, -1)
-        if isinstance(kind, int):
-            made = kprop(op, columns, kind, normalisation="mean")
-        else:
-            made = ppr(op, columns, kind, 0.0, _TOL)
-        made = np.asarray(made).reshape(seeds.shape)
+        made = np.asarray(_reached(op, seeds.reshape(op.num_nodes, -1), *numbers)).reshape(seeds.shape)
         found = made.sum(2)
         found[panel] -= made[panel, :, fold]
         pieces.append(found[:, : some.shape[1]])
     return np.concatenate(pieces, axis=1)
+
+
+@jax.jit
+def _reached(op: Operator, seeds: Array, hops: Array, alpha: Array) -> Array:
+    """Averages over neighbours, so many hops of them; PageRanks where there is none."""
+
+    def walk(seeds: Array) -> Array:
+        return op.nodes(jax.lax.fori_loop(0, hops, lambda _, w: op.average(w), op.rows(seeds)))
+
+    return jax.lax.cond(hops > 0, walk, lambda seeds: ppr(op, seeds, alpha, jnp.float32(0.0), _TOL), seeds)
 
 
 def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
@@ -133,11 +138,7 @@ def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return (sums[:, :-1] + usual * prior) / (mass + usual)
 
 
-# For linear algebra of few columns, whose threads would wait for each other most of the time
-_one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
-
-
-@_one_thread
+@one_thread
 def spectral_coordinates(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
     r"""Leading eigenvectors of :math:`D^{-1/2} A D^{-1/2}`, the largest eigenvalue first; float32, on the host.
 
@@ -194,7 +195,7 @@ def _leading(op: Operator, start: Array) -> Array:
     return op.nodes(jax.lax.fori_loop(0, _PRODUCTS, filtered, ritz(op.rows(start)))[0])
 
 
-@_one_thread
+@one_thread
 def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
     """Leading left singular vectors of who is a friend of whom, times the singular values; float32, on the host.
 
@@ -243,7 +244,7 @@ def _spectral_designs(graph: graphs.GraphsTuple, op: Operator) -> dict[str, np.n
     return {name: np.concatenate([scaled(part), profile], 1).astype(np.float32) for name, part in parts.items()}
 
 
-@_one_thread
+@one_thread
 def _record_coordinates(rows: Rows, most: int) -> np.ndarray:
     """The panel's records [panel, most] in the directions of their largest variation; of all, as far as they go."""
     arrays = (np.asarray(rows.value, np.float64), (np.asarray(rows.row), np.asarray(rows.column)))
