@@ -14,17 +14,10 @@ import numpy as np
 
 from ldp_jax.core import integer_tables, random, validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import (
-    HasCoordinates,
-    HasCriticalPoints,
-    HasTable,
-    Randomizer,
-    Univariate,
-    check_single,
-)
+from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasTable, Randomizer, Univariate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
 from ldp_jax.core.types import Report, Values
-from ldp_jax.edges.lists import NeighbourList, nodes_of, stacked
+from ldp_jax.edges.lists import NeighbourList, nodes_of
 from ldp_jax.verification._laws import law_of
 from ldp_jax.verification._programs import (
     Exact,
@@ -40,7 +33,6 @@ from ldp_jax.verification._programs import (
 
 _MAX_EPSILON = 700.0
 _MOST_TRIPLES = 4_000_000  # records times reports that are enumerated
-_MOST_NODES = 64  # of which lists of all degrees are enumerated
 _SEARCH = 4096  # random pairs of records in the cross-check
 
 
@@ -73,8 +65,6 @@ def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supr
     2.0
     """
     domain, _ = spaces(mechanism)
-    if domain.users:
-        return _of_lists(mechanism)
     if isinstance(mechanism, HasCoordinates) and _of_its_density(mechanism, "coordinate"):
         return _of_coordinates(mechanism)
     if isinstance(mechanism, HasTable):
@@ -232,48 +222,6 @@ def _of_coordinates(mechanism: HasCoordinates) -> Supremum:
     return Supremum(math.fsum(epsilon), x, other, y, math.fsum(searched))
 
 
-def _of_lists(m: Any) -> Supremum:
-    """Over lists that differ in one bit: of every degree at critical reports, and random ones of random users."""
-    check_single(m)
-    n = m.domain().users
-    if not 1 < n <= _MOST_NODES:
-        raise NotApplicable(f"ask a mechanism of 2 to {_MOST_NODES} nodes, got n = {n}: its law has n - 1 in it")
-    rows = [_critical_lists(m), _random_lists(m)]
-    with float64_on_cpu():
-        losses = [np.abs(losses_of(wide(m), *each)) for each in rows]
-    largest = [float(part.max()) for part in losses]
-    which = int(math.isnan(largest[1]) or largest[1] > largest[0] * (1 + 1e-9))  # NaN is not hidden
-    y, x, other = (_plain(stack, int(losses[which].argmax())) for stack in rows[which][:3])
-    return Supremum(largest[which], x, other, y, largest[1])
-
-
-def _critical_lists(m: Any) -> tuple[Report, NeighbourList, NeighbourList, np.ndarray]:
-    """Reports where the loss may be largest, lists of every degree, the same with one node more, and users."""
-    pairs = m.domain().critical_pairs()
-    words = np.tile(jax.random.key_data(jax.random.key(0)), (len(pairs), 1))
-    drawn = report_each(words, m, stacked([x for x, _ in pairs]), np.zeros(len(pairs), np.int32))
-    rows = [
-        (y, x, other)
-        for place, (x, other) in enumerate(pairs)
-        for y in m.codomain().around(x, other, take(drawn, place))
-    ]
-    y, x, other = zip(*rows, strict=True)
-    return (
-        jax.tree.map(lambda *leaves: np.stack(leaves), *y),
-        stacked(x),
-        stacked(other),
-        np.zeros(len(y), np.int32),
-    )
-
-
-def _random_lists(m: Any) -> tuple[Report, NeighbourList, NeighbourList, np.ndarray]:
-    """Reports drawn of random lists of random users, the lists, and the same with a random bit changed."""
-    own, x, other = m.domain().neighbours_of_all(np.random.default_rng(0), _SEARCH)  # no privacy depends on it
-    own = own.astype(np.int32)
-    keys = random.split(jax.random.key(0), _SEARCH)
-    return wide(report_each(jax.random.key_data(keys), m, x, own)), x, other, own
-
-
 def _plain(stacked: Values, place: int) -> Report:
     """One of stacked values as numbers: a float, or a tuple; of lists the nodes."""
     if isinstance(stacked, NeighbourList):
@@ -317,19 +265,20 @@ def _random_search(mechanism: Exact, known: Report) -> Supremum:
     """The largest loss over random pairs of records, at random reports and at reports drawn from one of them."""
     rng = np.random.default_rng(0)  # no privacy depends on it
     codomain, domain = mechanism.codomain(), mechanism.domain()
-    x, other = domain.neighbours(rng, _SEARCH)
+    owners, x, other = domain.neighbours_of_all(rng, _SEARCH)
     drawn = None
-    if codomain.continuous and len(codomain.branches) < 2:
+    if domain.users or (codomain.continuous and len(codomain.branches) < 2):
         keys = jax.random.key_data(random.split(jax.random.key(0), _SEARCH))
-        drawn = report_each(keys, mechanism, jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), x))
+        single = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), x)
+        drawn = report_each(keys, mechanism, single, *owners)
     with float64_on_cpu():
         m = wide(mechanism)
-        y = jax.tree.map(np.asarray, law_of(m.codomain()).search(rng, known, _SEARCH))
-        if drawn is not None:
-            y = jax.tree.map(lambda *leaves: np.concatenate(leaves), y, wide(drawn))
-            x, other = (jax.tree.map(lambda leaf: np.concatenate([leaf, leaf]), side) for side in (x, other))
-        x, other = wide(x), wide(other)
-        losses = np.where(domain.adjacent(x, other), losses_of(m, y, x, other), -np.inf)
+        found = [] if domain.users else [law_of(m.codomain()).search(rng, known, _SEARCH)]
+        found += [] if drawn is None else [wide(drawn)]
+        y = jax.tree.map(lambda *leaves: np.concatenate(leaves), *found)
+        x, other = (
+            jax.tree.map(lambda leaf: np.concatenate([leaf] * len(found)), wide(side)) for side in (x, other)
+        )
+        losses = np.where(domain.adjacent(x, other), losses_of(m, y, x, other, *owners), -np.inf)
     best = int(losses.argmax())
-    found = float(losses[best])
-    return Supremum(found, _plain(x, best), _plain(other, best), _plain(y, best), found)
+    return Supremum(float(losses[best]), _plain(x, best), _plain(other, best), _plain(y, best), float(losses[best]))
