@@ -1,11 +1,6 @@
-"""A class through randomised response: how likely a report is, and what it says of the true class."""
+"""A class through randomised response: how likely a report is."""
 
-from functools import partial
-
-import jax
 import jax.numpy as jnp
-import numpy as np
-from jaxtyping import Float, Int
 
 from ldp_jax.core.types import Array, Scalar
 
@@ -25,17 +20,3 @@ def log_reported(log_p: Array, keep: Array) -> Array:
     other = jnp.asarray(other_share(keep, log_p.shape[-1]))[..., None]
     # log 0 of a channel without noise is no trouble: logaddexp passes the other term, and its gradient, on.
     return jnp.logaddexp(jnp.log(other), jnp.log(keep[..., None] - other) + log_p)
-
-
-@partial(jax.jit, static_argnames="num_classes")
-def reported_evidence(
-    labels: Int[Array | np.ndarray, " n"], num_classes: int, keep: Scalar
-) -> Float[Array, "n classes"]:
-    """log P(report | class) of each class; all 0 where there is no report (-1).
-
-    >>> jnp.exp(reported_evidence(jnp.array([1, -1]), 3, 0.5)).tolist()
-    [[0.25, 0.5, 0.25], [1.0, 1.0, 1.0]]
-    """
-    labels = jnp.asarray(labels)[:, None]
-    law = jnp.where(labels == jnp.arange(num_classes), keep, other_share(keep, num_classes))
-    return jnp.where(labels < 0, 0.0, jnp.log(law))

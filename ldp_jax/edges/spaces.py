@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -18,6 +18,7 @@ from ldp_jax.core.types import Array, Values, Y
 from ldp_jax.edges.lists import LapReport, ListReport, NeighbourList, nodes_of, stacked, to_bits, to_list
 
 _MOST_CELLS = 4096  # of a joint law
+_MOST_NODES = 64  # of which lists of all degrees are enumerated
 _ORDER = 16  # Gauss-Legendre points of a piece of the noisy degree
 _FAR = 1e3  # a noisy number beyond all that is true
 
@@ -107,10 +108,11 @@ class Lists(Records[NeighbourList]):
         degrees = np.unique(np.linspace(0, self.n - 1, count).astype(int))
         return stacked([NeighbourList.of(self.others[:degree], self.n) for degree in degrees])
 
-    def critical_pairs(self) -> list[tuple[NeighbourList, NeighbourList]]:
-        """A list of every degree, and the same with one node more."""
-        lists = [NeighbourList.of(self.others[:degree], self.n) for degree in range(self.n)]
-        return list(itertools.pairwise(lists))
+    def critical_records(self) -> NeighbourList:
+        """A list of every degree, each of the one before and a node more."""
+        if not 1 < self.n <= _MOST_NODES:
+            raise NotApplicable(f"ask a mechanism of 2 to {_MOST_NODES} nodes, got n = {self.n}")
+        return self.grid(self.n)
 
     def adjacent(self, x: NeighbourList, other: NeighbourList) -> np.ndarray:
         """Which pairs differ in one bit."""
@@ -135,10 +137,10 @@ class Lists(Records[NeighbourList]):
 
     def neighbours_of_all(
         self, rng: np.random.Generator, n: int
-    ) -> tuple[np.ndarray, NeighbourList, NeighbourList]:
+    ) -> tuple[tuple[np.ndarray, ...], NeighbourList, NeighbourList]:
         """The same of random users, and whose they are."""
-        own = rng.integers(0, self.n, n)
-        return own, *self._flipped(rng, own)
+        own = rng.integers(0, self.n, n).astype(np.int32)
+        return (own,), *self._flipped(rng, own)
 
     def _flipped(self, rng: np.random.Generator, own: np.ndarray) -> tuple[NeighbourList, NeighbourList]:
         if self.n < 2:
@@ -188,15 +190,9 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
             return lists & np.isin(degree, np.asarray(self.degree.atoms))
         return lists & (degree >= 0) & (degree <= self._most)
 
-    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], ListReport]) -> list[ListReport]:
-        """Reports where the loss between two lists may be largest: critical degrees, with the bit or without."""
-        return [
-            ListReport(np.float64(t), y) for t, y in itertools.product(critical_degrees(self.degree), (x, other))
-        ]
-
-    def plain(self, y: ListReport) -> tuple[float, tuple[int, ...]]:
-        """A report as its degree and its nodes."""
-        return float(y.degree), nodes_of(y.neighbours)
+    def critical_reports(self, records: NeighbourList) -> ListReport:
+        """Critical degrees, each with every list."""
+        return _with_each(critical_degrees(self.degree), records)
 
     def _every(self, cells: int) -> NeighbourList:
         if cells << (self.n - 1) > _MOST_CELLS:
@@ -284,8 +280,8 @@ class NumberReports(Reports[Y]):
         """The stacked reports of such numbers."""
 
     @abc.abstractmethod
-    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Y]) -> list[Y]:
-        """Reports where the loss between two lists may be largest, made of a drawn one of ``x``."""
+    def critical_numbers(self, most: int) -> np.ndarray:
+        """Numbers [rows, dim] where the loss between lists of at most ``most`` nodes may be largest."""
 
     @abc.abstractmethod
     def scores(self, reports: list[Y], x: NeighbourList, x_other: NeighbourList) -> Scores:
@@ -322,18 +318,10 @@ class LapReports(NumberReports[LapReport]):
         y, mine = LapReport(*values), np.isin(np.arange(self.n), self.owned)
         return np.isfinite(np.asarray(y.degree)) & (np.isnan(np.asarray(y.values)) != mine).all(1)
 
-    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], LapReport]) -> list[LapReport]:
-        """With both sides of what the lists have, and places between and far away, as its degree and as the bit."""
-        sent = np.asarray(draw().values, np.float64)
-        degree, node = len(nodes_of(x)), _differing(x, other)
-        degrees = [-_FAR, degree, degree + 0.5, degree + 1, _FAR]
-        bit = (np.arange(self.n) == node) & ~np.isnan(sent)
-        values = [np.where(bit, value, sent) for value in critical_numbers(1)]
-        return [LapReport(np.float64(t), value) for t, value in itertools.product(degrees, values)]
-
-    def plain(self, y: LapReport) -> tuple[float, tuple[float, ...]]:
-        """A report as its degree and its noisy bits."""
-        return float(y.degree), tuple(np.asarray(y.values).tolist())
+    def critical_numbers(self, most: int) -> np.ndarray:
+        """Every critical degree, with all bits critical alike: those that are the same cancel."""
+        both = itertools.product(critical_numbers(most), critical_numbers(1))
+        return np.array([(degree, *(bit for _ in self.owned)) for degree, bit in both])
 
     def scores(self, reports: list[LapReport], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """The noisy degree, the noisy bit that differs, and their sum."""
@@ -364,22 +352,14 @@ class CountReports(NumberReports[Values]):
         low, high = self.span
         return each_vector(values, self.dim, lambda y: (y >= low) & (y <= high) & (y == np.round(y)))
 
-    def around(self, x: NeighbourList, other: NeighbourList, draw: Callable[[], Values]) -> list[Values]:
-        """With each of its numbers at both ends, and near the counts that a list may have."""
-        sent = np.asarray(draw(), np.float64)
-        most = max(len(nodes_of(x)), len(nodes_of(other)))
+    def critical_numbers(self, most: int) -> np.ndarray:
+        """All counts alike, at both ends and near the counts that a list may have: those that are true cancel."""
         if self.span is None:
             near, ends = np.arange(-1, most + 1.5, 0.5), np.add.outer([-_FAR, _FAR], [-1, 0, 1]).ravel()
         else:
             low, high = self.span
             near, ends = np.arange(max(low, -2), min(high, most + 2) + 1), [low, low + 1, high - 1, high]
-        values = np.unique([*near, *ends]).tolist()
-        places = np.arange(self.dim)
-        return [np.where(places == at, value, sent) for at, value in itertools.product(places, values)]
-
-    def plain(self, y: Values) -> tuple[float, ...]:
-        """A report as its numbers."""
-        return tuple(np.asarray(y).tolist())
+        return np.repeat(np.unique([*near, *ends])[:, None], self.dim, 1)
 
     def scores(self, reports: list[Values], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """Each number, and their sum."""

@@ -10,14 +10,12 @@ of variance :math:`\mu + \mu^2 / s` (Poisson for s of infinity), and the reports
 two geometric sums, from below and from above, which a recursion over r adds up exactly. All users share C K L such
 laws (classes, groups, rates), so they are computed once as tables, and looked up.
 
-*Numerics.* Logarithms throughout, by Loader's deviances rather than by log-gamma functions, which would cancel:
-float32 is within 1e-6 of 1 + abs(log P). For r < 0 only the sum from above is left, a^-r P(0), exactly.
-Reference: Ghosh, Roughgarden & Sundararajan, Universally utility-maximizing privacy mechanisms (STOC 2009), for the
-noise; Loader, Fast and accurate computation of binomial probabilities (2000), for the deviances.
+*Numerics.* Tables are logarithms throughout, made in float64 on the CPU: to 1e-6 of 1 + abs(log P). For r < 0 only
+the sum from above is left, a^-r P(0), exactly.
+Reference: Ghosh, Roughgarden & Sundararajan, Universally utility-maximizing privacy mechanisms (STOC 2009).
 """
 
 import math
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -27,6 +25,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import gammaln
 
 from ldp_jax.core import validate
+from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.types import Array, Scalar
 
 DISPERSIONS = (math.inf, 10.0, 3.0)
@@ -43,121 +42,52 @@ _NOTHING = -1e30  # the logarithm of an empty sum: finite, so that no difference
 
 _LEAST_SIZE = 1024.0  # of a table, so that small graphs share their programs
 
-_TERMS = 11  # terms of the series of a deviance, below |v| = 0.4
-
-
-_Pair = tuple[Array, Array]  # a logarithm in two numbers, the second what the first has lost by rounding
-
 
 def noise_variance(epsilon: float) -> float:
     """2 a / (1 - a)^2, a = e^-epsilon."""
     return 2 * math.exp(-epsilon) / math.expm1(-epsilon) ** 2
 
 
-def _stirling(x: np.ndarray) -> np.ndarray:
-    """log Gamma(x + 1) less Stirling's formula; 0 at x = 0, where it is not used."""
-    safe = np.maximum(x, 1e-300)
-    error = gammaln(x + 1.0) - (x + 0.5) * np.log(safe) + x - 0.5 * math.log(2 * math.pi)
-    return np.where(x > 0, error, 0.0)
-
-
-def _deviance(count: Array, mean: Array) -> Array:
-    """count log(count / mean) + mean - count, to float32's precision also where the two are close."""
-    v = (count - mean) / (count + mean)
-    square, series = v * v, jnp.zeros_like(v)
-    for j in range(_TERMS, 0, -1):
-        series = series * square + 1.0 / (2 * j + 1)
-    near = (count - mean) * v + 2.0 * count * v * square * series
-    some = jnp.maximum(count, 1e-30)
-    far = jnp.where(count > 0, count * (jnp.log(some) - jnp.log(mean)), 0.0) + (mean - count)
-    return jnp.where(jnp.abs(v) < 0.4, near, far)
-
-
-class Law(NamedTuple):
-    """The part of the pmf of counts 0, 1, ... that s decides, in float64 on the host."""
-
-    dispersion: Array | np.float32
-    error_of_dispersion: Array | np.float32
-    error_of_sum: Array | np.ndarray  # [size]
-
-
-def law_of(dispersion: float, size: int) -> Law:
-    """The law of dispersion s > 0, infinite for Poisson counts."""
-    if not dispersion > 0:
-        raise ValueError(f"dispersion must be > 0, or infinite for Poisson counts, got {dispersion}")
-    s = 1.0 if math.isinf(dispersion) else dispersion
-    error_of_sum = _stirling(np.arange(size) + s).astype(np.float32)
-    return Law(np.float32(dispersion), np.float32(_stirling(np.asarray(s))), error_of_sum)
-
-
-def log_pmf_table(law: Law, means: Array, size: int) -> Array:
-    """log NB(m; mean, s) for m in 0 .. size - 1 along a new first axis."""
-    stretch = (size, *(1,) * means.ndim)
-    error = jnp.asarray(_stirling(np.arange(size)), jnp.float32).reshape(stretch)
-    count = jnp.arange(size, dtype=jnp.float32).reshape(stretch)
-    some = jnp.maximum(count, 1.0)
-    poisson = -error - 0.5 * jnp.log(2 * jnp.pi * some) - _deviance(count, means)
-    poisson = jnp.where(count == 0, -means, poisson)
-    s = jnp.where(jnp.isinf(law.dispersion), 1.0, law.dispersion)
-    both = count + s
-    lost, won = both * (s / (s + means)), both * (means / (s + means))
-    coefficient = jnp.reshape(jnp.asarray(law.error_of_sum), stretch) - law.error_of_dispersion - error
-    binomial = (
-        coefficient - _deviance(s, lost) - _deviance(count, won) - 0.5 * jnp.log(2 * jnp.pi * s * some / both)
-    )
-    negative = jnp.where(count == 0, -s * jnp.log1p(means / s), jnp.log(s / both) + binomial)
-    return jnp.where(jnp.isinf(law.dispersion), poisson, negative)
-
-
-def log_report_table(law: Law, means: Array, epsilon: Scalar, size: int) -> Array:
-    """log P(r) for r in 0 .. size - 1 along a new first axis: the pmf through both geometric sums."""
-    log_pmf = log_pmf_table(law, means, size)
-    nothing = (jnp.full_like(means, _NOTHING), jnp.zeros_like(means))
-
-    def up(below: _Pair, here: Array) -> tuple[_Pair, Array]:
-        total = _plus(_less(below, epsilon), here)
-        return total, total[0]
-
-    def down(above: _Pair, here: Array) -> tuple[_Pair, Array]:
-        return _less(_plus(above, here), epsilon), above[0]
-
-    _, below = jax.lax.scan(up, nothing, log_pmf)
-    _, above = jax.lax.scan(down, nothing, log_pmf, reverse=True)
-    log_scale = jnp.log(-jnp.expm1(-epsilon)) - jnp.log1p(jnp.exp(-epsilon))  # of (1 - a) / (1 + a)
-    return log_scale + jnp.logaddexp(below, above)
-
-
-def _split(a: Array, b: Scalar) -> _Pair:
-    """a + b in float32, and what its rounding lost, exactly."""
-    total = a + b
-    part = total - a
-    return total, (a - (total - part)) + (b - part)
-
-
-def _less(log_sum: _Pair, epsilon: Scalar) -> _Pair:
-    """A logarithm, kept in two numbers, less epsilon: roundings of hundreds of steps would add up."""
-    total, lost = _split(log_sum[0], -epsilon)
-    return _split(total, lost + log_sum[1])
-
-
-def _plus(log_sum: _Pair, here: Array) -> _Pair:
-    """log(e^a + e^here), a kept in two numbers."""
-    gap = log_sum[0] - here
-    total, lost = _split(jnp.maximum(log_sum[0], here), jnp.log1p(jnp.exp(-jnp.abs(gap))))
-    return total, lost + jnp.where(gap > 0, log_sum[1], 0.0)
-
-
-@partial(jax.jit, static_argnames="size")
 def report_tables(
-    law: Law, means: Float[Array | np.ndarray, "classes rates groups"], epsilon: Scalar, *, size: int
-) -> Float[Array, "groups size laws"]:
+    dispersion: float, means: Float[Array | np.ndarray, "classes rates groups"], epsilon: float, *, size: int
+) -> Float[np.ndarray, "groups size laws"]:
     """log P(r) of reports r below ``size`` of each group, at each class and rate; float32 [G, size, C L].
 
-    ``law`` is that of the dispersion. ``means`` are of the true counts
-    (:func:`~ldp_jax.pipeline.design.expected_counts`), at least 1e-8; ``size`` is static (:func:`table_size`).
+    ``dispersion`` s is above 0, infinite for Poisson counts. ``means`` are of the true counts
+    (:func:`~ldp_jax.pipeline.design.expected_counts`), at least 1e-8; ``size`` is of :func:`table_size`.
     """
-    each = jnp.maximum(means, LEAST).reshape(-1, means.shape[-1]).T
-    return log_report_table(law, each, epsilon, size).transpose(1, 0, 2)
+    if not dispersion > 0:
+        raise ValueError(f"dispersion must be > 0, or infinite for Poisson counts, got {dispersion}")
+    mean = np.maximum(np.asarray(means, np.float64), LEAST).reshape(-1, np.shape(means)[-1])
+    count, s = np.arange(float(size))[:, None, None], dispersion
+    if math.isinf(s):
+        log_pmf = count * np.log(mean) - mean - gammaln(count + 1.0)
+    else:
+        log_ways = gammaln(count + s) - gammaln(s) - gammaln(count + 1.0)
+        log_pmf = log_ways + count * np.log(mean / (s + mean)) - s * np.log1p(mean / s)
+    with float64_on_cpu():
+        log_p = np.asarray(_convolved(log_pmf, float(epsilon)))
+    return (log_p + np.float32(math.log(math.tanh(epsilon / 2)))).transpose(2, 0, 1)
+
+
+@jax.jit
+def _convolved(log_pmf: Array, epsilon: Scalar) -> Array:
+    """log sum_m P(m) e^(-epsilon |r - m|) of each r, along the first axis; float32, of a float64 law."""
+
+    def plus(a: Array, b: Array) -> Array:  # what is added is of float32's precision, the sum is not
+        return jnp.maximum(a, b) + jnp.log1p(jnp.exp(-jnp.abs(a - b).astype(jnp.float32)))
+
+    def up(below: Array, here: Array) -> tuple[Array, Array]:
+        total = plus(below - epsilon, here)
+        return total, total.astype(jnp.float32)
+
+    def down(above: Array, here: Array) -> tuple[Array, Array]:
+        return plus(above, here) - epsilon, above.astype(jnp.float32)
+
+    nothing = jnp.full_like(log_pmf[0], _NOTHING)
+    _, below = jax.lax.scan(up, nothing, log_pmf)
+    _, above = jax.lax.scan(down, nothing, log_pmf, reverse=True)
+    return plus(below, above)
 
 
 @jax.jit
@@ -168,7 +98,7 @@ def log_likelihoods(
 
     ``tables`` are of the same epsilon (:func:`report_tables`); reports beyond them are taken for their last.
 
-    >>> tables = report_tables(law_of(math.inf, 32), np.array([[[2.0]]]), 50.0, size=32)
+    >>> tables = report_tables(math.inf, np.array([[[2.0]]]), 50.0, size=32)
     >>> noiseless = log_likelihoods(tables, np.array([[3]]), 50.0)
     >>> round(float(jnp.exp(noiseless)[0, 0]), 6)  # Poisson: e^-2 2^3 / 3!
     0.180447
@@ -256,11 +186,10 @@ def evidence(
     """
     validate.positive(epsilon=epsilon)
     counted = np.ones(len(reports), np.float32) if counted is None else np.asarray(counted, np.float32)
-    best, epsilon = None, np.float32(epsilon)
-    marginals = []
+    best, marginals = None, []
     for place, s in enumerate(DISPERSIONS):
-        tables = report_tables(law_of(s, size), means, epsilon, size=size)
-        each, weights, marginal = _under(tables, reports, prior, epsilon, counted)
+        tables = report_tables(s, means, float(epsilon), size=size)
+        each, weights, marginal = _under(tables, reports, prior, np.float32(epsilon), counted)
         marginals.append(float(marginal))
         if best is None or marginals[-1] > best.marginal[best.dispersion]:
             best = Evidence(each, weights, place, marginals)

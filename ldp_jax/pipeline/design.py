@@ -17,7 +17,7 @@ from scipy.special import log_softmax, logsumexp
 
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.pipeline.counts import LEAST, law_of, log_likelihoods, noise_variance, report_tables
+from ldp_jax.pipeline.counts import LEAST, log_likelihoods, noise_variance, report_tables
 from ldp_jax.pipeline.groups import MERGES, merge, merged
 
 _RATES = 10  # points of the grid of rates
@@ -193,12 +193,12 @@ def design(
     q = log_q[nodes[(u[:, 0] * len(nodes)).astype(int)]]
     y = (np.exp(q).cumsum(-1)[:, :-1] < u[:, 1:2]).sum(-1)
     reports = _reports(u[:, 2:], y, model, epsilon)
-    law, gain, accuracy = law_of(model.dispersion, size), {}, {}
+    gain, accuracy = {}, {}
     log_weights = np.log(np.asarray(model.weights, np.float64))
     for name in MERGES:
         column = merge(name, log_q.shape[1])
         groups = merged(means.reshape(-1, means.shape[-1]), column, means.shape[-1]).reshape(means.shape)
-        tables = report_tables(law, groups, np.float32(epsilon), size=size)
+        tables = report_tables(model.dispersion, groups, epsilon, size=size)
         each = np.asarray(log_likelihoods(tables, reports(column), np.float32(epsilon)), np.float64)
         evidence = logsumexp(each.reshape(*q.shape, -1) + log_weights, axis=-1)
         posterior = log_softmax(q + evidence, axis=-1)

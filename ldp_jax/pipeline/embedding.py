@@ -626,29 +626,21 @@ def private_embeddings(
         x = _to_domain(jnp.full((n, d), x.value, jnp.float32), _box(mechanism))
     numbers = (jnp.asarray(v, jnp.float32) for v in (alpha, r, tol))
     records = jnp.asarray(as_records(x), jnp.float32)
-    return _private_embeddings(keys, op, records, mechanism, *numbers, over=placement(keys))
+    return _private_embeddings(keys, op, (records, mechanism, *numbers), over=placement(keys))
 
 
 @partial(jax.jit, static_argnames="over")
-def _private_embeddings(
-    keys: PRNGKeys,
-    op: Operator,
-    x: Array,
-    mechanism: Mechanism,
-    alpha: Array,
-    r: Array,
-    tol: Array,
-    over: NamedSharding | None = None,
-) -> Array:
+def _private_embeddings(keys: PRNGKeys, op: Operator, given: tuple, over: NamedSharding | None = None) -> Array:
+    """``given`` is the same of all runs: records, mechanism, alpha, r and tol."""
     if over is not None:
         runs = over.spec
-        specs = (runs, runs if op.degree.ndim == 2 else P(), *(P() for _ in range(5)))
-        mapped = each_part(_private_embeddings, over, specs, runs)
-        return mapped(keys, op, x, mechanism, alpha, r, tol)
+        specs = (runs, runs if op.degree.ndim == 2 else P(), P())
+        return each_part(_private_embeddings, over, specs, runs)(keys, op, given)
+    x, mechanism, *numbers = given
 
     def one(key: PRNGKey, op: Operator = op) -> Array:
         reports = _report(random.counted(key), jnp.arange(x.shape[0]), mechanism, x)
-        return _propagate(op, mechanism, reports, alpha, r, tol)
+        return _propagate(op, mechanism, reports, *numbers)
 
     return jax.lax.map(lambda run: one(*run), (keys, op) if op.degree.ndim == 2 else (keys,))
 

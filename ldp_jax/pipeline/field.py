@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ldp_jax.core.label_channel import reported_evidence
+from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.graph import graphs  # noqa: F401 - the examples below
 from ldp_jax.graph.propagation import Operator, chebyshev_steps, operator, semi_iteration  # noqa: F401
@@ -100,8 +100,10 @@ def observations(
     ``reported``; whoever neither reported nor has a label is not observed.
     """
     known = jnp.asarray(labels) >= 0
-    indicator = (jnp.asarray(labels)[:, None] == jnp.arange(len(prior))) - prior
-    evidence = jnp.stack([reported_evidence(labels, len(prior), keep), jnp.asarray(log_likelihood)])
+    named = jnp.asarray(labels)[:, None] == jnp.arange(len(prior))
+    indicator = named - prior
+    of_labels = jnp.log(jnp.where(named, keep, other_share(keep, len(prior))))
+    evidence = jnp.stack([jnp.where(known[:, None], of_labels, 0.0), jnp.asarray(log_likelihood)])
     answered = jnp.stack([known, jnp.asarray(reported)])
     (noisy, of_report), trusts, rhos = jax.vmap(_of_reports, (None, 0, 0))(prior, evidence, answered)
     of_label = jnp.where(known[:, None], jnp.where(keep == 1.0, indicator, noisy), 0.0)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
+from scipy.optimize import brentq
 from scipy.special import logsumexp
 
 from ldp_jax.core.types import Array
@@ -58,13 +59,8 @@ def strength(t: Float[Array | np.ndarray, " n"]) -> float:
     t = np.maximum(np.asarray(t, np.float64), -1.0 + 1e-6)
     if t.sum() <= 2.0 * np.sqrt((t**2).sum()) + ROUNDING * len(t):
         return 0.0
-    low, high = 0.0, 1.0
-    if (t / (1.0 + t)).sum() > 0:
-        return high
-    for _ in range(30):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if (t / (1.0 + middle * t)).sum() > 0 else (low, middle)
-    return 0.5 * (low + high)
+    slope = lambda s: float((t / (1.0 + s * t)).sum())
+    return 1.0 if slope(1.0) >= 0 else brentq(slope, 0.0, 1.0)
 
 
 def guard(

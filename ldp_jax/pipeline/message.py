@@ -67,26 +67,16 @@ def confusions(
     """
     validate.positive(smoothing=smoothing)
     sets, which = _sets(alphabets)
-    counted = _Counted(panel.scores, panel.labels, np.int32(len(panel.labels)), np.float32(panel.keep))
     some = np.asarray(smoothing, np.float32)[None]
-    return _confusion(counted, sets, some, labels_are_true=panel.keep == 1.0)[0], which
-
-
-class _Counted(NamedTuple):
-    """A :class:`ScoredPanel` in the first ``count`` rows, and padding, so that panels share a program."""
-
-    scores: Array | np.ndarray
-    labels: Array | np.ndarray
-    count: Array | np.int32
-    keep: Array | np.float32
+    return _confusion(panel, sets, some, labels_are_true=panel.keep == 1.0)[0], which
 
 
 @partial(jax.jit, static_argnames="labels_are_true")
-def _confusion(panel: _Counted, alphabets: Array, smoothings: Array, *, labels_are_true: bool) -> Array:
+def _confusion(panel: ScoredPanel, alphabets: Array, smoothings: Array, *, labels_are_true: bool) -> Array:
     """M_S [s, sets, C, C] for each of some smoothings: counted where labels are true, else found by EM."""
-    scores, labels, count, keep = panel
+    scores, labels, keep = panel
     classes = scores.shape[1]
-    reported = jnp.where((jnp.arange(len(labels)) < count)[:, None], jax.nn.one_hot(labels, classes), 0.0)
+    reported = jax.nn.one_hot(labels, classes)  # 0 of rows without a label, by which panels share a program
     same = jnp.eye(classes, dtype=bool)
     channel = jnp.where(same, keep, other_share(keep, classes))  # of a class (rows) and its report
 
@@ -152,8 +142,8 @@ def likeliest_evidence(
     """
     sets, which = _sets(reports.alphabets)
     lacking = len(reports.log_likelihood) - len(panel.labels)
-    scores, labels = np.pad(np.asarray(panel.scores), ((0, lacking), (0, 0))), np.pad(panel.labels, (0, lacking))
-    rows = _Counted(scores, labels, np.int32(len(panel.labels)), np.float32(panel.keep))
+    scores = np.pad(np.asarray(panel.scores), ((0, lacking), (0, 0)))
+    rows = ScoredPanel(scores, np.pad(panel.labels, (0, lacking), constant_values=-1), panel.keep)
     reports = ClassReports(reports.log_likelihood, np.asarray(reports.alphabets))
     among = np.asarray(smoothings, np.float32)
     given = (rows, sets, which, reports, posterior, np.asarray(counted), among)
@@ -163,7 +153,7 @@ def likeliest_evidence(
 
 @partial(jax.jit, static_argnames="labels_are_true")
 def _likeliest(
-    panel: _Counted,
+    panel: ScoredPanel,
     sets: Array,
     which: Array,
     reports: ClassReports,

@@ -295,14 +295,6 @@ class _Ridges(NamedTuple):
         return cls(numbers, np.uint32(len(ridges)), np.float32(tolerance))
 
 
-class _Asked(NamedTuple):
-    """How everybody is asked."""
-
-    fold: Array | np.ndarray  # of each node
-    held_out: Array | np.ndarray  # bool [n], who is asked of the model of their fold; others of all
-    by_weights: Array | np.bool_  # whether all means the mean of their weights; else the mean of their posteriors
-
-
 @partial(jax.jit, static_argnames=("models", "size"))
 def _path(
     start: Array,
@@ -310,7 +302,7 @@ def _path(
     known: _Known,
     among: _Ridges,
     everybody: _Laid,
-    asked: _Asked,
+    model: Array,
     *,
     models: int,
     size: int,
@@ -328,16 +320,15 @@ def _path(
     begin = (jnp.uint32(0), start, (jnp.float32(0.0), start, jnp.uint32(0)), jnp.bool_(True))
     done = jax.lax.while_loop(lambda carry: carry[3] & (carry[0] < among.count), advance, begin)
     _, weights, place = done[2]
-    return _posteriors(weights, everybody, asked, models)[:size], place, weights
+    return _posteriors(weights, everybody, model, models)[:size], place, weights
 
 
-def _posteriors(weights: Array, rows: _Laid, asked: _Asked, models: int) -> Array:
+def _posteriors(weights: Array, rows: _Laid, model: Array, models: int) -> Array:
+    """By the ``model`` [n] that each row is asked of; after the last come their mean weights and mean posterior."""
     scores = _scores(weights, rows, models)
     each = jax.nn.log_softmax(jnp.concatenate([scores, scores.mean(1, keepdims=True)], 1))
-    mean = jax.nn.logsumexp(each[:, :models], axis=1) - jnp.log(models)
-    mean = jnp.where(asked.by_weights, each[:, models], mean)
-    unseen = jnp.take_along_axis(each, asked.fold[:, None, None], axis=1)[:, 0]  # by the model that has not seen it
-    return jnp.where(asked.held_out[:, None], unseen, mean)
+    mean = jax.nn.logsumexp(each[:, :models], axis=1, keepdims=True) - jnp.log(models)
+    return jnp.take_along_axis(jnp.concatenate([each, mean], 1), model[:, None, None], axis=1)[:, 0]
 
 
 class Lesson(NamedTuple):
@@ -384,27 +375,26 @@ def regression(
     validate.in_range(0.0, lesson.num_folds - 1.0, fold=lesson.fold)
     among = _Ridges.of(ridges, tolerance)
     laid = laid_out(rows, room=room)
-    pad = partial(_padded, room=laid.shape[0])
     fold = np.asarray(lesson.fold, np.int32)
     places = 4 ** math.ceil(math.log(max(len(teachers), _FEW), 4) - 1e-9)
     like, own = (laid, None) if places > n // 2 else (None, places)  # places for all would take most of the time
     teaching = laid if len(teachers) == n else laid_out(rows.take(teachers), like, room=own)
-    taught = partial(_padded, room=teaching.shape[0])
-    known = _Known(taught(np.asarray(lesson.evidence)), taught(fold[teachers]), np.uint32(len(teachers)))
-    held_out = np.zeros(n, bool)
-    held_out[teachers] = True
-    asked = _Asked(pad(fold), pad(held_out), np.bool_(by_weights))
+    evidence = _padded(np.asarray(lesson.evidence), teaching)
+    known = _Known(evidence, _padded(fold[teachers], teaching), np.uint32(len(teachers)))
+    model = np.full(n, lesson.num_folds + (not by_weights), np.int32)
+    model[teachers] = fold[teachers]
     size = n if room is None else laid.shape[0]
     if start is None:
         start = np.zeros((rows.shape[1] + 1, lesson.num_folds * lesson.evidence.shape[1]), np.float32)
-    found, place, weights = _path(start, teaching, known, among, laid, asked, models=lesson.num_folds, size=size)
+    model = _padded(model, laid)
+    found, place, weights = _path(start, teaching, known, among, laid, model, models=lesson.num_folds, size=size)
     found = found if size == n else jax.device_put(np.asarray(found)[:n])
     return found, float(ridges[int(place)]), weights
 
 
-def _padded(values: np.ndarray, room: int) -> np.ndarray:
-    """Rows of zeros beyond the last."""
-    return np.pad(values, ((0, room - len(values)), *((0, 0),) * (values.ndim - 1)))
+def _padded(values: np.ndarray, rows: _Laid) -> np.ndarray:
+    """Values, and zeros for each row of padding."""
+    return np.pad(values, ((0, rows.shape[0] - len(values)), *((0, 0),) * (values.ndim - 1)))
 
 
 def features_posterior(

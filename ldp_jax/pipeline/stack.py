@@ -3,15 +3,20 @@
 from collections.abc import Sequence
 
 import numpy as np
+import scipy.optimize
 from jaxtyping import Float, Int
 from scipy.special import log_softmax
+from threadpoolctl import threadpool_limits
 
 from ldp_jax.core import validate
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array
 from ldp_jax.pipeline.self_training import FoldedLabels
 
-_STEPS, _LITTLE = 50, 1e-10  # of Newton's method at most; the least gain of one, of the loss
+one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
+"""For linear algebra of few columns, whose threads would wait for each other most of the time."""
+
+_CLOSE = {"ftol": 1e-12, "gtol": 1e-7}  # to the optimum: the least gain of a step, and the slope there
 
 _Scores = Float[Array | np.ndarray, "n classes j"]
 _Weights = Sequence[float] | Float[np.ndarray, " j"]
@@ -47,9 +52,9 @@ def stack(
 ) -> Float[np.ndarray, " j"]:
     r"""Step 10 of piloted counts: weights of a conditional logit, one for each score, the same for all classes.
 
-    Minimises :math:`-\sum_i \log p(y_i) + \frac{\rho}{2} \lVert w - w_0 \rVert^2` by Newton's method. With few
-    labels the weights stay at ``towards``. ``log_scores`` are of each class by each source: log q, log f, l;
-    ``labels`` -1 for rows that are not asked; the ridge rho > 0 pulls ``towards`` what is right if all models are.
+    Minimises :math:`-\sum_i \log p(y_i) + \frac{\rho}{2} \lVert w - w_0 \rVert^2`. With few labels the weights
+    stay at ``towards``. ``log_scores`` are of each class by each source: log q, log f, l; ``labels`` -1 for rows
+    that are not asked; the ridge rho > 0 pulls ``towards`` what is right if all models are.
 
     >>> stack(np.zeros((4, 2, 3)), np.array([0, 1, -1, -1])).tolist()
     [0.0, 1.0, 1.0]
@@ -70,7 +75,7 @@ def weigh(
     known = np.flatnonzero(labels >= 0)
     mine = np.asarray(log_scores)[known]
     towards = likeliest(mine, labels[known], candidates)
-    weights = _fitted(_Labelled(mine, labels[known]), towards, ridge).astype(np.float32)
+    weights = _fitted(mine, labels[known], towards, ridge)
     return combine(log_scores, weights), weights
 
 
@@ -93,69 +98,41 @@ def stack_out_of_fold(
     True
     """
     validate.positive(ridge=ridge)
-    log_scores, towards, nodes = np.asarray(log_scores), np.asarray(towards, np.float64), known.nodes
-    fold = np.asarray(known.fold)
-    taught = _Labelled(log_scores[nodes], known.labels[nodes], known.keep)
-    # The last one is taught by all; one part of the scores is there at a time.
-    parts = (taught.where(fold[nodes] != one) for one in range(known.num_folds + 1))
-    weights = np.stack([_fitted(part, towards, ridge, least=0.0) for part in parts]).astype(np.float32)
+    log_scores, nodes, fold = np.asarray(log_scores), known.nodes, np.asarray(known.fold)
+    # The last one is taught by all.
+    taught = (nodes[fold[nodes] != one] for one in range(known.num_folds + 1))
+    each = (_fitted(log_scores[at], known.labels[at], towards, ridge, keep=known.keep, least=0.0) for at in taught)
+    weights = np.stack(list(each))
     own = np.where(known.labels >= 0, fold, known.num_folds)
     return log_softmax(np.einsum("ncj,nj->nc", log_scores, weights[own]), axis=1).astype(np.float32), weights[-1]
 
 
-class _Labelled:
-    """Scores [m, C, J] of labelled rows, less their mean over classes, and labels that are true with ``keep``."""
+@one_thread
+def _fitted(
+    scores: np.ndarray,
+    labels: np.ndarray,
+    towards: _Weights,
+    ridge: float,
+    *,
+    keep: float = 1.0,
+    least: float = -np.inf,
+) -> np.ndarray:
+    """The best weights >= ``least`` by scores [m, C, J] and labels that are true with ``keep``; float32."""
+    scores, towards, here = np.asarray(scores, np.float64), np.asarray(towards, np.float64), np.arange(len(labels))
+    scores = scores - scores.mean(1, keepdims=True)
 
-    def __init__(self, scores: np.ndarray, labels: np.ndarray, keep: float = 1.0):
-        scores = np.asarray(scores, np.float64)
-        self.scores, self.labels, self.keep = scores - scores.mean(1, keepdims=True), labels, keep
+    def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        log_p = log_softmax(scores @ weights, axis=1)
+        slope = np.einsum("ncj,nc->nj", scores, np.exp(log_p)) - scores[here, labels]
+        log_reported, true, away = log_p[here, labels], 1.0, weights - towards
+        if keep < 1.0:  # the channel's part: P(report), and P(label is true | report)
+            other = other_share(keep, log_p.shape[1])
+            log_true = np.log(keep - other) + log_reported
+            log_reported = np.logaddexp(np.log(other), log_true)
+            true = np.exp(log_true - log_reported)[:, None]
+        value = 0.5 * ridge * float(away @ away) - float(log_reported.sum())
+        return value, (true * slope).sum(0) + ridge * away
 
-    def where(self, which: np.ndarray) -> "_Labelled":
-        return _Labelled(self.scores[which], self.labels[which], self.keep)
-
-    def posteriors(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Log posteriors, those of the labels, and log-likelihoods of the labels as they are reported."""
-        log_p = log_softmax(self.scores @ weights, axis=1)
-        mine = log_p[np.arange(len(self.labels)), self.labels]
-        if self.keep == 1.0:
-            return log_p, mine, mine
-        other = other_share(self.keep, log_p.shape[1])
-        return log_p, mine, np.logaddexp(np.log(other), np.log(self.keep - other) + mine)
-
-    def loss(self, weights: np.ndarray) -> float:
-        return -float(self.posteriors(weights)[2].sum())
-
-    def slopes(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The gradient and Hessian of the loss."""
-        log_p, mine, reported = self.posteriors(weights)
-        p = np.exp(log_p)
-        mean = np.einsum("ncj,nc->nj", self.scores, p)
-        away = self.scores[np.arange(len(self.labels)), self.labels] - mean
-        true = np.exp(np.log(self.keep - other_share(self.keep, p.shape[1])) + mine - reported)  # given the report
-        flat = self.scores.reshape(-1, len(weights))
-        curved = flat.T @ (flat * (true[:, None] * p).reshape(-1, 1))
-        curved -= (true[:, None] * mean).T @ mean + ((true * (1.0 - true))[:, None] * away).T @ away
-        return -(true[:, None] * away).sum(0), curved
-
-
-def _fitted(known: _Labelled, towards: np.ndarray, ridge: float, least: float = -np.inf) -> np.ndarray:
-    """Newton's method from ``towards``; projected (Bertsekas 1982) to weights of at least ``least``."""
-    weights = towards = np.asarray(towards, np.float64)
-
-    def loss(tried: np.ndarray) -> float:
-        return known.loss(tried) + 0.5 * ridge * float(((tried - towards) ** 2).sum())
-
-    value = loss(weights)
-    for _ in range(_STEPS):
-        gradient, hessian = known.slopes(weights)
-        gradient, hessian = gradient + ridge * (weights - towards), hessian + ridge * np.eye(len(weights))
-        free = (weights > least) | (gradient < 0)  # a weight that stays at its bound takes no part
-        step = np.zeros_like(weights)
-        step[free] = np.linalg.solve(hessian[np.ix_(free, free)], gradient[free])
-        # A step that does not help is halved until it does.
-        tried = ((one, loss(one)) for one in (np.maximum(weights - step * 0.5**k, least) for k in range(8)))
-        better, found = next(((one, now) for one, now in tried if now < value), (weights, value))
-        gained, weights, value = value - found, better, found
-        if gained <= _LITTLE * abs(value):
-            break
-    return weights
+    bounds = scipy.optimize.Bounds(least, np.inf)
+    found = scipy.optimize.minimize(loss, towards, jac=True, method="L-BFGS-B", bounds=bounds, options=_CLOSE)
+    return found.x.astype(np.float32)

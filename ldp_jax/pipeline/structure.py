@@ -14,7 +14,6 @@ import scipy.linalg
 import scipy.sparse
 import scipy.sparse.linalg
 from jaxtyping import Bool, Float, Int
-from threadpoolctl import threadpool_limits
 
 from ldp_jax.core import validate
 from ldp_jax.core.float32 import matmul
@@ -22,13 +21,13 @@ from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array
 from ldp_jax.graph import graphs
 from ldp_jax.graph.aggregation import Segments, Tables
-from ldp_jax.graph.propagation import Operator, block_width, kprop, operator, ppr
+from ldp_jax.graph.propagation import Operator, block_width, operator, ppr
 from ldp_jax.pipeline.device_classifier import panel_regression
 from ldp_jax.pipeline.field import class_field, observations
 from ldp_jax.pipeline.panel import soft_labels
 from ldp_jax.pipeline.rows import Rows
 from ldp_jax.pipeline.self_training import FoldedLabels
-from ldp_jax.pipeline.stack import stack_out_of_fold
+from ldp_jax.pipeline.stack import one_thread, stack_out_of_fold
 
 ALPHAS = (0.3, 0.1, 0.03)
 """Of the PageRanks."""
@@ -45,7 +44,7 @@ FIELDS = ((0.1, 0.8), (0.1, 0.95), (0.1, 0.99), (1.0, 0.8), (1.0, 0.95), (1.0, 0
 _RECORDS = 64  # dimensions that the panel's records are reduced to before they are propagated
 
 MANY = 2**15
-"""Nodes up to which every member of a panel has a column of its own, and eigenvectors are found to a tolerance."""
+"""Nodes up to which eigenvectors are found to a tolerance."""
 
 # Of the polynomial that leaves leading eigenvectors of many nodes, and how often it is applied.
 _DEGREE, _PRODUCTS = 8, 5
@@ -78,11 +77,6 @@ class StructurePosterior(NamedTuple):
         return np.asarray(self.log_q).argmax(1)
 
 
-def beyond(op: Operator) -> bool:
-    """Whether a graph on one device has more nodes than :data:`MANY`."""
-    return op.num_nodes > MANY and isinstance(op.neighbours, (Segments, Tables))
-
-
 def label_log_loss(
     log_p: Float[Array | np.ndarray, "n classes"], labels: Int[np.ndarray, " n"], keep: float = 1.0
 ) -> float:
@@ -99,67 +93,41 @@ def label_log_loss(
     return -float(found.mean())
 
 
-def panel_sums(
-    op: Operator, panel: Int[np.ndarray, " panel"], values: Float[np.ndarray, "panel k"], kind: float | int
-) -> Float[Array, "n k"]:
-    """Each node's sum of the panel's values, weighed by reach; a member's own share of itself is left out.
-
-    ``kind`` is a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank. O(n) memory.
-
-    >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
-    >>> panel_sums(path, np.array([0, 1]), np.eye(2, dtype=np.float32), 2).tolist()
-    [[0.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
-    """
-    lacking = -(-op.num_nodes // block_width()) * block_width() - len(panel)
-    members = np.pad(np.asarray(panel, np.int32), (0, lacking))
-    hops, alpha = (kind, 1.0) if isinstance(kind, int) else (0, kind)
-    numbers = (np.int32(len(panel)), np.int32(hops), np.float32(alpha))
-    return _panel_sums(op, members, np.pad(values, ((0, lacking), (0, 0))), *numbers)
-
-
-@jax.jit
-def _panel_sums(op: Operator, panel: Array, values: Array, count: Array, hops: Array, alpha: Array) -> Array:
-    width = min(block_width(), len(panel))
-
-    def walk(seeds: Array) -> Array:
-        return op.nodes(jax.lax.fori_loop(0, hops, lambda _, w: op.average(w), op.rows(seeds)))
-
-    def add(block: Array, total: Array) -> Array:
-        some, of_some = (jax.lax.dynamic_slice_in_dim(part, block * width, width) for part in (panel, values))
-        known = (block * width + jnp.arange(width) < count).astype(jnp.float32)
-        seeds = jnp.zeros((op.num_nodes, width)).at[some, jnp.arange(width)].set(known)
-        reach = jax.lax.cond(hops > 0, walk, lambda seeds: ppr(op, seeds, alpha, jnp.float32(0.0), _TOL), seeds)
-        return total + matmul(reach.at[some, jnp.arange(width)].set(0.0), of_some)
-
-    return jax.lax.fori_loop(0, -(-count // width), add, jnp.zeros((op.num_nodes, values.shape[1])))
-
-
 def sums_by_folds(
     op: Operator, known: FoldedLabels, values: Float[np.ndarray, "panel k"], kind: float | int
 ) -> Float[np.ndarray, "n k"]:
-    """:func:`panel_sums` where a member's whole fold is left out: as many columns as folds and values.
+    """Each node's sum of the panel's values, weighed by reach; of a member without those of their own fold.
+
+    ``kind`` is a whole number of hops, averages over neighbours; or alpha < 1 of a PageRank. As many columns are
+    propagated as there are folds and values, whatever the panel is, and O(n) memory is taken.
 
     >>> path = operator(graphs.from_edges([[0, 1], [1, 2]], num_nodes=3))
     >>> known = FoldedLabels(np.array([0, 1, -1]), 2, np.array([0, 1, 0]), 2)
     >>> sums_by_folds(path, known, np.eye(2, dtype=np.float32), 2).tolist()
     [[0.0, 0.0], [0.0, 0.0], [0.5, 0.0]]
     """
+    numbers = (np.int32(kind), np.float32(1.0)) if isinstance(kind, int) else (np.int32(0), np.float32(kind))
     pieces, panel, fold = [], known.nodes, known.fold[known.nodes]
-    together = max(1, block_width() // known.num_folds)
+    together = max(1, min(block_width() // known.num_folds, values.shape[1]))  # the last ones stand beside zeros
     for start in range(0, values.shape[1], together):
         some = values[:, start : start + together]
-        seeds = np.zeros((op.num_nodes, some.shape[1], known.num_folds), np.float32)
-        seeds[panel, :, fold] = some
-        columns = seeds.reshape(op.num_nodes, -1)
-        if isinstance(kind, int):
-            made = kprop(op, columns, kind, normalisation="mean")
-        else:
-            made = ppr(op, columns, kind, 0.0, _TOL)
-        made = np.asarray(made).reshape(seeds.shape)
+        seeds = np.zeros((op.num_nodes, together, known.num_folds), np.float32)
+        seeds[panel, : some.shape[1], fold] = some
+        made = np.asarray(_reached(op, seeds.reshape(op.num_nodes, -1), *numbers)).reshape(seeds.shape)
         found = made.sum(2)
         found[panel] -= made[panel, :, fold]
-        pieces.append(found)
+        pieces.append(found[:, : some.shape[1]])
     return np.concatenate(pieces, axis=1)
+
+
+@jax.jit
+def _reached(op: Operator, seeds: Array, hops: Array, alpha: Array) -> Array:
+    """Averages over neighbours, so many hops of them; PageRanks where there is none."""
+
+    def walk(seeds: Array) -> Array:
+        return op.nodes(jax.lax.fori_loop(0, hops, lambda _, w: op.average(w), op.rows(seeds)))
+
+    return jax.lax.cond(hops > 0, walk, lambda seeds: ppr(op, seeds, alpha, jnp.float32(0.0), _TOL), seeds)
 
 
 def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
@@ -170,11 +138,7 @@ def _smoothed(sums: np.ndarray, prior: np.ndarray) -> np.ndarray:
     return (sums[:, :-1] + usual * prior) / (mass + usual)
 
 
-# For linear algebra of few columns, whose threads would wait for each other most of the time
-_one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
-
-
-@_one_thread
+@one_thread
 def spectral_coordinates(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
     r"""Leading eigenvectors of :math:`D^{-1/2} A D^{-1/2}`, the largest eigenvalue first; float32, on the host.
 
@@ -231,7 +195,7 @@ def _leading(op: Operator, start: Array) -> Array:
     return op.nodes(jax.lax.fori_loop(0, _PRODUCTS, filtered, ritz(op.rows(start)))[0])
 
 
-@_one_thread
+@one_thread
 def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "n count"]:
     """Leading left singular vectors of who is a friend of whom, times the singular values; float32, on the host.
 
@@ -264,7 +228,8 @@ def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "
 def _spectral_designs(graph: graphs.GraphsTuple, op: Operator) -> dict[str, np.ndarray]:
     """Coordinates scaled to length 1, and degrees: the node's own, and the mean of its neighbours'."""
     most = max(SPECTRAL)
-    coordinates = leading_vectors(op, most) if beyond(op) else spectral_coordinates(graph, most)
+    large = op.num_nodes > MANY and isinstance(op.neighbours, (Segments, Tables))  # on one device
+    coordinates = leading_vectors(op, most) if large else spectral_coordinates(graph, most)
     size = np.log1p(np.asarray(op.degree, np.float64))
     ends = np.asarray(graph.receivers), np.asarray(graph.senders)
     around = np.bincount(ends[0], weights=size[ends[1]], minlength=len(size)) / np.maximum(np.asarray(op.degree), 1)
@@ -279,7 +244,7 @@ def _spectral_designs(graph: graphs.GraphsTuple, op: Operator) -> dict[str, np.n
     return {name: np.concatenate([scaled(part), profile], 1).astype(np.float32) for name, part in parts.items()}
 
 
-@_one_thread
+@one_thread
 def _record_coordinates(rows: Rows, most: int) -> np.ndarray:
     """The panel's records [panel, most] in the directions of their largest variation; of all, as far as they go."""
     arrays = (np.asarray(rows.value, np.float64), (np.asarray(rows.row), np.asarray(rows.column)))
@@ -345,22 +310,13 @@ def structure_posterior(
 
     sources: dict[str, Array | np.ndarray] = {}
     designs = _spectral_designs(graph, op)
-    coordinates = np.zeros((len(panel), _RECORDS), np.float32)
-    if rows is not None:
-        coordinates = _record_coordinates(rows, _RECORDS)
-    values = np.concatenate([truth, coordinates, np.ones((len(panel), 1), np.float32)], 1)
     for kind in (1, 2, *ALPHAS):
-        with_records = rows is not None and kind == ALPHAS[1]
-        columns = values
-        if beyond(op):
-            columns = values if with_records else np.delete(values, np.s_[classes:-1], 1)
-            sums = sums_by_folds(op, known, columns, kind)
-        else:
-            sums = np.asarray(panel_sums(op, panel, columns, kind))
-        found = _smoothed(sums, columns[:, :-1].mean(0))
+        records = [] if rows is None or kind != ALPHAS[1] else [_record_coordinates(rows, _RECORDS)]
+        columns = np.concatenate([truth, *records, np.ones((len(panel), 1), np.float32)], 1)
+        found = _smoothed(sums_by_folds(op, known, columns, kind), columns[:, :-1].mean(0))
         name = f"{kind} hops" if isinstance(kind, int) else f"PageRank {kind:g}"
         sources[name] = np.log(np.maximum(found[:, :classes], np.float32(1e-6)))
-        if with_records:
+        if records:
             made = found[:, classes:]
             made = made - made.mean(0)
             designs["records of the panel"] = made / max(float(np.sqrt((made**2).sum(1).mean())), 1e-12)

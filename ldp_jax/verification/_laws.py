@@ -333,6 +333,12 @@ class Independent(RealVectors):
 class OfLists(Independent):
     """Independent numbers in reports about a neighbour list: real ones, or whole ones of a span."""
 
+    far: Callable[..., Report] = Law.far  # critical ones are far
+
+    def critical_reports(self, records: Values) -> Report:
+        _, degrees = jax.tree.leaves(records)
+        return self.space.of_numbers(self.space.critical_numbers(int(np.max(degrees))))
+
     def _mode(self, log_density: Log) -> tuple[np.ndarray, np.ndarray]:
         if self.space.span is None:
             return super()._mode(log_density)

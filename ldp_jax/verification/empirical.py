@@ -15,8 +15,9 @@ from ldp_jax.core.spaces import Enumerated
 from ldp_jax.core.spaces.line import line
 from ldp_jax.core.spaces.space import Cells, Log
 from ldp_jax.core.types import PRNGKey, Report, Values
+from ldp_jax.edges.lists import stacked
 from ldp_jax.edges.spaces import Lists
-from ldp_jax.verification import lists, statistics
+from ldp_jax.verification import statistics
 from ldp_jax.verification._laws import law_of
 from ldp_jax.verification._programs import Exact, View, count_of, draws, generator, logs_of, report_each, take, wide
 from ldp_jax.verification.statistics import SIGNIFICANCE, Fit
@@ -217,7 +218,7 @@ def _records(mechanism: Randomizer, key: PRNGKey) -> tuple[Report, np.ndarray, b
     count = count_of(x)
     owners = np.arange(count, dtype=np.int32) % max(domain.users, 1)
     if domain.users:
-        x = lists.stacked([domain.seen_by(int(own), take(x, place)) for place, own in enumerate(owners)])
+        x = stacked([domain.seen_by(int(own), take(x, place)) for place, own in enumerate(owners)])
     return x, owners, bool(few or (isinstance(domain, Enumerated) and count == len(domain)))
 
 

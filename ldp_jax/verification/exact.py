@@ -17,7 +17,7 @@ from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasTable, Randomizer, Univariate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
 from ldp_jax.core.types import Report, Values
-from ldp_jax.verification import lists
+from ldp_jax.edges.lists import NeighbourList, nodes_of
 from ldp_jax.verification._laws import law_of
 from ldp_jax.verification._programs import (
     Exact,
@@ -65,8 +65,6 @@ def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supr
     2.0
     """
     domain, _ = spaces(mechanism)
-    if domain.users:
-        return Supremum(*lists.supremum(mechanism))
     if isinstance(mechanism, HasCoordinates) and _of_its_density(mechanism, "coordinate"):
         return _of_coordinates(mechanism)
     if isinstance(mechanism, HasTable):
@@ -225,7 +223,9 @@ def _of_coordinates(mechanism: HasCoordinates) -> Supremum:
 
 
 def _plain(stacked: Values, place: int) -> Report:
-    """One of stacked values as numbers: a float, or a tuple."""
+    """One of stacked values as numbers: a float, or a tuple; of lists the nodes."""
+    if isinstance(stacked, NeighbourList):
+        return nodes_of(take(stacked, place))
     if isinstance(stacked, tuple):
         return tuple(_plain(leaf, place) for leaf in stacked)
     value = np.asarray(stacked)[place]
@@ -265,19 +265,20 @@ def _random_search(mechanism: Exact, known: Report) -> Supremum:
     """The largest loss over random pairs of records, at random reports and at reports drawn from one of them."""
     rng = np.random.default_rng(0)  # no privacy depends on it
     codomain, domain = mechanism.codomain(), mechanism.domain()
-    x, other = domain.neighbours(rng, _SEARCH)
+    owners, x, other = domain.neighbours_of_all(rng, _SEARCH)
     drawn = None
-    if codomain.continuous and len(codomain.branches) < 2:
+    if domain.users or (codomain.continuous and len(codomain.branches) < 2):
         keys = jax.random.key_data(random.split(jax.random.key(0), _SEARCH))
-        drawn = report_each(keys, mechanism, jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), x))
+        single = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), x)
+        drawn = report_each(keys, mechanism, single, *owners)
     with float64_on_cpu():
         m = wide(mechanism)
-        y = jax.tree.map(np.asarray, law_of(m.codomain()).search(rng, known, _SEARCH))
-        if drawn is not None:
-            y = jax.tree.map(lambda *leaves: np.concatenate(leaves), y, wide(drawn))
-            x, other = (jax.tree.map(lambda leaf: np.concatenate([leaf, leaf]), side) for side in (x, other))
-        x, other = wide(x), wide(other)
-        losses = np.where(domain.adjacent(x, other), losses_of(m, y, x, other), -np.inf)
+        found = [] if domain.users else [law_of(m.codomain()).search(rng, known, _SEARCH)]
+        found += [] if drawn is None else [wide(drawn)]
+        y = jax.tree.map(lambda *leaves: np.concatenate(leaves), *found)
+        x, other = (
+            jax.tree.map(lambda leaf: np.concatenate([leaf] * len(found)), wide(side)) for side in (x, other)
+        )
+        losses = np.where(domain.adjacent(x, other), losses_of(m, y, x, other, *owners), -np.inf)
     best = int(losses.argmax())
-    found = float(losses[best])
-    return Supremum(found, _plain(x, best), _plain(other, best), _plain(y, best), found)
+    return Supremum(float(losses[best]), _plain(x, best), _plain(other, best), _plain(y, best), float(losses[best]))

@@ -1,72 +1,27 @@
-"""Mechanisms on neighbour lists: the loss per bit of every user, and about an edge through the reports of all."""
+"""Mechanisms on neighbour lists: the loss about an edge, through the reports of all users."""
 
 import functools
 import itertools
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core import random, validate
+from ldp_jax.core import validate
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import check_single
 from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import Array, Report, Scalar
+from ldp_jax.core.types import Array, Scalar
 from ldp_jax.edges import HasBitLaw, Reporting
-from ldp_jax.edges.lists import NeighbourList, nodes_of, stacked
-from ldp_jax.verification._programs import losses_of, lost, report_each, take, wide
+from ldp_jax.verification._programs import lost, wide
 
 NODES = 4
 _BLOCK = 64  # reports
-_MOST_NODES = 64  # of which all degrees and critical reports are enumerated
-_SEARCH = 4096  # random pairs of lists in the cross-check
 
-Nodes = tuple[int, ...]
 Pair = tuple[int, int]
 Owners = dict[Pair, int] | None
 """The reporter of each pair; None where both are."""
-Rows = tuple[Report, NeighbourList, NeighbourList, np.ndarray]
-"""Stacked reports, two lists that differ in one bit, and users."""
-
-
-def supremum(m: Any) -> tuple[float, Nodes, Nodes, Report, float]:
-    """The fields of an ``exact.Supremum`` over lists, as tuples of nodes, that differ in one bit."""
-    check_single(m)
-    n = m.domain().users
-    if not 1 < n <= _MOST_NODES:
-        raise NotApplicable(f"ask a mechanism of 2 to {_MOST_NODES} nodes, got n = {n}: its law has n - 1 in it")
-    rows = [_critical(m), _searched(m)]
-    with float64_on_cpu():
-        losses = [np.abs(losses_of(wide(m), *each)) for each in rows]
-    largest = [float(part.max()) for part in losses]
-    which = int(math.isnan(largest[1]) or largest[1] > largest[0] * (1 + 1e-9))  # NaN is not hidden
-    y, x, other, _ = take(rows[which], int(losses[which].argmax()))
-    return largest[which], nodes_of(x), nodes_of(other), m.codomain().plain(y), largest[1]
-
-
-def _critical(m: Any) -> Rows:
-    """Reports where the loss may be largest, lists of every degree, the same with one node more, and users."""
-    codomain, rows = m.codomain(), []
-    words, own = np.asarray(jax.random.key_data(jax.random.key(0)))[None], np.zeros(1, np.int32)
-    draw = lambda x: take(report_each(words, m, stacked([x]), own), 0)
-    for x, other in m.domain().critical_pairs():
-        rows += [(y, x, other) for y in codomain.around(x, other, functools.partial(draw, x))]
-    y, x, other = zip(*rows, strict=True)
-    reports = jax.tree.map(lambda *leaves: np.stack(leaves), *y)
-    return reports, stacked(x), stacked(other), np.zeros(len(rows), np.int32)
-
-
-def _searched(m: Any) -> Rows:
-    """Reports drawn of random lists of random users, the lists, and the same with a random bit changed."""
-    own, x, other = m.domain().neighbours_of_all(np.random.default_rng(0), _SEARCH)  # no privacy depends on it
-    own = own.astype(np.int32)
-    keys = random.split(jax.random.key(0), _SEARCH)
-    return wide(report_each(jax.random.key_data(keys), m, x, own)), x, other, own
-
-
-# --- Of an edge ------------------------------------------------------------------------------------------------
 
 
 class RelationshipLoss(NamedTuple):

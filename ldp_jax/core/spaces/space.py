@@ -160,6 +160,10 @@ class Records(abc.ABC, Generic[R]):
         """Stacked random pairs of adjacent records; overridden together with :meth:`adjacent`."""
         return self.sample(rng, n), self.sample(rng, n)
 
+    def neighbours_of_all(self, rng: np.random.Generator, n: int) -> tuple[tuple[np.ndarray, ...], R, R]:
+        """The same of random :attr:`users`, and whose they are; () where views do not differ."""
+        return (), *self.neighbours(rng, n)
+
     def share(self, x: R) -> np.ndarray | None:
         """Where stacked records lie along the space, in [0, 1); None where it has no order."""
         return None
