@@ -44,7 +44,8 @@ COMMANDS = {
 
 _ABOUT = """\
 The papers' experiments. Results go to results/ in the working directory, or where --out says; the committed ones,
-in experiments/results, are only read. Compiled programs are kept in ~/.cache/ldp_jax, or where
+in experiments/results, are only read. Graphs are downloaded, or read from the folder that LDP_JAX_DATA
+names. Compiled programs are kept in ~/.cache/ldp_jax, or where
 JAX_COMPILATION_CACHE_DIR says; JAX_ENABLE_COMPILATION_CACHE=0 keeps none."""
 
 
