@@ -124,7 +124,7 @@ def _pairs(edges: ArrayLike | tuple, num_nodes: int, pairs_in: Literal["rows", "
         if pairs_in is None and given.ndim == 2 and len(given) == 2:
             hint = ": an edge_index of each edge once is read with pairs_in='columns', others by graph.interop.read"
         if given.dtype.kind in "OUS":
-            hint = ": ldp_jax.graph.interop.read takes a table of names"
+            hint = ": ldp_jax.graph.interop.read takes a pandas table of names"
         raise ValueError(
             f"edges must be integers of shape {wanted}, got {given.dtype} of shape {given.shape}{hint}"
         )

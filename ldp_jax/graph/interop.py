@@ -270,6 +270,7 @@ def _rows(edges: np.ndarray, pairs_in: str | None) -> np.ndarray:
         return np.zeros((0, 2), np.int64)
     if edges.ndim != 2 or 2 not in edges.shape or not np.issubdtype(edges.dtype, np.integer):
         hint = ": of an adjacency matrix give scipy.sparse.csr_array(it)" if edges.ndim == 2 else ""
+        hint = ": of names give pandas.DataFrame(it)" if edges.dtype.kind in "OUS" else hint
         raise ValueError(
             f"source must be integers [m, 2] or [2, m], got {edges.dtype} of shape {edges.shape}{hint}"
         )

@@ -28,7 +28,7 @@ from ldp_jax.core.list_ids import host_ids
 from ldp_jax.core.spaces import as_records
 from ldp_jax.deployment.session import as_numbers
 from ldp_jax.features import distribution
-from ldp_jax.graph import graphs, propagation
+from ldp_jax.graph import graphs, interop, propagation
 from ldp_jax.learning import label_training, metrics, models, training
 from ldp_jax.pipeline import links, piloted
 from ldp_jax.pipeline.device_classifier import device_classifier
@@ -251,6 +251,11 @@ def _mistaken():
         (lambda: panelled([0, 1], [True, False]), r"astype\(int\) makes two classes"),
         (lambda: panelled([0, 1], [1, 2]), "none of class 0: classes are numbered from 0"),
         (lambda: graphs.as_graph(np.eye(3)), "csr_array of an adjacency matrix"),
+        (lambda: interop.read([("ana", "bo")], nodes=["ana", "bo"]), r"of names give pandas.DataFrame\(it\)"),
+        (
+            lambda: datasets.read_records({"age": [1]}, numbers={"age": (0, 9)}),
+            "must be a pandas.DataFrame .* got dict",
+        ),
         (lambda: Ledger(1.0).spend("age", features.Laplace(1.0)), "got <bound method .*: call it"),
         (
             lambda: pipeline.predict_jointly(key, graph, np.ones((3, 1)), [0], [0], 3.0, num_classes=2),
