@@ -322,8 +322,8 @@ def validate_symmetric(
         forward, backward = _codes(receivers, senders, n), _codes(senders, receivers, n)
         r, s = divmod(int(np.setdiff1d(forward, backward)[0]), n)
         raise ValueError(
-            f"graph {node_graph[r]} must be symmetric: each directed edge with its reverse, as graphs.from_edges "
-            f"builds them, got {s} -> {r} alone. operator(graph, allow_directed=True) takes directed graphs."
+            f"graph {node_graph[r]} must be symmetric: each edge with its reverse, as graphs.from_edges and "
+            f"reporting='half' make them, got {s} -> {r} alone. operator(graph, allow_directed=True) takes others."
         )
     return senders, receivers, n
 
