@@ -545,8 +545,7 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
     any device, draws the same reports, up to float32 rounding. The mechanism's epsilon is one number for all.
     (Personal budgets: ``jax.vmap`` over a stack.) ``x`` are records [n] or [n, d], clipped in silence:
     ``mechanism.domain().validate(x)`` asks first. Of users who are divided among devices, so are the reports. A
-    ``block`` of users at a time bounds the memory of wide records. From NumPy's arrays a mechanism that samples
-    coordinates takes those alone.
+    ``block`` of users at a time bounds the memory of wide records.
 
     >>> from ldp_jax.features import HDS
     >>> reports = privatize(jax.random.key(0), HDS(1.0, dim=8, k=2), jnp.zeros((5, 8)))

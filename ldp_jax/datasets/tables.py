@@ -75,9 +75,7 @@ def read_records(
     """
     one_of(("centre", "refuse"), missing=missing)
     if not hasattr(table, "reindex"):
-        raise ValueError(
-            f"table must be a pandas.DataFrame whose index names the users, got {type(table).__name__}"
-        )
+        raise ValueError(f"table must be a pandas.DataFrame, users in its index, got {type(table).__name__}")
     numbers, categories = dict(numbers or {}), dict(categories or {})
     faults: list[str] = []
     names = list(table.index) if nodes is None else list(nodes)

@@ -59,8 +59,7 @@ def check_teachers(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
         raise ValueError(f"labels must name at least two classes, got {(present > 0).sum()}")
     if not present.all():
         raise ValueError(
-            f"labels must be of each of {num_classes} classes, got none of class {present.argmin()}: classes are "
-            "numbered from 0, without gaps"
+            f"labels must be of all classes, 0 to {num_classes - 1}, got none of class {present.argmin()}"
         )
     if not (labels < 0).any():
         raise ValueError("labels must leave users whose class is asked for, got a class for everybody")

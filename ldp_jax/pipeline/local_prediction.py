@@ -132,10 +132,9 @@ def panel_facts(
     """Steps 1 and 2 of local prediction: what a sweep over epsilon or mechanisms finds once.
 
     ``key`` is of public randomness; ``graph`` is public and symmetric. ``rows`` are the panel's records alone, in
-    ascending order of their nodes: features, or :func:`~ldp_jax.pipeline.rows.feature_rows` of them. ``labels`` are
-    in [0, C) in the panel, and -1 elsewhere. ``num_classes`` is C, and ``num_folds`` F. A label is the true one
-    with probability ``keep`` in (1 / C, 1]. Below 1, labels are reports, and a class that nobody reported is no
-    error.
+    ascending order of their nodes. ``labels`` are in [0, C) in the panel, and -1 elsewhere. ``num_classes`` is C,
+    and ``num_folds`` F. A label is the true one with probability ``keep`` in (1 / C, 1]. Below 1, labels are
+    reports, and a class that nobody reported is no error.
 
     ``ValueError`` for a panel that cannot teach (:func:`~ldp_jax.pipeline.groups.check_teachers`).
 

@@ -158,11 +158,9 @@ def folded_panel(
 
 def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"]:
     nodes, given = np.asarray(panel), np.asarray(labels)
-    for name, array, what, of_flags in (
-        ("panel", nodes, "places of nodes", "np.flatnonzero(mask) has the places of a mask"),
-        ("labels", given, "numbers of classes", "astype(int) makes two classes of flags"),
-    ):
+    for name, array, what in (("panel", nodes, "places of nodes"), ("labels", given, "numbers of classes")):
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+            of_flags = "np.flatnonzero(panel) and labels.astype(int) make numbers of flags"
             hint = of_flags if array.dtype == bool else "datasets.read_records numbers names"
             got = f"got {array.dtype} of shape {array.shape}: {hint}"
             raise ValueError(f"{name} must be integers of shape [panel], {what}, {got}")

@@ -255,11 +255,8 @@ def rehearse(
     validate.threefry(key)
     worlds = validate.whole(2, worlds=worlds)
     if not isinstance(public, (PanelFacts, PublicFacts, JointFacts, LinkFacts)):
-        kind = type(public).__name__  # its values may be private
-        raise ValueError(
-            "public must be of pipeline.panel_facts or joint_facts, piloted.PublicFacts or links.LinkFacts, got "
-            f"{kind}: docs/choosing.md has an example"
-        )
+        got = f"got {type(public).__name__}: docs/choosing.md has an example"  # its values may be private
+        raise ValueError(f"public must be of panel_facts, joint_facts, PublicFacts or LinkFacts, {got}")
     of_lists = isinstance(public, (PublicFacts, LinkFacts))
     least, most = (MIN_EPSILON, MAX_EPSILON) if of_lists else (0.0, MOST_EPSILON)
     each = list(epsilons) if np.iterable(epsilons) else [epsilons]

@@ -288,7 +288,7 @@ def _entries(
     shown = np.ones(len(row), bool) if public is None else np.isin(row, public)
     if not np.isfinite(values[shown]).all():
         raise ValueError(
-            "features must be finite, and are not everywhere: read_records(missing='centre') fills a table's gaps"
+            "features must be finite, and are not: read_records(missing='centre') fills a table's gaps"
         )
     hidden = np.clip(np.nan_to_num(values, nan=0.0, posinf=_FAR, neginf=-_FAR), -_FAR, _FAR)
     values = np.where(shown, values, hidden)

@@ -247,14 +247,14 @@ def _mistaken():
             r"mechanism.privatize\(key, x\) is of one user",
         ),
         (lambda: privatize(jax.random.key(1), features.Laplace(1.0), scipy.sparse.eye_array(3)), "got dia_array"),
-        (lambda: panelled(np.array([True, False, True])), r"np.flatnonzero\(mask\) has the places"),
-        (lambda: panelled([0, 1], [True, False]), r"astype\(int\) makes two classes"),
-        (lambda: panelled([0, 1], [1, 2]), "none of class 0: classes are numbered from 0"),
+        (lambda: panelled(np.array([True, False, True])), r"np.flatnonzero\(panel\)"),
+        (lambda: panelled([0, 1], [True, False]), r"labels.astype\(int\)"),
+        (lambda: panelled([0, 1], [1, 2]), "all classes, 0 to 2, got none of class 0"),
         (lambda: graphs.as_graph(np.eye(3)), "csr_array of an adjacency matrix"),
         (lambda: interop.read([("ana", "bo")], nodes=["ana", "bo"]), r"of names give pandas.DataFrame\(it\)"),
         (
             lambda: datasets.read_records({"age": [1]}, numbers={"age": (0, 9)}),
-            "must be a pandas.DataFrame .* got dict",
+            "must be a pandas.DataFrame, .* got dict",
         ),
         (lambda: Ledger(1.0).spend("age", features.Laplace(1.0)), "got <bound method .*: call it"),
         (
