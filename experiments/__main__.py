@@ -44,7 +44,8 @@ COMMANDS = {
 
 _ABOUT = """\
 The papers' experiments. Results go to results/ in the working directory, or where --out says; the committed ones,
-in experiments/results, are only read. Compiled programs are kept in ~/.cache/ldp_jax, or where
+in experiments/results, are only read. Graphs are downloaded, or read from the folder that LDP_JAX_DATA
+names. Compiled programs are kept in ~/.cache/ldp_jax, or where
 JAX_COMPILATION_CACHE_DIR says; JAX_ENABLE_COMPILATION_CACHE=0 keeps none."""
 
 
@@ -64,6 +65,10 @@ def main(words: Sequence[str] | None = None) -> None:
     if "--out=" in rest or ("--out", "") in itertools.pairwise(rest):
         _end("--out must name a folder, got an empty word")
     kind, run = COMMANDS[name].load()
+    for option, after in itertools.pairwise([*rest, "--"]):  # an unset variable of a shell is no word
+        takes = getattr(kind, option[2:].replace("-", "_"), None) if option.startswith("--") else None
+        if isinstance(takes, tuple) and after.startswith("--") and after != "--help":
+            _end(f"{option} needs at least one word; {PROG} {name} --help says what there is")
     config = _parsed(kind, name, rest)
     try:
         if hasattr(config, "out"):

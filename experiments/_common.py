@@ -132,10 +132,10 @@ def usable(load: Callable[[str], datasets.Dataset], name: str, hint: str = "") -
 
 
 def check_words(
-    config: Any, *, positive: Sequence[str] = (), filled: Sequence[str] = (), shares: Sequence[str] = (),
+    config: Any, *, positive: Sequence[str] = (), shares: Sequence[str] = (),
     known: Mapping[str, Collection[str]] | None = None,
 ) -> None:  # fmt: skip
-    """Refuse the first field that is not ``positive``, ``filled``, of ``shares`` in (0, 1) or ``known`` words."""
+    """Refuse the first field that is not ``positive``, of ``shares`` in (0, 1) or ``known`` words."""
     option = {name: f"--{name.replace('_', '-')}" for name in vars(config)}
     for name in positive:
         if (value := getattr(config, name)) is not None:
@@ -147,9 +147,6 @@ def check_words(
     for name, words in (known or {}).items():
         if unknown := [word for word in getattr(config, name) if word not in words]:
             raise UsageError(f"{option[name]}: no {', '.join(unknown)}; there are {', '.join(words)}")
-    for name in filled:
-        if not getattr(config, name):
-            raise UsageError(f"{option[name]} needs at least one word")
 
 
 def planned(cells: Callable[_P, Iterable[tuple[_C, _S]]]) -> Callable[_P, dict[_C, _S]]:

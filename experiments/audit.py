@@ -249,7 +249,8 @@ def named(text: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
         for one in made:
             require_protocol(one)
     except (ImportError, AttributeError, TypeError, ValueError) as error:
-        raise UsageError(f"--mechanism {text}: {error}") from error
+        said = str(error).partition(":\n")[0]  # without the class that it shows
+        raise UsageError(f"--mechanism {text}: {said}") from error
     if not made:
         raise UsageError(f"--mechanism {text}: {refused}")
     return made

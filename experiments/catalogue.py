@@ -22,7 +22,7 @@ class List:
 class Show:
     """The committed tables of an experiment; nothing is computed."""
 
-    name: Annotated[str, tyro.conf.Positional]
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
     """one of those that ``list`` lists"""
 
 

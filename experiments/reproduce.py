@@ -25,7 +25,7 @@ class Config:
     --out is shown as committed.
     """
 
-    name: Annotated[str, tyro.conf.Positional]
+    name: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="NAME")]
     """one of those that ``list`` lists, or all"""
     table: str = ""
     """only this table or figure of the paper, as it numbers them: 3, III, or 'Figure 6'"""

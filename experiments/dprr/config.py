@@ -49,8 +49,7 @@ class Config:
     """where results go, and are looked for"""
 
     def check(self) -> None:
-        filled = ("datasets", "mechanisms", "epsilons", "public_shares", "classifiers", "parts")
-        check_words(self, positive=("epsilons", "seeds", "epochs"), filled=filled)
+        check_words(self, positive=("epsilons", "seeds", "epochs"))
         if not all(0 <= alpha < 1 for alpha in self.public_shares):
             given = " ".join(map(str, self.public_shares))
             raise UsageError(f"--public-shares must be shares from 0 to below 1, got {given}")

@@ -50,8 +50,7 @@ class Config:
     """where results go, and are looked for"""
 
     def check(self) -> None:
-        filled = ("parts", "datasets", "labels", "panels", "epsilons", "units")
-        check_words(self, positive=("epsilons", "seeds"), filled=filled)
+        check_words(self, positive=("epsilons", "seeds"))
         if {"features", "joint"} & {*self.parts} and max(self.epsilons) > MOST_EPSILON:
             raise UsageError(f"--epsilons must be at most {MOST_EPSILON:g} where records are private")
         for setting in self.labels:

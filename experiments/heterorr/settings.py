@@ -116,7 +116,6 @@ class Config:
         _common.check_words(
             self, positive=("epsilons", "seeds"), shares=("private_shares",),
             known={"mechanisms": (*FEATURE_MECHANISMS, *EDGE_MECHANISMS)},
-            filled=("parts", "datasets", "private_shares", "mechanisms"),
         )  # fmt: skip
         if self.attacked_nodes < 10:
             raise _runner.UsageError(f"--attacked-nodes must be at least 10 nodes, got {self.attacked_nodes}")

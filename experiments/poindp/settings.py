@@ -160,8 +160,7 @@ class Config:
     """where results go, and are looked for"""
 
     def check(self) -> None:
-        filled = ("parts", "splits", "protocols", "member_shares", "attacks")
-        _common.check_words(self, positive=("epsilons", "seeds"), shares=("member_shares",), filled=filled)
+        _common.check_words(self, positive=("epsilons", "seeds"), shares=("member_shares",))
         if self.models < 3:
             raise _runner.UsageError(f"--models must be at least 3, got {self.models}")
 

@@ -168,7 +168,7 @@ class Config:
     """where the CSV and its manifest are, and are looked for"""
 
     def check(self) -> None:
-        _common.check_words(self, positive=("epsilons", "ks", "seeds", "epochs"), filled=("parts", "mechanisms"))
+        _common.check_words(self, positive=("epsilons", "ks", "seeds", "epochs"))
         if self.ks and "hds" not in self.mechanisms:
             raise UsageError("--ks are of HDS: it must be among --mechanisms")
         if self.bounds is not None:

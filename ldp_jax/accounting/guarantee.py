@@ -99,6 +99,9 @@ WORDS = {
 """Which two inputs a unit compares, where a guarantee does not say it in words of its own."""
 
 
+_A_UNIT = "unit must be a Unit such as ldp_jax.accounting.guarantee.RECORD"
+
+
 # --- guarantees and budgets ---------------------------------------------------------------------------------
 
 
@@ -208,7 +211,7 @@ class Budget:
 def _freeze_pair(made: Guarantee | Budget, rounded: Callable[[Fraction | float], float], whose: str = "") -> None:
     """Epsilon and delta as float64, rounded to the safe side, -0 as 0; a unit that is one, and its rate."""
     if not isinstance(made.unit, Unit):
-        raise ValueError(f"unit must be a Unit such as RECORD, got {made.unit!r}")
+        raise ValueError(f"{_A_UNIT}, got {made.unit!r}")
     for name in ("epsilon", "delta"):
         label = f"{whose}{name} per {made.unit}" if whose else name
         object.__setattr__(made, name, rounded(exactly(label, getattr(made, name))))
@@ -355,7 +358,7 @@ class PipelineGuarantee(Mapping[Unit, Guarantee]):
         for guarantee in self.guarantees:
             if guarantee.unit == unit:
                 return guarantee
-        raise KeyError(f"unit must be of {', '.join(map(repr, self))}, got {unit!r}")
+        raise KeyError(f"{_A_UNIT} of {' or '.join(map(str, self)) or 'none'}, got {unit!r}")
 
     def __iter__(self) -> Iterator[Unit]:
         return (guarantee.unit for guarantee in self.guarantees)

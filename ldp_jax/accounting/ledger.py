@@ -119,7 +119,8 @@ class Release:
                 if not (guarantee.epsilon >= 0.0 and 0.0 <= guarantee.delta <= 1.0):
                     raise ValueError(f"{what}: epsilon must be >= 0 and delta in [0, 1]")
         else:
-            raise ValueError(f"{what} must cost a Guarantee, PipelineGuarantee or GaussianCurve, got {self.cost!r}")
+            got = f"got {self.cost!r}{': call it' * callable(self.cost)}"
+            raise ValueError(f"{what} must cost a Guarantee, PipelineGuarantee or GaussianCurve, {got}")
         both = set(protects) & set(exposes)
         if both:
             raise ValueError(f"{what} both protects and exposes {', '.join(sorted(both))}")

@@ -19,6 +19,7 @@ import abc
 import math
 from fractions import Fraction
 from functools import partial
+from types import FunctionType
 from typing import ClassVar, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
@@ -378,14 +379,17 @@ class Flip:
 
 
 def require_protocol(candidate: object, *more: str, name: str = "mechanism") -> None:
-    """A ``TypeError`` for what is no mechanism, or lacks ``more`` members: it names those, and shows a class."""
-    if isinstance(candidate, type):
-        raise TypeError(f"{name} must be an instance, as {candidate.__name__}(...), got the class")
+    """A ``TypeError`` for what is no mechanism, or lacks ``more`` members: it names those, and shows how to."""
+    if isinstance(candidate, (type, FunctionType)):
+        kind = "class" if isinstance(candidate, type) else "function"
+        raise TypeError(f"{name} must be an instance, as {candidate.__name__}(...), got the {kind}")
     wanted = ("privatize", "guarantee", "domain", "codomain", "estimate", *more)
     missing = [_MEMBERS[member] for member in wanted if not callable(getattr(candidate, member, None))]
     if missing:
-        lacks = f"{name} must have {', '.join(missing)}, which {type(candidate).__name__} lacks."
-        raise TypeError(f"{lacks} The smallest one (docs/mechanism.md has a complete one):\n\n{SMALLEST}")
+        lacks = f"{name} must have {', '.join(missing)}, which {type(candidate).__name__} lacks"
+        if missing == [_MEMBERS[member] for member in more]:
+            raise TypeError(f"{lacks}: subclasses of core.mechanism.Numeric have it by from_uniform(u, x)")
+        raise TypeError(f"{lacks}. The smallest one (docs/mechanism.md has a complete one):\n\n{SMALLEST}")
     if jax.tree_util.all_leaves([candidate]):
         kind = type(candidate).__name__
         raise TypeError(f"{name} must be a pytree: decorate {kind} with ldp_jax.core.mechanism.mechanism")
@@ -539,9 +543,9 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
 
     By JAX's default flags that is ``jax.random.split(key, n)[i]``, so that any part of the users, in any order, on
     any device, draws the same reports, up to float32 rounding. The mechanism's epsilon is one number for all.
-    (Personal budgets: ``jax.vmap`` over a stack.) ``x`` are records [n] or [n, d]; of users who are divided among
-    devices, so are the reports. A ``block`` of users at a time bounds the memory of wide records. From NumPy's
-    arrays a mechanism that samples coordinates takes those alone.
+    (Personal budgets: ``jax.vmap`` over a stack.) ``x`` are records [n] or [n, d], clipped in silence:
+    ``mechanism.domain().validate(x)`` asks first. Of users who are divided among devices, so are the reports. A
+    ``block`` of users at a time bounds the memory of wide records.
 
     >>> from ldp_jax.features import HDS
     >>> reports = privatize(jax.random.key(0), HDS(1.0, dim=8, k=2), jnp.zeros((5, 8)))
@@ -557,6 +561,8 @@ def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block:
         values = as_records(_taken(x, np.asarray(indices)))
         return _reported(key, mechanism, 0, (indices, values), block)
     records = as_records(x)
+    if not records.ndim:
+        raise ValueError("x must be records [n] or [n, d], got one: mechanism.privatize(key, x) is of one user")
     return _privatize(key, mechanism, records, block, by_rows(records))
 
 

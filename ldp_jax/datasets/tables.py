@@ -74,6 +74,8 @@ def read_records(
     (('age', 'job=cook', 'job=smith'), [[0.5, 0.0, 1.0], [0.25, 1.0, 0.0]], [-1, 0])
     """
     one_of(("centre", "refuse"), missing=missing)
+    if not hasattr(table, "reindex"):
+        raise ValueError(f"table must be a pandas.DataFrame, users in its index, got {type(table).__name__}")
     numbers, categories = dict(numbers or {}), dict(categories or {})
     faults: list[str] = []
     names = list(table.index) if nodes is None else list(nodes)
@@ -84,7 +86,8 @@ def read_records(
             faults.append(f"{what} must be named once each, and are not")
     strangers = set(table.index) - set(names)
     if strangers:
-        faults.append(f"{len(strangers)} rows are of users that are not among the nodes: see table.set_index")
+        hint = "interop.read(friends, nodes=table.index) has users without a friend, table.set_index names rows"
+        faults.append(f"{len(strangers)} rows are of users that are not among the nodes: {hint}")
     if label is not None and not isinstance(label, str):
         faults.append(f"label must be the name of a column, a string, got {label!r}")
     wanted = [*numbers, *categories, *([label] if isinstance(label, str) else [])]

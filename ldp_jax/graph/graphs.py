@@ -65,7 +65,7 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
     elif module in ("networkx", "pandas", "scipy") or hasattr(graph, "edge_index") or hasattr(graph, "edges"):
         hint = ": ldp_jax.graph.interop.read makes one of it, with the names of its nodes, or says what is wrong"
     elif isinstance(graph, (np.ndarray, list, tuple)):
-        hint = ": where these are edges, give them to it, each undirected edge once"
+        hint = ": give it edges, each undirected one once; or here a scipy.sparse.csr_array of an adjacency matrix"
     else:
         hint = ""
     raise ValueError(
@@ -122,9 +122,9 @@ def _pairs(edges: ArrayLike | tuple, num_nodes: int, pairs_in: Literal["rows", "
         wanted = "[2, m] with pairs_in='columns'" if pairs_in == "columns" else "[m, 2]"
         hint = ""
         if pairs_in is None and given.ndim == 2 and len(given) == 2:
-            hint = ": an edge_index that has each edge once is read with pairs_in='columns'"
+            hint = ": an edge_index of each edge once is read with pairs_in='columns', others by graph.interop.read"
         if given.dtype.kind in "OUS":
-            hint = ": ldp_jax.graph.interop.read takes a table of names"
+            hint = ": ldp_jax.graph.interop.read takes a pandas table of names"
         raise ValueError(
             f"edges must be integers of shape {wanted}, got {given.dtype} of shape {given.shape}{hint}"
         )
@@ -322,8 +322,8 @@ def validate_symmetric(
         forward, backward = _codes(receivers, senders, n), _codes(senders, receivers, n)
         r, s = divmod(int(np.setdiff1d(forward, backward)[0]), n)
         raise ValueError(
-            f"graph {node_graph[r]} must be symmetric: each directed edge with its reverse, as graphs.from_edges "
-            f"builds them, got {s} -> {r} alone. operator(graph, allow_directed=True) takes directed graphs."
+            f"graph {node_graph[r]} must be symmetric: each edge with its reverse, as graphs.from_edges and "
+            f"reporting='half' make them, got {s} -> {r} alone. operator(graph, allow_directed=True) takes others."
         )
     return senders, receivers, n
 

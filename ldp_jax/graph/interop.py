@@ -71,6 +71,7 @@ def read(
     ``GraphsTuple``                            0, ..., n - 1                         optional: their names
     ========================================== ===================================== ===========================
 
+    Where networkx or pandas name nodes by the numbers 0 to n - 1, these are in order, as rows of features are.
     Each edge may be there once, or each in both directions. Anything else is refused, unless ``clean``; so is a
     directed networkx graph where an edge has no reverse.
 
@@ -213,7 +214,7 @@ def _parse(source: object, nodes: int | Iterable | None, pairs_in: str | None) -
     if module == "networkx":
         graph = cast("networkx.Graph", source)
         weighted = any(weight != 1 for _, _, weight in graph.edges(data="weight", default=1))
-        names = _numbered(np.zeros((0, 2)), len(graph), list(graph.nodes) if nodes is None else nodes).names
+        names = _numbered(np.zeros((0, 2)), len(graph), _in_order(graph.nodes) if nodes is None else nodes).names
         return _Source(_places(list(graph.edges()), names), names, weighted, graph.is_directed())
     if module == "pandas":
         return _parse_table(cast("pandas.DataFrame", source), nodes)
@@ -257,7 +258,7 @@ def _parse_table(table: "pandas.DataFrame", nodes: int | Iterable | None) -> _So
     if isinstance(nodes, (int, np.integer)):
         raise ValueError("nodes must be names, as the table has them, got a number")
     ends = table.to_numpy(object).ravel()
-    names = _named(None, pandas.unique(ends) if nodes is None else nodes)
+    names = _named(None, _in_order(pandas.unique(ends)) if nodes is None else nodes)
     places = pandas.Index(names, tupleize_cols=False).get_indexer(pandas.Index(ends, tupleize_cols=False))
     if (places < 0).any():
         raise _unnamed(set(ends[places < 0]))
@@ -270,6 +271,7 @@ def _rows(edges: np.ndarray, pairs_in: str | None) -> np.ndarray:
         return np.zeros((0, 2), np.int64)
     if edges.ndim != 2 or 2 not in edges.shape or not np.issubdtype(edges.dtype, np.integer):
         hint = ": of an adjacency matrix give scipy.sparse.csr_array(it)" if edges.ndim == 2 else ""
+        hint = ": of names give pandas.DataFrame(it)" if edges.dtype.kind in "OUS" else hint
         raise ValueError(
             f"source must be integers [m, 2] or [2, m], got {edges.dtype} of shape {edges.shape}{hint}"
         )
@@ -314,6 +316,12 @@ def _named(n: int | None, names: Iterable | None) -> Names:
     if len(set(made.tolist())) != len(made):
         raise ValueError("nodes must name each node once, and repeat some")
     return made
+
+
+def _in_order(names: Iterable) -> list:
+    """Names as they come; the numbers 0 to n - 1 ascending: whoever uses these has other rows by them."""
+    listed = list(names)
+    return sorted(listed) if set(listed) == set(range(len(listed))) else listed
 
 
 def _places(pairs: list, names: Names) -> np.ndarray:

@@ -153,6 +153,8 @@ def _check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
             "x must be dense or a Dataset, got a sparse matrix, which says no public bounds: give the Dataset that "
             "holds it, or x.toarray() with bounds=(lower, upper)"
         )
+    if hasattr(type(x), "x") and not isinstance(x, RowSource):  # of a table a column may have that name
+        raise ValueError(f"x must be dense or a Dataset, got {type(x).__name__}: give its x, with its bounds")
     if isinstance(x, PublicRecord):
         validate.in_range(-1.0, 1.0, value=x.value)
     shape = (x.num_nodes, x.num_features) if isinstance(x, RowSource) else np.shape(x)

@@ -19,7 +19,7 @@ from ldp_jax.edges.neighbour_lists import per_edge
 from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
 from ldp_jax.pipeline.reported import ReportRows
-from ldp_jax.pipeline.rows import Features, Rows, Scaling, feature_rows, scaled_rows, warn_of_columns
+from ldp_jax.pipeline.rows import Features, Rows, Scaling, warn_of_columns
 from ldp_jax.pipeline.self_training import FeaturesPosterior
 
 Protects = Literal["list", "relationship"]
@@ -153,9 +153,6 @@ def predict_from_counts(
     users = Population.of(lists)
     if labels.shape != users.group.shape:
         raise ValueError(f"labels must be int [{len(users.group)}], one a user, got shape {labels.shape}")
-    rows = features
-    if not (features is None or isinstance(features, Rows)):
-        rows = feature_rows(features) if isinstance(log_q, FeaturesPosterior) else scaled_rows(features)
     key, silent_key = random_words.split(key)
     if silent is None and unit == "relationship":
         silent = silent_users(silent_key, labels)
@@ -168,7 +165,7 @@ def predict_from_counts(
         rounds.append(privatize_counts(*given, reporters=asked.reporters, owners=owners, after=after))
         return rounds[-1]
 
-    public = PublicFacts(rows, labels, num_classes, log_q, silent)
+    public = PublicFacts(features, labels, num_classes, log_q, silent)
     with watched("predict_from_counts", progress):
         found = piloted_counts(key, noisy_counts, public, epsilon, num_folds=num_folds, guarded=guarded)
     if found.scaling is not None:

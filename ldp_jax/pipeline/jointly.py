@@ -47,7 +47,7 @@ from ldp_jax.pipeline.message import ClassReports, likeliest_evidence
 from ldp_jax.pipeline.one_message import HOMOPHILY, Devices, one_message
 from ldp_jax.pipeline.panel import MOST_EPSILON, folded_panel, label_guarantee, panel_arguments, reported_shares
 from ldp_jax.pipeline.piloted import Ask, CountRound, PilotedCounts, PublicFacts, piloted_counts
-from ldp_jax.pipeline.rows import Features, Rows
+from ldp_jax.pipeline.rows import Features, Rows, as_rows
 from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.stack import stack_out_of_fold
 
@@ -174,7 +174,7 @@ class JointFacts(NamedTuple):
 
 def joint_facts(
     key: PRNGKey,
-    rows: Rows,
+    rows: Features | Rows,
     labels: Int[np.ndarray, " n"],
     *,
     num_classes: int,
@@ -185,16 +185,15 @@ def joint_facts(
 
     ``ValueError`` as there, and for rows of another number than the panel's or fewer than two folds.
 
-    >>> from ldp_jax.pipeline.rows import feature_rows
     >>> y = np.arange(40) % 2
     >>> labels = np.where(np.arange(40) < 30, y, -1).astype(np.int32)
-    >>> facts = joint_facts(jax.random.key(0), feature_rows(np.eye(2)[y[:30]]), labels, num_classes=2, num_folds=2)
+    >>> facts = joint_facts(jax.random.key(0), np.eye(2)[y[:30]], labels, num_classes=2, num_folds=2)
     >>> facts.prior.tolist(), bool((facts.classifier.panel_scores.argmax(1) == y[:30]).all())
     ([0.5, 0.5], True)
     """
     known, members = folded_panel(key, labels, num_classes, num_folds, keep)
     shares = reported_shares(members.labels, num_classes, keep)
-    return JointFacts(known, device_classifier(rows, members), shares)
+    return JointFacts(known, device_classifier(as_rows(rows), members), shares)
 
 
 class Learned(NamedTuple):
@@ -324,7 +323,7 @@ def predict_jointly(
     population = Population.of(lists)
     n = len(population.group)
     if not isinstance(privacy, JointPrivacy):
-        raise ValueError(f"privacy must be JointPrivacy(...), got {type(privacy).__name__}")
+        raise ValueError(f"privacy must be JointPrivacy(record=..., list=...), got {type(privacy).__name__}")
     if homophily is not None and not privacy.both:
         raise ValueError("homophily must be None but of one report, JointPrivacy(both=...): nothing else reads it")
     alike = HOMOPHILY if homophily is None else homophily

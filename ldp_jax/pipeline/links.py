@@ -76,7 +76,7 @@ def link_scores(
     Guarantee: that of the reports; this is post-processing. Scores find private links too, as far as epsilon lets.
 
     Args:
-      reports: counts with whole noise, of everybody (:func:`ldp_jax.edges.privatize_counts`).
+      reports: counts with whole noise, of everybody: ``counts`` of :func:`ldp_jax.edges.privatize_counts`.
       groups: public, in [0, K), by which neighbours were counted; of an end in no group (-1) the other end's total
         is taken, over the number of users who are in one.
       pairs: users, in [0, n).
@@ -88,6 +88,8 @@ def link_scores(
     [1.1..., 1.6..., -5.8...]
     """
     validate.positive(epsilon=epsilon)
+    if hasattr(reports, "counts"):
+        raise ValueError(f"reports must be integers [n, K], got {type(reports).__name__}: give its counts")
     noise = np.float32(noise_variance(float(epsilon)))
     n, num_groups = np.shape(reports)
     groups = checked_groups(np.asarray(groups), n, num_groups)

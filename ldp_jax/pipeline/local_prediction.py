@@ -25,7 +25,7 @@ from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifi
 from ldp_jax.pipeline.guard import guard
 from ldp_jax.pipeline.message import ClassReports, likeliest_evidence
 from ldp_jax.pipeline.panel import folded_panel
-from ldp_jax.pipeline.rows import Rows
+from ldp_jax.pipeline.rows import Features, Rows, as_rows
 from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.stack import stack_out_of_fold
 from ldp_jax.pipeline.structure import MANY, StructurePosterior, best_field, label_log_loss, structure_posterior
@@ -122,7 +122,7 @@ class LocalPrediction(NamedTuple):
 def panel_facts(
     key: PRNGKey,
     graph: graphs.GraphsTuple,
-    rows: Rows,
+    rows: Features | Rows,
     labels: Int[np.ndarray, " n"],
     *,
     num_classes: int,
@@ -131,8 +131,8 @@ def panel_facts(
 ) -> PanelFacts:
     """Steps 1 and 2 of local prediction: what a sweep over epsilon or mechanisms finds once.
 
-    ``key`` is of public randomness; ``graph`` is public and symmetric. ``rows`` are the panel's records, in
-    ascending order of their nodes; ``labels`` are in [0, C) in the panel, and -1 elsewhere. ``num_classes`` is C,
+    ``key`` is of public randomness; ``graph`` is public and symmetric. ``rows`` are the panel's records alone, in
+    ascending order of their nodes. ``labels`` are in [0, C) in the panel, and -1 elsewhere. ``num_classes`` is C,
     and ``num_folds`` F. A label is the true one with probability ``keep`` in (1 / C, 1]. Below 1, labels are
     reports, and a class that nobody reported is no error.
 
@@ -158,7 +158,7 @@ def panel_facts(
     ('reports', 39)
     """
     known, panel = folded_panel(key, labels, num_classes, num_folds, keep)
-    graph = graphs.as_graph(graph)
+    graph, rows = graphs.as_graph(graph), as_rows(rows)
     op = operator(graph)
     phase("what structure says", 0.0)
     structure = structure_posterior(graph, known, rows=rows, op=op)

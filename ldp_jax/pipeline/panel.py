@@ -160,7 +160,9 @@ def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"
     nodes, given = np.asarray(panel), np.asarray(labels)
     for name, array, what in (("panel", nodes, "places of nodes"), ("labels", given, "numbers of classes")):
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-            got = f"got {array.dtype} of shape {array.shape}: datasets.read_records numbers names"
+            of_flags = "np.flatnonzero(panel) and labels.astype(int) make numbers of flags"
+            hint = of_flags if array.dtype == bool else "datasets.read_records numbers names"
+            got = f"got {array.dtype} of shape {array.shape}: {hint}"
             raise ValueError(f"{name} must be integers of shape [panel], {what}, {got}")
     if len(nodes) != len(given):
         raise ValueError(f"labels must be of the panel's {len(nodes)} members, got {len(given)}")

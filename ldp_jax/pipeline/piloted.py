@@ -31,7 +31,7 @@ from ldp_jax.pipeline.design import CountModel, Design, GroupShares, design, exp
 from ldp_jax.pipeline.device_classifier import count_regression
 from ldp_jax.pipeline.groups import check_posterior, check_teachers, class_shares, fine_groups, merge, merged
 from ldp_jax.pipeline.guard import guard
-from ldp_jax.pipeline.rows import Rows, Scaling
+from ldp_jax.pipeline.rows import Features, Rows, Scaling, feature_rows, scaled_rows
 from ldp_jax.pipeline.self_training import (
     FeaturesPosterior,
     FoldedLabels,
@@ -60,8 +60,8 @@ class PublicFacts(NamedTuple):
     """The public facts of the users.
 
     Attributes:
-      rows: features (:func:`~ldp_jax.pipeline.rows.feature_rows`), or several scalings of them
-        (:func:`~ldp_jax.pipeline.rows.scaled_rows`), of which held-out labels choose; None where there are none.
+      rows: features [n, d], of which held-out labels choose a scaling (:func:`~ldp_jax.pipeline.rows.scaled_rows`);
+        one of them (:func:`~ldp_jax.pipeline.rows.feature_rows`), or several; None where there are none.
       labels: int [n] in [0, C), -1, None or NaN for users who have none.
       num_classes: C.
       log_q: a posterior from elsewhere in place of the features' logistic regression, natural logarithms, of which
@@ -70,11 +70,17 @@ class PublicFacts(NamedTuple):
       silent: bool [n], labelled users who are never asked; nobody by default.
     """
 
-    rows: Rows | Mapping[Scaling, Rows] | None
+    rows: Features | Rows | Mapping[Scaling, Rows] | None
     labels: Int[np.ndarray, " n"]
     num_classes: int
     log_q: Float[Array | np.ndarray, "n classes"] | FeaturesPosterior | None = None
     silent: Bool[np.ndarray, " n"] | None = None
+
+    def scaled(self) -> Rows | Mapping[Scaling, Rows] | None:
+        """Rows or scalings as they are, and features scaled: to length 1 where their posterior is known already."""
+        if self.rows is None or isinstance(self.rows, (Rows, Mapping)):
+            return self.rows
+        return feature_rows(self.rows) if isinstance(self.log_q, FeaturesPosterior) else scaled_rows(self.rows)
 
     @property
     def quiet(self) -> Bool[np.ndarray, " n"]:
@@ -221,7 +227,7 @@ def _features(
     key: PRNGKey, public: PublicFacts, num_folds: int | None
 ) -> tuple[Rows | None, FeaturesPosterior, Scaling | None]:
     """The features in one scaling, what they say of classes, and which scaling labels chose."""
-    rows, labels, log_q, scaling = public.rows, np.asarray(public.labels, np.int32), public.log_q, None
+    rows, labels, log_q, scaling = public.scaled(), np.asarray(public.labels, np.int32), public.log_q, None
     first = next(iter(rows.values())) if isinstance(rows, Mapping) else rows
     if num_folds is None:
         num_folds = _FOLDS if first is None or len(first.value) <= _MANY_ENTRIES else _FEW_FOLDS
@@ -286,7 +292,8 @@ def _checked(public: PublicFacts, epsilon: float) -> PublicFacts:
     labels, classes, log_q = validate.labels(public.labels), public.num_classes, public.log_q
     check_teachers(labels, classes)
     validate.number(0.0, open_lower=True, epsilon=epsilon)
-    rows = next(iter(public.rows.values())) if isinstance(public.rows, Mapping) else public.rows
+    scaled = public.scaled()
+    rows = next(iter(scaled.values())) if isinstance(scaled, Mapping) else scaled
     if rows is not None and rows.shape[0] != len(labels):
         raise ValueError(f"rows must be of {len(labels)} users, as labels are, got {rows.shape[0]}")
     given = log_q.log_q if isinstance(log_q, FeaturesPosterior) else log_q
@@ -303,7 +310,7 @@ def _checked(public: PublicFacts, epsilon: float) -> PublicFacts:
     left = np.bincount(labels[(labels >= 0) & ~quiet], minlength=classes)
     if not left.all():
         raise ValueError(f"silent must leave a labelled user of each class, got none of class {left.argmin()}")
-    return public._replace(labels=labels)
+    return public._replace(labels=labels, rows=scaled)
 
 
 def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: float) -> tuple[np.ndarray, np.ndarray]:

@@ -255,8 +255,8 @@ def rehearse(
     validate.threefry(key)
     worlds = validate.whole(2, worlds=worlds)
     if not isinstance(public, (PanelFacts, PublicFacts, JointFacts, LinkFacts)):
-        kind = type(public).__name__  # its values may be private
-        raise ValueError(f"public must be of panel_facts, joint_facts, PublicFacts or LinkFacts, got {kind}")
+        got = f"got {type(public).__name__}: docs/choosing.md has an example"  # its values may be private
+        raise ValueError(f"public must be of panel_facts, joint_facts, PublicFacts or LinkFacts, {got}")
     of_lists = isinstance(public, (PublicFacts, LinkFacts))
     least, most = (MIN_EPSILON, MAX_EPSILON) if of_lists else (0.0, MOST_EPSILON)
     each = list(epsilons) if np.iterable(epsilons) else [epsilons]
@@ -267,6 +267,8 @@ def rehearse(
         if friends is not None:
             raise ValueError("friends must be None of links, whose pilot shows them")
         return _of_links(key, public, asked, worlds, progress)
+    if not isinstance(friends, StatedFriends | None):
+        raise ValueError(f"friends must be StatedFriends(mean_degree, homophily), got {type(friends).__name__}")
     if not isinstance(public, PublicFacts) and public.known.keep < 1.0:
         raise ValueError(f"public must have true labels, got keep = {public.known.keep:g}")
     fold_key, key = random_words.split(key)
@@ -278,7 +280,7 @@ def rehearse(
                 raise ValueError("friends must be None of records, whose graph is public")
             message, run = "records", _of_records(key, public, asked)
         elif friends is None:
-            raise ValueError("friends must be stated of lists: StatedFriends(mean_degree, homophily)")
+            raise ValueError("friends must be stated of lists: pipeline.StatedFriends(mean_degree, homophily)")
         elif isinstance(public, PublicFacts):
             run = _of_lists(key, with_posterior(fold_key, public), friends, asked)
         else:
@@ -479,7 +481,7 @@ def _checked(friends: StatedFriends, n: int) -> _Stated:
 
 
 def _of_lists(key: PRNGKey, public: PublicFacts, friends: StatedFriends, epsilons: tuple[float, ...]) -> World:
-    rows = public.rows
+    rows = public.scaled()
     assert isinstance(public.log_q, FeaturesPosterior)
     assert not isinstance(rows, Mapping)
     stated = _checked(friends, len(public.labels))

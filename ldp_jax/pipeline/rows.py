@@ -214,6 +214,11 @@ def feature_rows(x: Features, *, log: bool = False, public: Int[np.ndarray, " so
     return _of_length_one(*_entries(x, log, public))
 
 
+def as_rows(features: Features | Rows) -> Rows:
+    """Rows as they are, and features by :func:`feature_rows`."""
+    return features if isinstance(features, Rows) else feature_rows(features)
+
+
 def scaled_rows(x: Features) -> dict[Scaling, Rows]:
     """Public features scaled in each way that a classifier may be better with, of equal layout and mean size.
 
@@ -272,7 +277,7 @@ def _entries(
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int]]:
     """Row, column and float64 value of each entry, sorted by row, and the shape; see :func:`feature_rows`."""
     if np.iscomplexobj(x):
-        raise ValueError(f"x must be real features, got {x.dtype}")
+        raise ValueError(f"features must be real, got {x.dtype}")
     # In float64 before entries that are given twice are added.
     sparse = scipy.sparse.csr_array(x.astype(np.float64) if scipy.sparse.issparse(x) else _dense(x))
     if not sparse.has_canonical_format:
@@ -282,12 +287,14 @@ def _entries(
     row = np.repeat(np.arange(sparse.shape[0]), np.diff(sparse.indptr))
     shown = np.ones(len(row), bool) if public is None else np.isin(row, public)
     if not np.isfinite(values[shown]).all():
-        raise ValueError("x must be finite, and is not everywhere")
+        raise ValueError(
+            "features must be finite, and are not: read_records(missing='centre') fills a table's gaps"
+        )
     hidden = np.clip(np.nan_to_num(values, nan=0.0, posinf=_FAR, neginf=-_FAR), -_FAR, _FAR)
     values = np.where(shown, values, hidden)
     if log:
         if (values[shown] < 0).any():
-            raise ValueError("x must be counts >= 0 where log is asked for, and is not everywhere")
+            raise ValueError("features must be counts >= 0 where log is asked for, and are not everywhere")
         values = np.log1p(np.maximum(values, 0.0))
     n, d = sparse.shape
     return row, sparse.indices, values, (int(n), int(d))
@@ -325,7 +332,7 @@ def _dense(x: Features) -> np.ndarray:
         x = np.array([[_as_float(value) for value in row] for row in x])  # whole numbers of more than 64 bits
     if x.ndim != 2 or not np.issubdtype(x.dtype, np.number) or np.iscomplexobj(x):
         hint = ": of a Dataset or Records give the x" if x.dtype == object else ""
-        raise ValueError(f"x must be real features of shape [n, d], got {x.dtype} of shape {x.shape}{hint}")
+        raise ValueError(f"features must be real, of shape [n, d], got {x.dtype} of shape {x.shape}{hint}")
     return x
 
 

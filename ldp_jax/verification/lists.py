@@ -45,7 +45,7 @@ def relationship_supremum(mechanism: object, reporting: Reporting | None = None)
     1.3
     """
     if not isinstance(mechanism, HasBitLaw):
-        raise NotApplicable(f"mechanism must be one on neighbour lists, got {type(mechanism).__name__}")
+        raise NotApplicable(f"{type(mechanism).__name__} has no law of one bit of a list, as edges.HasBitLaw")
     reporting = mechanism.reporting if reporting is None else reporting
     validate.one_of(mechanism.reportings, reporting=reporting)
     users = [mechanism.of_users(lambda leaf, i=i: _one_of(leaf, i)) for i in range(NODES)]

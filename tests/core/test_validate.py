@@ -11,14 +11,26 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from ldp_jax import attacks, deployment, edges, features, hyperbolic, pipeline, verification
+from ldp_jax import (
+    Ledger,
+    attacks,
+    datasets,
+    deployment,
+    edges,
+    features,
+    hyperbolic,
+    pipeline,
+    privatize,
+    verification,
+)
 from ldp_jax.core import mechanism, validate
 from ldp_jax.core.list_ids import host_ids
 from ldp_jax.core.spaces import as_records
 from ldp_jax.deployment.session import as_numbers
 from ldp_jax.features import distribution
-from ldp_jax.graph import graphs, propagation
+from ldp_jax.graph import graphs, interop, propagation
 from ldp_jax.learning import label_training, metrics, models, training
+from ldp_jax.pipeline import links, piloted
 from ldp_jax.pipeline.device_classifier import device_classifier
 from ldp_jax.pipeline.rows import DenseRows, feature_rows
 from ldp_jax.pipeline.self_training import FoldedLabels
@@ -164,7 +176,7 @@ def test_what_is_masked_is_unknown():
     np.testing.assert_array_equal(as_records(x), [0.5, np.nan])
     np.testing.assert_array_equal(as_numbers(x), [0.5, np.nan])
     assert host_ids(labels.astype(object), 3).tolist() == host_ids(labels, 3).tolist() == [1, 0]
-    with pytest.raises(ValueError, match="x must be finite"):
+    with pytest.raises(ValueError, match="features must be finite"):
         feature_rows(x[None])
     assert np.isnan(metrics.mean_interval(x).mean)
     assert distribution.histogram(x, [0.0, 0.75, 1.5]).tolist() == [1, 0]
@@ -204,6 +216,16 @@ def _mistaken():
     fit = lambda: training.fit(
         key, models.linear(2), training.node_classification, nodes, mask, mask, mask, settings
     )
+    records = datasets.Records(np.zeros((3, 1), np.float32), ("age",), np.arange(3))
+    counted = edges.privatize_counts(key, graph, edges.NeighbourCounts(1.0, 1), np.zeros(3, int))
+    lists = piloted.PublicFacts(None, np.array([0, 1, -1]), 2)
+
+    def embed(x, made=features.Laplace):
+        return pipeline.private_embedding(key, graph, x, made, alpha=0.1, r=0.1)
+
+    def panelled(panel, labels=(0, 1)):
+        return pipeline.predict_from_reports(key, graph, np.ones((3, 1)), panel, np.array(labels), 1.0)
+
     plain = type("Plain", (), dict.fromkeys(("privatize", "guarantee", "domain", "codomain", "estimate"), print))
     return [
         (lambda: propagation.operator(noisy), "give its attribute graph"),
@@ -212,13 +234,35 @@ def _mistaken():
         (lambda: deployment.decode("00", table), "data must be bytes, got str"),
         (lambda: type(table).from_bytes("00"), "data must be bytes, got str"),
         (lambda: verification.check(plain(), key), "decorate Plain with"),
-        (lambda: pipeline.rehearse(key, graph, 1.0), "joint_facts, PublicFacts or LinkFacts, got GraphsTuple$"),
+        (lambda: pipeline.rehearse(key, graph, 1.0), "got GraphsTuple: docs/choosing.md has an example"),
+        (
+            lambda: pipeline.rehearse(key, lists, friends=(4, 0.5)),
+            r"friends must be StatedFriends.*, got tuple",
+        ),
+        (lambda: links.link_scores(counted, np.zeros(3, int), [[0, 1]], 1.0), "got NoisyCounts: give its counts"),
+        (lambda: embed(records), "got Records: give its x, with its bounds"),
+        (lambda: embed(np.zeros((3, 1)), features.HDS), r"as HDS\(\.\.\.\), got the function"),
+        (
+            lambda: privatize(jax.random.key(2), features.Laplace(1.0), 0.3),
+            r"mechanism.privatize\(key, x\) is of one user",
+        ),
+        (lambda: privatize(jax.random.key(1), features.Laplace(1.0), scipy.sparse.eye_array(3)), "got dia_array"),
+        (lambda: panelled(np.array([True, False, True])), r"np.flatnonzero\(panel\)"),
+        (lambda: panelled([0, 1], [True, False]), r"labels.astype\(int\)"),
+        (lambda: panelled([0, 1], [1, 2]), "all classes, 0 to 2, got none of class 0"),
+        (lambda: graphs.as_graph(np.eye(3)), "csr_array of an adjacency matrix"),
+        (lambda: interop.read([("ana", "bo")], nodes=["ana", "bo"]), r"of names give pandas.DataFrame\(it\)"),
+        (
+            lambda: datasets.read_records({"age": [1]}, numbers={"age": (0, 9)}),
+            "must be a pandas.DataFrame, .* got dict",
+        ),
+        (lambda: Ledger(1.0).spend("age", features.Laplace(1.0)), "got <bound method .*: call it"),
         (
             lambda: pipeline.predict_jointly(key, graph, np.ones((3, 1)), [0], [0], 3.0, num_classes=2),
-            r"privacy must be JointPrivacy\(...\), got float",
+            r"privacy must be JointPrivacy\(record=..., list=...\), got float",
         ),
         (lambda: edges.curator.release(key, graph, edges.curator.EdgeRand(1.0)), "split must be an EdgeSplit"),
-        (lambda: noisy.guarantee["record"], "unit must be of "),
+        (lambda: noisy.guarantee["record"], "unit must be a Unit such as .*RECORD of neighbour-list"),
     ]
 
 

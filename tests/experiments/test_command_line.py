@@ -77,6 +77,7 @@ MISTAKES = {
     "frontier --epsilons x": ("Error parsing --epsilons", "['x']", "frontier --help"),
     "frontier --out=": ("--out must name a folder",),
     "frontier --datasets": ("--datasets needs at least one word",),
+    "privge --epsilons --seeds 1": ("--epsilons needs at least one word", "privge --help"),
     "frontier --labels 100000": ("--labels 100000 of debian: must be below 1222",),
     "frontier --parts features --panels 100000": ("--panels 100000 of debian: must be below 1222",),
     "frontier --parts features --panels": ("--panels needs at least one word",),

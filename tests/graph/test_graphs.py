@@ -57,7 +57,7 @@ def test_bad_edges_are_refused():
         ([[0, 1], [2, 2]], "rows", "no self-loops, got one at node 2"),
         ([[0, 1], [1, 0]], "rows", r"each pair once, got \(0, 1\) twice"),
         ([[0, 1, 2]], None, r"shape \[m, 2\], got int64 of shape \(1, 3\)"),
-        ([[0, 1, 2], [1, 2, 3]], None, r"shape \(2, 3\): an edge_index that has each edge once is read"),
+        ([[0, 1, 2], [1, 2, 3]], None, r"shape \(2, 3\): an edge_index of each edge once is read"),
         ([[0.0, 1.0]], None, "must be integers .* got float64"),
         (EDGES, "columns", r"shape \[2, m\] with pairs_in='columns', got int64 of shape \(3, 2\)$"),
         (EDGES, "cols", "pairs_in must be one of rows, columns; got 'cols'"),

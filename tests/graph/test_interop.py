@@ -70,6 +70,10 @@ def test_every_source_is_the_same_graph(source, nodes):
 def test_names_are_any_hashable_objects():
     _, names = interop.read(networkx.Graph([((1, 2), "a"), ("a", 3)]))
     assert names.tolist() == [(1, 2), "a", 3]
+    edges = [(3, 1), (2, 0), (0, 3)]  # numbers are in order, as rows of features by number are
+    for source in (pd.DataFrame(edges), networkx.Graph(edges)):
+        assert interop.read(source).names.tolist() == [0, 1, 2, 3]
+        assert graphs.to_edges(interop.read(source).graph).tolist() == [[0, 2], [0, 3], [1, 3]]
     graph, names = interop.read(pd.DataFrame([("z", "a"), ("a", "k")]))  # without names, as they come
     assert names.tolist() == ["z", "a", "k"]
     assert graphs.to_edges(graph).tolist() == [[0, 1], [1, 2]]

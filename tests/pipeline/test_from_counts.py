@@ -127,7 +127,7 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
         ({"labels": np.full(600, "a")}, "labels must be integers.* got <U1"),
         ({"labels": np.full(600, -1)}, "labels must name at least two classes, got 0"),
         ({"lists": graphs.from_edges([[0, 1]], 3)}, r"labels must be int \[3\]"),
-        ({"features": np.where(x > 3, np.nan, x) + np.nan}, "x must be finite"),
+        ({"features": np.where(x > 3, np.nan, x) + np.nan}, "features must be finite"),
         ({"most": 0}, "most must be"),
         ({"silent": labels >= 0, "unit": "relationship"}, "silent must leave a labelled user"),
     ):

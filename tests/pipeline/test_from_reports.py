@@ -63,7 +63,7 @@ def test_a_private_record_is_read_as_its_device_reads_it(damage):
             sparse = feature_rows(scipy.sparse.csr_array(x), log=log, public=np.arange(2))
             np.testing.assert_array_equal(sparse.dense(), rows.dense())
     for public in () if finite else (None, np.arange(3)):
-        with pytest.raises(ValueError, match="x must be finite"):
+        with pytest.raises(ValueError, match="features must be finite"):
             feature_rows(x, public=public)
 
 
@@ -205,7 +205,7 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
         ({"features": x[:-1]}, "features must have a row for each of 600 users"),
         ({"features": x[:, :0]}, "and columns, got shape"),
         ({"features": x[:, :-1], "facts": facts}, "features must have 3 columns"),
-        ({"features": np.where(np.arange(N)[:, None] == 3, np.nan, x), "facts": facts}, "x must be finite"),
+        ({"features": np.where(np.arange(N)[:, None] == 3, np.nan, x), "facts": facts}, "features must be finite"),
         ({"facts": facts, "panel": panel + 1}, "facts must be of this graph"),
         ({"facts": facts, "graph": mirrored}, "facts must be of this graph"),
         ({"facts": facts, "num_folds": FOLDS + 1}, f"num_folds must be {FOLDS}, as facts have"),

@@ -159,7 +159,7 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
         ({"labels": np.where(labels == 1, 0, labels)}, "got none of class 1"),
         ({"panel": members // 2}, "each of its members once"),
         ({"features": x[:-1]}, "features must have a row for each of 600 users"),
-        ({"features": np.where(np.arange(N)[:, None] == 3, np.nan, x)}, "x must be finite"),
+        ({"features": np.where(np.arange(N)[:, None] == 3, np.nan, x)}, "features must be finite"),
         (private | {"num_classes": None}, "num_classes must be given where labels are private"),
         (private | {"panel": members[:0], "labels": labels[:0]}, "panel must have at least"),
         ({"lists": graphs.from_edges([[0, 1]], 3)}, r"panel must name nodes in \[0, 3\)"),

@@ -115,7 +115,7 @@ def test_records_that_know_nothing_are_not(graph):
     """Noise of ten numbers, beside what the graph and the panel's labels really say."""
     records = np.random.default_rng(0).normal(size=(PANEL, 10)).astype(np.float32)
     labels = np.where(np.arange(N) < PANEL, graph[1], -1)
-    facts = panel_facts(jax.random.key(1), graph[2], feature_rows(records), labels, num_classes=3, num_folds=3)
+    facts = panel_facts(jax.random.key(1), graph[2], records, labels, num_classes=3, num_folds=3)
     told = ldp.rehearse(jax.random.key(0), facts, (4.0,), worlds=4)
     assert told.needed is None
     assert str(told).startswith("do not collect")
@@ -137,7 +137,7 @@ def test_lists_bring_about_what_was_foretold(graph):
 def test_friends_who_say_what_features_say_bring_less(graph):
     """Of one homophily, stated as beyond features, as unknown, and as theirs alone; one key, so the same noise."""
     x = blocks(n=N, degree=8.0, homophily=0.9, clarity=1.5)[2]
-    public, brought = PublicFacts(feature_rows(x), some_labels(graph[1], 0.4), 3), []
+    public, brought = PublicFacts(x, some_labels(graph[1], 0.4), 3), []
     for known in (0.0, None, 1.0):
         friends = StatedFriends(8.0, 0.5, 0.3, known)
         told = ldp.rehearse(jax.random.key(0), public, (2.0,), friends=friends, worlds=3)

@@ -51,11 +51,11 @@ def test_rows_are_the_matrix_with_rows_of_length_one():
             length = np.maximum(np.linalg.norm(dense, axis=1, keepdims=True), 1e-30)
             found = feature_rows(given, log=log).times(jnp.asarray(weights))
             np.testing.assert_allclose(found, dense / length @ weights, atol=1e-5)
-    with pytest.raises(ValueError, match="x must be counts >= 0"):
+    with pytest.raises(ValueError, match="features must be counts >= 0"):
         feature_rows(-x, log=True)
-    with pytest.raises(ValueError, match=r"x must be real features of shape \[n, d\]"):
+    with pytest.raises(ValueError, match=r"features must be real, of shape \[n, d\]"):
         feature_rows(np.ones(3))
-    with pytest.raises(ValueError, match="x must be real features, got complex"):
+    with pytest.raises(ValueError, match="features must be real, got complex"):
         feature_rows(scipy.sparse.csr_array(1j * x))
 
 

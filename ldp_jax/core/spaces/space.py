@@ -78,7 +78,7 @@ def _near(x: Any) -> float:
     """A Python number within +-1e9; NaN as it is."""
     try:
         return float(x) if x != x else float(max(-_FAR, min(_FAR, x)))
-    except TypeError:
+    except (TypeError, ValueError):  # of a sparse matrix, which has no truth value
         raise TypeError(f"records must be real numbers, got {type(x).__name__}") from None
 
 
