@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import Randomizer
+from ldp_jax.core.mechanism import Randomizer, ReadsPart, privatize
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.verification._programs import (
@@ -73,7 +73,8 @@ def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
     by plain calls with NumPy and with JAX arrays, with Python's numbers or arrays of 64 bits, and by the program of
     a second trace where that is another one. Types must be the same, whole numbers equal, others to 2e-5. In 4 096
     more reports of each of the first three, and of as many random records, no number may be -0, and all NaN must
-    have the same bits. A program that calls the host, as ``jax.debug.callback`` does, is refused at once.
+    have the same bits; :func:`~ldp_jax.core.mechanism.privatize` must give these reports too, of a mechanism that
+    it asks in parts. A program that calls the host, as ``jax.debug.callback`` does, is refused at once.
 
     >>> from ldp_jax.features import Duchi
     >>> is_pure(Duchi(1.0), jax.random.key(0)).fits
@@ -104,7 +105,11 @@ def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
     words = jax.random.key_data(random.split(bits_key, 4 * _ASKED))
     repeats = (repeated(one, _ASKED) for one in known[:3])
     asked = jax.tree.map(lambda *leaves: np.concatenate(leaves), *repeats, others)
-    different += _unusual(report_each(words, mechanism, asked))
+    reports = report_each(words, mechanism, asked)
+    different += _unusual(reports)
+    if isinstance(mechanism, ReadsPart):  # whom the library's own call asks in two steps
+        parts = privatize(jax.random.clone(bits_key), mechanism, np.asarray(asked))
+        different += int((~_same(reports, parts, FUSED)).sum())
     return Fit(different == 0, "eager and traced", float(different), 0.0, 1.0 / (4 * count), 4 * count)
 
 
