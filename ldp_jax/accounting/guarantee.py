@@ -229,12 +229,13 @@ def own_words(unit: Unit) -> str:
 
 
 def any_two(adjacency: str) -> str:
-    """``any two`` where the words of an adjacency compare every input with every other, and so begin; else ``two``.
+    """``any two`` where the words of an adjacency begin so and compare every input with every other; else ``two``.
 
-    >>> any_two(WORDS[RECORD]), any_two("two hours that follow each other")
-    ('any two', 'two')
+    >>> any_two(WORDS[RECORD]), any_two(WORDS[LABEL]), any_two("two hours that follow each other")
+    ('any two', 'two', 'two')
     """
-    return "any two" if adjacency.startswith("any two ") else "two"
+    fewer = any(word in adjacency for word in ("differ", "adjacent", "neighbouring", "each other"))
+    return "any two" if adjacency.startswith("any two ") and not fewer else "two"
 
 
 def said_once(texts: Iterable[str]) -> str:

@@ -72,8 +72,8 @@ def amplified(
     the shuffler the report's own guarantee holds.
 
     Args:
-      guarantee: of each user's report, of unit RECORD, without delta. Unless ``clones`` are given its adjacency
-        begins with "any two": of records that are adjacent alone, others' reports may be rarer than e^-epsilon.
+      guarantee: of each user's report, of unit RECORD, without delta. Unless ``clones`` are given its adjacency is
+        of "any two", however they differ: else reports of others may be rarer than e^-epsilon.
       users: n, public, who report honestly by this mechanism and one public epsilon.
       delta: of the whole, in (0, 1).
       reports: ``anonymous``; a report that enters a graph is ``by user``, and is refused.

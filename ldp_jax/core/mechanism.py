@@ -538,7 +538,7 @@ def _in_part(mechanism: ReadsPart, x: AnyArray) -> bool:
     return mechanism.reads_part() and x.shape[1:] == (mechanism.dim,) and x.dtype.kind in "fiub"
 
 
-def privatize(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Values, *, block: int | None = None) -> Y:
+def privatize(key: PRNGKey, mechanism: Randomizer[Array, Y], x: Values, *, block: int | None = None) -> Y:
     """The reports of n users, compiled; user i's randomness comes from ``jax.random.fold_in(key, i)``.
 
     By JAX's default flags that is ``jax.random.split(key, n)[i]``, so that any part of the users, in any order, on

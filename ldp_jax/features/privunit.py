@@ -137,12 +137,8 @@ class _OnCaps(abc.ABC):
         """A report of the base law from dim normal numbers."""
 
     @abc.abstractmethod
-    def _along(self, exponential: Array) -> Array:
-        """The component along the record in the cap, whose conditional tail is e^-exponential."""
-
-    @abc.abstractmethod
-    def _across(self, along: Array, rest: Array) -> Array:
-        """The part across the record, from normal numbers."""
+    def _in_cap(self, exponential: Array) -> tuple[Array, Scalar]:
+        """The component along the record, of conditional tail e^-exponential, and the scale of what is across."""
 
     @abc.abstractmethod
     def _log_base(self, y: Array) -> Array:
@@ -159,12 +155,11 @@ class _OnCaps(abc.ABC):
         anywhere = jnp.asarray(self.anywhere, jnp.float32)
         rest = -jnp.expm1(-jnp.asarray(self.log_whole, jnp.float32))
         free = random_words.bernoulli_from_words(random_words.words(law_key), anywhere, rest)
-        along = self._along(random_words.exponential_from_words(random_words.words(cap_key)))
+        along, scale = self._in_cap(random_words.exponential_from_words(random_words.words(cap_key)))
         noise = random.normal(noise_key, (self.dim,), jnp.float32)
         across = noise - matmul(noise, u) * u
         across = across - matmul(across, u) * u  # once more, of what rounding left
-        in_cap = along * u + self._across(along, across)
-        return jnp.where(free, self._base(noise), in_cap)
+        return jnp.where(free, self._base(noise), along * u + scale * self._base(across))
 
     def log_density(self, y: Report, x: Record) -> Array:
         """log p(y | x)."""
@@ -273,8 +268,8 @@ class PrivUnit(_OnCaps):
     def _base(self, noise: Array) -> Array:
         return noise / jnp.maximum(jnp.linalg.norm(noise), jnp.finfo(noise.dtype).tiny)
 
-    def _along(self, exponential: Array) -> Array:
-        """cos(t - d), where the tail beyond the angle t - d is e^-exponential of that beyond t = arccos(cut)."""
+    def _in_cap(self, exponential: Array) -> tuple[Array, Scalar]:
+        """cos and sin of t - d; the tail beyond that angle is e^-exponential of the one beyond t = arccos(cut)."""
         power = self.dim - 2
         cut = jnp.asarray(self.cut, jnp.float32)
         wide = jnp.arccos(cut)
@@ -295,13 +290,11 @@ class PrivUnit(_OnCaps):
             log_tail = power * _log_sine(jnp.cos(wide) / jnp.sin(wide), away) + jnp.log(here / start)
             return jnp.minimum(log_ratio - (log_tail + exponential) * here / angle, 0.0)
 
-        first = -exponential / (self.dim - 1)
-        away = -wide * jnp.expm1(jax.lax.fori_loop(0, _STEPS, step, first))
-        return cut * jnp.cos(away) + jnp.sqrt((1 - cut) * (1 + cut)) * jnp.sin(away)
-
-    def _across(self, along: Array, rest: Array) -> Array:
-        length = jnp.sqrt(jnp.maximum((1 - along) * (1 + along), 0.0))
-        return length * self._base(rest)
+        log_ratio = jax.lax.fori_loop(0, _STEPS, step, -exponential / (self.dim - 1))
+        away = -wide * jnp.expm1(log_ratio)
+        along = cut * jnp.cos(away) + jnp.sqrt((1 - cut) * (1 + cut)) * jnp.sin(away)
+        # Of the cosine, which may round to 1, the sine would be 0, and the report the record's own direction.
+        return along, jnp.sin(wide * jnp.exp(log_ratio))
 
     def _log_base(self, y: Array) -> Array:
         log_surface = math.log(2) + self.dim / 2 * math.log(math.pi) - math.lgamma(self.dim / 2)
@@ -343,8 +336,8 @@ class PrivUnitG(_OnCaps):
     def _base(self, noise: Array) -> Array:
         return noise * np.float32(self.dim**-0.5)
 
-    def _along(self, exponential: Array) -> Array:
-        """The place with a Gaussian tail of e^-exponential times that beyond the cut."""
+    def _in_cap(self, exponential: Array) -> tuple[Array, Scalar]:
+        """The place with a Gaussian tail of e^-exponential times that beyond the cut, and 1."""
         least = jnp.asarray(self.cut, jnp.float32) * np.float32(self.dim**0.5)
         log_tail = jax.scipy.special.log_ndtr
         target = log_tail(-least) - exponential
@@ -355,10 +348,7 @@ class PrivUnitG(_OnCaps):
             return jnp.maximum(z + (here - target) / slope, least)
 
         z = jax.lax.fori_loop(0, _STEPS, step, jnp.sqrt(least**2 + 2 * exponential))
-        return z * np.float32(self.dim**-0.5)
-
-    def _across(self, along: Array, rest: Array) -> Array:
-        return self._base(rest)
+        return z * np.float32(self.dim**-0.5), 1.0
 
     def _log_base(self, y: Array) -> Array:
         return self.dim / 2 * (math.log(self.dim / (2 * math.pi)) - (y**2).sum())

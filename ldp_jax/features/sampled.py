@@ -10,7 +10,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 
 from ldp_jax.accounting.composition import sampled
-from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.accounting.guarantee import Guarantee, any_two
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.blocks import by_blocks
 from ldp_jax.core.mechanism import Univariate, check_single, one_record, require_protocol
@@ -113,9 +113,10 @@ class Sampled:
     def guarantee(self) -> Guarantee:
         """k times the inner guarantee."""
         inner = self.inner.guarantee()
+        made, every = sampled(inner, self.k, self.dim), any_two(inner.adjacency) == "any two"
         return dataclasses.replace(
-            sampled(inner, self.k, self.dim),
-            adjacency=f"any two vectors in [-1, 1]^{self.dim}",
+            made,
+            adjacency=f"any two vectors in [-1, 1]^{self.dim}" if every else made.adjacency,
             reason=f"{self.k} reports compose, the choice of coordinates is independent of the record; "
             f"each: {inner.reason}",
         )

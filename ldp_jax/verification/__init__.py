@@ -51,8 +51,9 @@ rung                              smallest defect that is found                 
                                   four nodes (4 000 draws)                       than 4.9
 ================================  =============================================  ==================================
 
-:func:`check` asks all of them that apply, compares with the claim by itself, and is true or false:
-``bool(check(features.Duchi(1.0), jax.random.key(0)))``. Module ``plot`` draws variances and densities. No rung
+:func:`check` asks all of them that apply, and whether whole graphs and curves that a mechanism makes itself are of
+its law, compares with the claim by itself, and is true or false: ``bool(check(features.Duchi(1.0),
+jax.random.key(0)))``. Module ``plot`` draws variances and densities. No rung
 proves anything about a sampler that means to deceive: one that leaks with probability 1e-12, for one record of
 2^24, or after a million reports, passes all of them. Only reading the sampler proves it: a table of whole numbers
 (:class:`~ldp_jax.features.Discrete`), whose sampler is a search of thresholds, leaves least to read.

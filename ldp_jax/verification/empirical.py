@@ -11,12 +11,14 @@ from scipy import stats
 from ldp_jax.core import random, validate
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasDensity, Randomizer
-from ldp_jax.core.spaces import Enumerated
+from ldp_jax.core.spaces import Enumerated, NotApplicable
 from ldp_jax.core.spaces.line import line
 from ldp_jax.core.spaces.space import Cells, Log
 from ldp_jax.core.types import PRNGKey, Report, Values
-from ldp_jax.edges.lists import stacked
-from ldp_jax.edges.spaces import Lists
+from ldp_jax.edges import ListReport, NeighbourList, Population
+from ldp_jax.edges.lists import nodes_of, stacked, to_list
+from ldp_jax.edges.spaces import ListReports, Lists
+from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.verification import statistics
 from ldp_jax.verification._laws import law_of
 from ldp_jax.verification._programs import Exact, View, count_of, draws, generator, logs_of, report_each, take, wide
@@ -230,3 +232,33 @@ def _each_report(mechanism: Exact, x: Values, y: Report, significance: float) ->
     mass = np.clip(mass, 0.0, 1.0)
     tail = float(np.minimum(stats.binom.sf(count - 1, n, mass), stats.binom.cdf(count, n, mass)).min())
     return statistics.tail_fit("each report", tail, significance / (2 * len(mass)), 0.0, n)
+
+
+# --- Whole graphs ----------------------------------------------------------------------------------------------
+
+
+def matches_graphs(mechanism: Any, key: PRNGKey, *, trials: int, significance: float) -> Fit:
+    """Whether a sampler of whole graphs draws what ``log_density`` says of each user.
+
+    Trials are the users of many equal graphs, drawn at once, in which the friends of user 0 have no other.
+    ``NotApplicable`` where reports are no lists.
+    """
+    domain, codomain = mechanism.domain(), mechanism.codomain()
+    if not isinstance(codomain, ListReports):
+        raise NotApplicable(f"a graph is no reports that are lists: got reports in {codomain}")
+    n, friends = domain.users, np.array(nodes_of(domain.typical()))
+    copies = max(_DRAWS, trials // n)
+    middle = np.repeat(n * np.arange(copies), len(friends))
+    ends = middle, middle + np.tile(friends, copies)
+    graph = np.repeat(np.arange(copies), n)
+    whole = GraphSet.from_edges(np.append(*ends), np.append(*ends[::-1]), graph, np.zeros(copies, int))
+    draw_key, pick_key = random.split(key)
+    drawn = mechanism.sample_graph(draw_key, Population.of(whole), math.inf)
+    bits = np.zeros((n * copies, n), bool)
+    bits[drawn.reporter, drawn.reported % n] = True
+    reports, fits = ListReport(drawn.degree, jax.jit(jax.vmap(to_list))(bits)), []
+    for own, user_key in enumerate(random.split(pick_key, n)):
+        x = NeighbourList.of(friends if own == 0 else [0] if own in friends else [], n)
+        view = View(mechanism, np.int32(own))
+        fits.append(fit_of(view, user_key, x, take(reports, slice(own, None, n)), significance / n))
+    return _worst(fits)

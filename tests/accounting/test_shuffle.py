@@ -10,7 +10,7 @@ import pytest
 
 from ldp_jax.accounting import composition, shuffle
 from ldp_jax.accounting.gaussian import GaussianCurve
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, Guarantee, metric
+from ldp_jax.accounting.guarantee import LABEL, NEIGHBOUR_LIST, RECORD, WORDS, Guarantee, metric
 from ldp_jax.accounting.shuffle import amplified, clone_share
 from tests.accounting.parts import proved
 
@@ -71,6 +71,8 @@ def test_adjacent_records_alone_need_the_clones_of_all():
     for least in (
         step, composition.sampled(step, 1, 2), composition.over_rounds(step, 1, answers="fresh"),
         beside + step, step + beside, composition.parallel(beside, step), composition.sampled(beside + step, 1, 2),
+        proved(1.0, adjacency="any two hours that follow each other"), proved(1.0, adjacency=WORDS[LABEL]),
+        proved(1.0, adjacency="any two adjacent hours"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match="between any two records, got one between .*two .*clone_share"):
             amplified(least, 4, 0.1, reports="anonymous")

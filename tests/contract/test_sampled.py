@@ -1,5 +1,6 @@
 """k of d coordinates: the subset, the sparse report, and the papers' formulas written out once more."""
 
+import dataclasses
 import itertools
 import math
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from ldp_jax.core.float64 import float64_on_cpu
-from ldp_jax.core.mechanism import privatize
+from ldp_jax.core.mechanism import mechanism, privatize
 from ldp_jax.features import (
     HDS,
     Duchi,
@@ -112,6 +113,20 @@ def test_shares_and_default_k():
     assert LaplaceVector(3.0, 4).inner == Laplace(0.75)
     assert Sampled(Duchi(0.75), 10, 4).guarantee().epsilon == 3.0
     np.testing.assert_allclose(LaplaceVector(2.0, 7).variance(np.zeros(7)), 8 * 7**2 / 2.0**2, rtol=1e-6)
+
+
+@mechanism
+class Near(Duchi):
+    """A loss that is stated for near numbers alone."""
+
+    def guarantee(self):
+        return dataclasses.replace(super().guarantee(), epsilon=0.1, adjacency="two numbers that differ by 0.1")
+
+
+def test_a_loss_between_near_numbers_is_none_between_any_two_vectors():
+    words = Sampled(Near(1.0), 6, 3).guarantee().adjacency
+    assert words == "two records of 6 coordinates; a coordinate: two numbers that differ by 0.1"
+    assert Sampled(Duchi(1.0), 6, 3).guarantee().adjacency == "any two vectors in [-1, 1]^6"
 
 
 def test_shares_of_a_stack_never_exceed_its_budgets():

@@ -28,7 +28,7 @@ ON_THE_BALL = ("PrivUnit", "PrivUnitG", "ProjUnit")
 kinds = pytest.mark.parametrize("kind", KINDS)
 every_case = pytest.mark.parametrize("name", ON_THE_BALL)
 
-along_of = jax.jit(lambda m, exponential: m._along(exponential))
+in_cap = jax.jit(lambda m, exponential: m._in_cap(exponential))
 densities = jax.jit(jax.vmap(lambda m, y, x: m.log_density(y, x), in_axes=(None, 0, None)))
 
 
@@ -98,7 +98,7 @@ def test_the_component_along_is_the_inverse_of_its_tail(kind, dim):
     exponential = np.float32([1e-4, 0.01, 0.3, 1.0, 3.0, 10.0, 20.0, 44.0])
     for epsilon in (0.1, 4.0):
         m = KINDS[kind](epsilon, dim)
-        along = np.asarray(jax.vmap(lambda e, m=m: along_of(m, e))(exponential), np.float64)
+        along = np.asarray(jax.vmap(lambda e, m=m: in_cap(m, e)[0])(exponential), np.float64)
         assert (np.diff(along) >= -1e-6).all()
         with np.errstate(divide="ignore", invalid="ignore"):  # nothing is beyond 1
             tail = np.log(mass_beyond(kind, dim, along)) - np.log(mass_beyond(kind, dim, m.cut))
@@ -107,6 +107,17 @@ def test_the_component_along_is_the_inverse_of_its_tail(kind, dim):
         precise = moved < 0.1
         assert precise[:3].all()
         assert (np.abs(tail + exponential)[precise] < 1e-4 + moved[precise]).all()
+
+
+@untyped
+@pytest.mark.parametrize(("dim", "epsilon"), [(2, 3.0), (2, 30.0), (3, 20.0)])
+def test_no_report_is_the_record(dim, epsilon):
+    """A cosine that rounds to 1 would send the record's own direction, which no other record's law does."""
+    m, x = PrivUnit(epsilon, dim), np.eye(1, dim, dtype=np.float32)[0]
+    reports = np.asarray(privatize(jax.random.key(1), m, np.tile(x, (100_000, 1))))
+    assert not (reports == x).all(1).any()
+    assert verification.distinct_reports(m, jax.random.key(0), trials=100_000).fits
+    assert verification.is_pure(m, jax.random.key(0), calls=64).fits
 
 
 @untyped

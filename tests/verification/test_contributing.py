@@ -10,7 +10,9 @@ import pytest
 
 from experiments import audit
 from ldp_jax import verification
+from ldp_jax.core.pytree import mechanism
 from tests.contributing import NAMES, TEXT, blocks, run
+from tests.verification.test_leaks import asked_of
 
 
 def loaded(folder: Path, monkeypatch, **changes: tuple[str, str]):
@@ -50,6 +52,20 @@ def test_one_file_is_enough_for_a_mechanism_on_lists():
     verdict = verification.check(run("coin")["Coin"](1.0, n=4, reporting="half"), jax.random.key(0), trials=4000)
     assert verdict, str(verdict)
     assert verdict["law"].found == pytest.approx(1.0, rel=1e-9)
+
+
+def test_an_edge_is_asked_where_no_law_of_a_bit_is_known():
+    """Both ends report it: a claim of one end alone is refused."""
+    coin = run("coin")["Coin"]
+
+    @mechanism
+    class OneEnd(coin):
+        def relationship(self, reporting=None):
+            return coin.relationship(self, "half")
+
+    found = [asked_of(kind(1.0, n=4), "edge", 1000) for kind in (coin, OneEnd)]
+    assert [rung.holds for rung in found] == [True, False]
+    assert [rung.found for rung in found] == pytest.approx([2.0, 2.0])
 
 
 TWINS = {

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from ldp_jax import verification
+from ldp_jax.accounting.gaussian import GaussianCurve
 from ldp_jax.accounting.guarantee import LABEL, RECORD, WORDS, Guarantee, metric
 from ldp_jax.core.mechanism import largest
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Finite, Interval, NotApplicable, Product
-from ldp_jax.edges import ListReport, NeighbourCounts, RandomizedResponse
-from ldp_jax.features import Duchi, GeneralizedRR, GridSquareWave, Laplace, Sampled
+from ldp_jax.edges import ListReport, NeighbourCounts, RandomizedResponse, ReportedPairs
+from ldp_jax.features import Duchi, GeneralizedRR, GridSquareWave, Laplace, Sampled, SparseReport
 from ldp_jax.hyperbolic import HyperbolicGaussian
 from ldp_jax.verification import verdict
 from tests import broken
@@ -231,6 +232,40 @@ class CallsTheHost(Laplace):
         return super().privatize(key, x)
 
 
+@mechanism
+class TrueGraphs(RandomizedResponse):
+    """Honest for one user; the edges of whole graphs are sent as they are."""
+
+    def sample_graph(self, key, users, memory):
+        nobody = np.full(len(users.group), np.nan, np.float32)
+        return ReportedPairs(users.receivers, users.senders, nobody)
+
+
+@mechanism
+class RawInParts(Sampled):
+    """Honest by itself; the library's call, which asks for a report of parts, gets them as they are."""
+
+    def reads_part(self):
+        return True
+
+    def report(self, key, indices, values):
+        return SparseReport(indices, jnp.asarray(values, jnp.float32))
+
+    def privatize(self, key, x):
+        return Sampled(self.inner, self.dim, self.k).privatize(key, x)
+
+
+@mechanism
+class CheapCurve(HyperbolicGaussian):
+    """An honest point, and a curve of a tenth less than is lost: what a ledger adds up."""
+
+    def curve(self):
+        return GaussianCurve(0.9 * super().curve().mu)
+
+    def guarantee(self):
+        return super().curve().guarantee(self.delta, adjacency="any two tangent vectors")
+
+
 FEW = 1 << 17
 LEAKS = {
     "delta far too small": (lambda: broken.ThinTail(1.0), "law"),
@@ -244,6 +279,9 @@ LEAKS = {
     "float64 where plain": (lambda: WiderWherePlain(1.0), "pure"),
     "one count more than is said": (lambda: OneCountMore(1.0, 2, n=6, groups=GROUPS, most=5), "sampler"),
     "the sign of zero is the record's": (lambda: SignOfZero(1.0), "pure"),
+    "whole graphs as they are": (lambda: TrueGraphs(1.0, 6), "graphs"),
+    "raw where parts are asked for": (lambda: RawInParts(Laplace(0.5), 6, 2), "pure"),
+    "a curve below what is lost": (lambda: CheapCurve(1.0, 1e-5), "curve"),
     "a NaN holds the record": (lambda: broken.InTheNoise(1.0), "pure"),
     "negative zeros of few records": (lambda: SignOfZeroInside(1.0), "pure"),
     "Python's numbers raw": (lambda: RawByHand(1.0), "pure"),

@@ -18,7 +18,7 @@ from ldp_jax.edges.spaces import Lists
 from tests.marks import untyped
 
 N = 6  # as in test_contract.py, with which it shares its programs
-ASKED = {"total", "mass", "law", "sampler", "game", "losses", "distinct", "pure", "key", "edge"}
+ASKED = {"total", "mass", "law", "sampler", "game", "losses", "distinct", "pure", "key", "edge", "graphs"}
 
 
 @untyped

@@ -18,11 +18,12 @@ from ldp_jax.features import (
     GridSquareWave,
     Hybrid,
     Laplace,
+    Piecewise,
     Sampled,
     SquareWave,
     ThreeOutputs,
 )  # fmt: skip
-from ldp_jax.verification import statistics
+from ldp_jax.verification import statistics, verdict
 from tests import broken
 from tests.contract.test_mechanisms import CASES, KINDS
 from tests.marks import untyped
@@ -45,6 +46,15 @@ def test_honest_reports_follow_their_law_whatever_the_record(name, place):
     if not isinstance(m, DuchiVector):  # its coordinates have no law of their own
         found.append(verification.record_windows(m, keys[2], trials=DRAWS, significance=SHARED))
     assert all(fit.fits for fit in found), f"{m}: {found}"
+
+
+@untyped
+def test_extreme_budgets_are_not_refused():
+    """Small sums of large numbers round as these do, losses of 1e-6 as float64, and rules miss the narrowest piece."""
+    assert verification.is_pure(Piecewise(1e-3), jax.random.key(21), calls=16).fits
+    assert verdict.Questions(Laplace(1e-6), jax.random.key(0), 1000, 1e-6)._law(jax.random.key(1))[2]
+    narrow = HDS(50.0, dim=3, k=1, debias=True)
+    assert verification.draws_have_moments(narrow, jax.random.key(0), trials=20_000).fits
 
 
 @untyped
