@@ -44,7 +44,7 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
 
     The worst is over records whose coordinates other than 0 are equal. The domain is ``"cube"``, ``dim`` numbers in
     [-1, 1]; ``"ball"``, ``dim`` numbers; or ``"classes"``, one of ``dim``. ``norm_bound`` is the largest length of
-    a record: None for classes, or where only the cube bounds it. ``epsilon`` is in (0, 60].
+    a record: None for classes, or where only the cube bounds it. ``epsilon`` is in (0, 44].
 
     >>> choose("cube", None, 1, 1.0).mechanism
     Hybrid(epsilon=1.0)
@@ -52,7 +52,7 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
     PrivUnit(epsilon=4.0, dim=100, radius=1)
     """
     validate.one_of(get_args(Domain), domain=domain)
-    epsilon = validate.number(0.0, 60.0, open_lower=True, epsilon=epsilon)
+    epsilon = validate.number(0.0, 44.0, open_lower=True, epsilon=epsilon)
     dim = validate.whole(1, 2**31 - 1, dim=dim)
     if (norm_bound is None and domain == "ball") or (norm_bound is not None and domain == "classes"):
         raise ValueError(f"norm_bound must be given for a ball, and not for classes, got {norm_bound} for {domain}")

@@ -22,7 +22,7 @@ from ldp_jax.core.spaces import Ball, Sphere, Turned
 from ldp_jax.core.spaces.spheres import polar
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 
-_LARGEST = 60.0  # budget
+_LARGEST = 44.0  # budget: of more, 64-bit words would never draw what is outside a cap in the plane
 _NARROWEST = 1 - 2.0**-14  # largest cut: float32 takes a smaller cap for a point
 _STEPS = 12  # of Newton's method
 _NODES, _WEIGHTS = gauss_legendre(32)
@@ -250,7 +250,7 @@ class PrivUnit(_OnCaps):
     the component along u is good to 1e-5 of the cap's tail. No cap is narrower than 6e-5. Ideal arithmetic.
     Reference: Bhowmick et al., arXiv:1812.00984, Algorithm 1; Asi, Feldman & Talwar, ICML 2022 (optimality).
 
-    Epsilon is in (0, 60], a number, traced, or a stack [n] of personal budgets; d >= 2.
+    Epsilon is in (0, 44], a number, traced, or a stack [n] of personal budgets; d >= 2.
 
     >>> m = PrivUnit(4.0, dim=32)
     >>> y = m.privatize(jax.random.key(0), jnp.ones(32))

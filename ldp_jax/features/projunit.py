@@ -30,7 +30,7 @@ class ProjUnit:
     Numerics: as :class:`PrivUnitG`; P x in float32.
     Reference: Asi et al., NeurIPS 2023 (private mean estimation via random projections; here one for all users).
 
-    Epsilon is one number in (0, 60]; ``projection`` [k, d] is public, k >= 2.
+    Epsilon is one number in (0, 44]; ``projection`` [k, d] is public, k >= 2.
 
     >>> m = ProjUnit(2.0, random_projection(jax.random.key(0), dim=100, k=8))
     >>> m.privatize(jax.random.key(1), jnp.ones(100)).shape, m.guarantee().epsilon

@@ -89,9 +89,9 @@ CASES: dict[str, Case] = {
     "DuchiVector-even": _case(lambda e: features.DuchiVector(e, 4), "Duchi, d = 4"),
     "DuchiVector": _case(lambda e: features.DuchiVector(e, 3)),
     # On the ball, whose suite is their own: what a cap is must be known when they are made.
-    "PrivUnit": _audited(lambda e: features.PrivUnit(e, 3), "PrivUnit, d = 3", largest=60.0),
-    "PrivUnitG": _audited(lambda e: features.PrivUnitG(e, 3), "PrivUnitG, d = 3", largest=60.0),
-    "ProjUnit": _audited(lambda e: features.ProjUnit(e, _PROJECTION), "ProjUnit, 3 to 2", largest=60.0),
+    "PrivUnit": _audited(lambda e: features.PrivUnit(e, 3), "PrivUnit, d = 3", largest=44.0),
+    "PrivUnitG": _audited(lambda e: features.PrivUnitG(e, 3), "PrivUnitG, d = 3", largest=44.0),
+    "ProjUnit": _audited(lambda e: features.ProjUnit(e, _PROJECTION), "ProjUnit, 3 to 2", largest=44.0),
     "HDS-four": _audited(lambda e: features.HDS(e, 4, 2), "HDS, 2 of 4"),
     "HDS": _case(lambda e: features.HDS(e, 3, 2)),
     "HDS-debias": _case(lambda e: features.HDS(e, 3, 1, debias=True)),

@@ -26,8 +26,8 @@ from ldp_jax.verification.exact import spaces
 from ldp_jax.verification.statistics import Fit
 
 FUSED = 2e-5
-"""How far an eager report may be from a compiled one, which rounds fused operations once: relative to it, to what is
-usual of reports, and absolute."""
+"""How far an eager report may be from a compiled one, which rounds fused operations once: relative to it, and to
+what is usual of reports, and absolute."""
 
 
 _ASKED = 2**12  # reports of each record: what one in 300 holds is missed once in a million

@@ -50,7 +50,7 @@ def test_honest_reports_follow_their_law_whatever_the_record(name, place):
 
 @untyped
 def test_extreme_budgets_are_not_refused():
-    """Small sums of large numbers round as these do, losses of 1e-6 as float64, and rules miss the narrowest piece."""
+    """Small sums of large numbers round as these do, losses of 1e-6 as float64; rules miss narrow pieces."""
     assert verification.is_pure(Piecewise(1e-3), jax.random.key(21), calls=16).fits
     assert verdict.Questions(Laplace(1e-6), jax.random.key(0), 1000, 1e-6)._law(jax.random.key(1))[2]
     narrow = HDS(50.0, dim=3, k=1, debias=True)
