@@ -387,7 +387,7 @@ def embedding_memory(
 
     >>> from ldp_jax.features import HDS
     >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8) / 1e9:.0f} GB"
-    '252 GB'
+    '246 GB'
     >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8, to_file=True) / 1e9:.0f} GB"
     '7 GB'
     """

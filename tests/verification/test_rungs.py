@@ -165,7 +165,7 @@ def test_what_cannot_be_asked_is_refused(untyped):
         (lambda: verification.matches_reference(Hybrid(1.0), key(), **few), "no law is known"),
         (lambda: verification.matches_reference(_TwoDraws(1.0), key(), **few), "2 draws of words"),
         (lambda: verification.relationship_supremum(RandomizedResponse(np.ones(3))), r"one number or \[4\]"),
-        (lambda: verification.relationship_supremum(Duchi(1.0)), "neighbour lists"),
+        (lambda: verification.relationship_supremum(Duchi(1.0)), "no law of one bit"),
         (lambda: verification.record_windows(Duchi(1.0), key(), trials=100), "trials"),
         (lambda: verification.arithmetic(Laplace(1.0)), "not finitely many numbers"),
         (lambda: verification.arithmetic(ThreeOutputs(np.array([1.0, 2.0]))), "one concrete number"),
