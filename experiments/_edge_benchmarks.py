@@ -251,7 +251,7 @@ def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
 
     def embedded(seed: int, tol: float) -> Any:
         made = pipeline.private_embedding(
-            key_of(seed), op, x, mechanism, alpha=0.1, r=0.1, tol=tol, out=f"{folder}/z{seed}.npy"
+            key_of(seed), op, x, mechanism, alpha=0.1, r=0.1, tol=tol, out=f"{folder}/z{seed}.npy", memory=16e9
         )
         return made.z
 

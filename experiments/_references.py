@@ -71,8 +71,9 @@ def fused_iteration(senders: np.ndarray, receivers: np.ndarray, degree: np.ndarr
         for row in numba.prange(len(z)):
             total = np.zeros(z.shape[1], np.float32)
             for place in range(start[row], start[row + 1]):
-                for column in range(z.shape[1]):  # loops are faster than arrays by half
-                    total[column] += z[columns[place], column]
+                sender = columns[place]
+                for column in range(z.shape[1]):
+                    total[column] += z[sender, column]
             for column in range(z.shape[1]):
                 inner = decay * share[row] * total[column] + source[row, column] - before[row, column]
                 before[row, column] += omega * inner
