@@ -56,7 +56,7 @@ class Config:
     parts: tuple[Name, ...] = get_args(Name)[:-9]
     """which ones; figure2, scaling (simulated devices, with a figure) and big_ppr (10^7 edges) take minutes,
     big_graph (10^8 edges) a quarter of an hour and 12 GB, big_counts (neighbour counts, up to 10^8 edges) minutes
-    and 6 GB, big_embedding (up to 10^8 edges) half an hour and 9 GB, big_lists and big_records (up to 10^6 nodes)
+    and 6 GB, big_embedding (up to 10^8 edges) minutes and 16 GB, big_lists and big_records (up to 10^6 nodes)
     a quarter of an hour each and 6 GB, big_reports (up to 10^7 users) a minute"""
     repeats: int = 5
     """timed runs of each side, after one that is not timed"""
