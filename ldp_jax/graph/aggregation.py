@@ -60,7 +60,7 @@ def _check_ends(senders: Array | np.ndarray, receivers: Array | np.ndarray, size
         shapes = f"{np.shape(senders)} and {np.shape(receivers)}"
         raise ValueError(f"senders and receivers must be as many, one of each an edge, got shapes {shapes}")
     validate.ids(size, senders=senders, receivers=receivers)
-    if validate.concrete(receivers) and (np.diff(np.asarray(receivers).astype(np.int64), axis=-1) < 0).any():
+    if validate.concrete(receivers) and (receivers[..., 1:] < receivers[..., :-1]).any():
         raise ValueError("receivers must not decrease: sort edges by receiver, then sender")
 
 
@@ -236,33 +236,44 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables
     numbers near each other, so that their rows are more often in the cache.
     """
     _check_ends(senders, receivers, validate.whole(0, num_nodes=num_nodes))
-    order = rank = None
+    degree = np.bincount(receivers, minlength=num_nodes + 1)
+    start, order, rank = np.cumsum(degree) - degree, None, None
     if num_nodes > _LARGE and len(senders) < 2**31:  # SciPy orders by 32 bits
-        order = _by_neighbourhood(senders, np.bincount(receivers, minlength=num_nodes))
+        order = _by_neighbourhood(senders, degree[:-1])
         rank = np.empty_like(order)
         rank[order] = np.arange(num_nodes, dtype=np.int32)
-        by_row = np.argsort(rank[receivers], kind="stable")
-        senders, receivers = rank[senders[by_row]], rank[receivers[by_row]]
+        start, degree = (np.append(values[order], values[-1]) for values in (start, degree))
+    made = rows_of_neighbours(senders, start, degree, (_FIRST, _FURTHER), num_nodes)
+    if rank is not None:
+        first, more, node = made
+        number = np.append(rank, np.int32(num_nodes))
+        made = number[first], number[more], node
     # jnp.asarray would compile a program for each table that is brought to the device.
-    made = rows_of_neighbours(senders, receivers, num_nodes + 1, (_FIRST, _FURTHER), num_nodes)
     return Tables(NeighbourRows(*jax.device_put(made)), *jax.device_put((order, rank)))
 
 
 def rows_of_neighbours(
-    senders: np.ndarray, receivers: np.ndarray, num_nodes: int, widths: tuple[int, int], free: int
+    senders: np.ndarray, start: np.ndarray, degree: np.ndarray, widths: tuple[int, int], free: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What :class:`NeighbourRows` of these widths hold, of edges sorted by receiver; ``free`` in free places."""
+    """What :class:`NeighbourRows` of these widths hold; ``free`` in free places.
+
+    The neighbours of a node are ``degree`` of the senders, from ``start`` on; both are integers [n].
+    """
     head, width = widths
-    degree = np.bincount(receivers, minlength=num_nodes)
-    place = np.arange(len(receivers)) - (np.cumsum(degree) - degree)[receivers]
-    early, late = place < head, place >= head
-    first = np.full((head, num_nodes), free, np.int32)
-    first[place[early], receivers[early]] = senders[early]
     rows = -(-np.maximum(degree - head, 0) // width)
-    further = place[late] - head
-    more = np.full((width, rows.sum()), free, np.int32)
-    more[further % width, (np.cumsum(rows) - rows)[receivers[late]] + further // width] = senders[late]
-    return first, more, np.repeat(np.arange(num_nodes, dtype=np.int32), rows)
+    node = np.repeat(np.arange(len(degree), dtype=np.int32), rows)
+    further = start + head - width * (np.cumsum(rows) - rows)  # where a node's row 0 of all would start
+    end = start + degree
+    first = _pieces(senders, start, end, head, free)
+    return first, _pieces(senders, further[node] + width * np.arange(len(node)), end[node], width, free), node
+
+
+def _pieces(senders: np.ndarray, start: np.ndarray, end: np.ndarray, width: int, free: int) -> np.ndarray:
+    """Senders from ``start``, at most to ``end``; int32 [width, rows]."""
+    table = np.full((width, len(start)), free, np.int32)
+    for place, column in enumerate(table if len(senders) else ()):
+        np.copyto(column, senders.take(start + place, mode="clip"), where=start + place < end)
+    return table
 
 
 def _by_neighbourhood(senders: np.ndarray, degree: np.ndarray) -> np.ndarray:

@@ -263,8 +263,9 @@ def _neighbours(
 ) -> tuple[_Graded, np.ndarray]:
     """Rows of the senders of each node, from edges sorted by receiver; and how many rows each graph has."""
     n = len(node_graph)
-    local, widths = senders - first_node[senders], _widths(np.bincount(receivers, minlength=n))
-    first, more, node = rows_of_neighbours(local, receivers, n, widths, free=-1)
+    degree = np.bincount(receivers, minlength=n)
+    local, start = senders - first_node[senders], np.cumsum(degree) - degree
+    first, more, node = rows_of_neighbours(local, start, degree, _widths(degree), free=-1)
     per_graph = np.bincount(node_graph[node], minlength=graphs)
     made = jnp.asarray(first), jnp.asarray(more), _int32(node - first_node[node])
     start = np.append(_starts(per_graph), len(node))  # of no graph, which free places name, there are no rows
