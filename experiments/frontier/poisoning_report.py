@@ -125,21 +125,22 @@ def _table(one: Place) -> show.Rows:
 
 
 def _figure(found: list[Place]) -> Any:
-    """A task has a panel, a graph a line: harm by the worst value of a usual share of liars; defences dashed."""
+    """Harm by the worst value of a usual share of liars: thin lines are graphs, thick ones medians over them."""
     tasks = [task for task in TASKS if any(one.task == task for one in found)]
-    graphs = sorted({one.dataset for one in found})
     figure, axes = show.panels(len(tasks), width=4.0)
-    panel, palette = dict(zip(tasks, axes, strict=True)), show.pyplot().get_cmap("tab20")
     budgets = sorted({epsilon for one in found for epsilon in one.epsilons if np.isfinite(epsilon)})
     place = {epsilon: epsilon for epsilon in budgets} | {np.inf: 2 * max(budgets)}
-    for one in found:
-        axis, colour = panel[one.task], palette(graphs.index(one.dataset) % palette.N)
-        for defence, style in ((AS_IT_IS, "-"), (poisoning.TRIMMED, "--"), (poisoning.CHECKED, ":")):
-            known = {place[at]: one.harm(defence, at, poisoning.WORST, SHARE) for at in one.epsilons}
-            shown = {at: each for at, each in known.items() if each is not None}
-            label = one.dataset if defence == AS_IT_IS else None
-            show.errorbars(axis, shown, label=label, color=colour, linestyle=style, markersize=3, linewidth=1.1)
-    for task, axis in panel.items():
+    for task, axis in zip(tasks, axes, strict=True):
+        for number, defence in enumerate((AS_IT_IS, poisoning.TRIMMED, poisoning.CHECKED)):
+            each = pd.DataFrame({
+                one.dataset: {place[at]: harm.mean for at in one.epsilons
+                              if (harm := one.harm(defence, at, poisoning.WORST, SHARE)) is not None}
+                for one in found if one.task == task
+            }).sort_index().dropna(axis=1, how="all")  # fmt: skip
+            if len(each):
+                axis.plot(each, color=f"C{number}", linewidth=0.7, alpha=0.4)
+                label = f"{defence}, median over graphs"
+                axis.plot(each.median(axis=1), color=f"C{number}", marker="o", linewidth=2.2, label=label)
         if TASKS[task].metric == poisoning.ERROR:
             axis.set_yscale("symlog", linthresh=1.0)
         axis.axhline(0.0, color="black", linewidth=0.8)
@@ -147,7 +148,7 @@ def _figure(found: list[Place]) -> Any:
         axis.set_xticks(list(place.values()), [*(f"{epsilon:g}" for epsilon in budgets), "none"])
         axis.set(title=task, xlabel="epsilon")
         axis.set_ylabel("points of accuracy" if TASKS[task].metric == ACCURACY else "% of relative error")
-    show.legend_below(figure, axes, 6)
+    show.legend_below(figure, axes, 3)
     return figure
 
 
