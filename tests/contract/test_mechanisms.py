@@ -236,13 +236,6 @@ def test_reports_are_functions_of_the_record_and_the_whole_key(name):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=size, atol=size), each, public)
 
 
-def test_blocks_of_users_change_nothing():
-    m = CASES["LaplaceVector"].make(1.0)
-    x = checks.records(m)[[0, 1, 2, 3, 4, 1]].astype(np.float32)
-    whole, blocks = (protocol.privatize(jax.random.key(6), m, x, block=block) for block in (None, 4))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), whole, blocks)
-
-
 @every_kind_and_hyperbolic
 def test_a_sweep_over_epsilon_is_one_program(name):
     """A user a budget, in one program: what personal budgets give is what each budget alone gives."""

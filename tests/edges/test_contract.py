@@ -13,7 +13,7 @@ from ldp_jax.core import mechanism as protocol
 from ldp_jax.core.mechanism import mechanism
 from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NeighbourList, NoisyDegree, RandomizedResponse
 from ldp_jax.edges.lists import stacked, to_bits, to_list
-from ldp_jax.verification import _programs, empirical, exact, moments
+from ldp_jax.verification import _programs, cases, empirical, exact, moments
 from tests.marks import untyped
 
 N = 6
@@ -46,7 +46,9 @@ PARTS = {"RandomizedResponse", "NoisyDegree", "NoisyDegree, whole noise"}  # of 
 
 def test_every_public_mechanism_is_in_this_suite():
     made = [make(1.0) for make in CASES.values()]
-    assert {type(m).__name__ for m in made} == set(edges.__all__) - NOT_MECHANISMS
+    named = {type(m).__name__ for m in made}
+    assert named == set(edges.__all__) - NOT_MECHANISMS
+    assert named | {"NeighbourCounts"} == {case.public for case in cases.CASES.values() if case.lists}
     views = {(type(m).__name__, m.reporting) for m in made}
     assert views == {(type(m).__name__, reporting) for m in made for reporting in m.reportings}
 

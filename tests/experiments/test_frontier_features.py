@@ -99,18 +99,6 @@ def test_gains_are_paired_by_draw_and_over_the_best_by_mean():
     assert features_report.best_name(found) == f"{STRUCTURE}, gcn"
 
 
-def test_the_summary_says_from_which_budget_reports_help():
-    """At 1 the gain's interval holds 0, from 2 on it does not: 2; where the largest budget does not help, none."""
-    rough, sure = {0: 50, 1: 75, 2: 66}, {0: 60, 1: 71, 2: 80}
-    base = ROWS[:2]
-    helps = of_panel([*base, (LOCAL, 1.0, rough), (LOCAL, 2.0, sure), (LOCAL, 4.0, sure)])
-    wanted = features_report.points(helps)
-    assert features_report._helps_from(wanted, "gain over best structure-only") == "2"
-    never = features_report.points(of_panel([*base, (LOCAL, 1.0, sure), (LOCAL, 2.0, rough)]))
-    assert features_report._helps_from(never, "gain over best structure-only") == "none"
-    assert "none" in features_report.summary(never)
-
-
 def test_messages_are_compared_with_a_class_draw_by_draw():
     found = features_report.points(of_panel([*ROWS, (methods.SCORES, 2.0, {0: 99, 1: 68, 2: 83})]))
     (line,) = features_report.messages(found).splitlines()[2:]
