@@ -179,10 +179,7 @@ def test_what_cannot_be_asked_is_refused():
         (lambda: verification.privacy_loss_supremum(DPRR(0.5, 0.5, n=65)), "2 to 64 nodes, got n = 65"),
         (lambda: cells(DPRR(0.5, 0.5, n=12)), "test a smaller n"),
         (lambda: cells(LocalLap(0.5, 0.5, n=20)), "test a smaller dim"),
-        (
-            lambda: verification.epsilon_lower_bound(dprr, key(), 1000, x=x, x_other=x),
-            "the same list",
-        ),
+        (lambda: verification.epsilon_lower_bound(dprr, key(), 1000, x=x, x_other=x), "the same list"),
         (lambda: verification.privacy_loss_supremum(RandomizedResponse(np.array([0.5, 1.0]), n=N)), "stack"),
     ):
         with pytest.raises(ValueError, match=said):
