@@ -99,9 +99,3 @@ def test_numbers_of_the_host_of_any_size_are_records(name):
     with np.errstate(all="raise"):
         for x in ([10**400, -(10**400)], [True, float("nan")], np.array([1e300, -1e-310]), np.array([7, -3])):
             assert np.isfinite(np.asarray(m.privatize(jax.random.key(4), x))).all()
-    for key in (jax.random.key(0, impl="rbg"), jax.random.PRNGKey(0), 0):
-        with pytest.raises(ValueError, match="key must be a"):
-            m.privatize(key, np.zeros(2, np.float32))
-    for shape in ((3,), (2, 2), ()):
-        with pytest.raises(ValueError, match="x must be one"):
-            m.privatize(jax.random.key(0), np.zeros(shape, np.float32))

@@ -14,6 +14,7 @@ from ldp_jax.core.mechanism import mechanism
 from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NeighbourList, NoisyDegree, RandomizedResponse
 from ldp_jax.edges.lists import stacked, to_bits, to_list
 from ldp_jax.verification import _programs, cases, empirical, exact, moments
+from tests.contract.checks import assert_documented
 from tests.marks import untyped
 
 N = 6
@@ -58,8 +59,7 @@ def test_protocol():
         m = make(1.0)
         for one in (protocol.Mechanism, protocol.HasDensity, edges.OneUsersView, edges.HasGraphSampler):
             assert isinstance(m, one), name
-        for section in ("Guarantee", "Utility", "Numerics", "Reference"):
-            assert f"{section}:" in type(m).__doc__, f"{type(m).__name__} has no section {section}"
+        assert_documented(m)
         assert m.guarantee().trust == "local"
         assert m.domain().n == m.codomain().n == N
         with pytest.raises(ValueError, match="n must be given"):
