@@ -36,8 +36,6 @@ def test_protocol(name):
     assert m == HYPERBOLIC[name].make(1.0)
     assert m != HYPERBOLIC[name].make(2.0)
     assert type(jax.tree.map(lambda _: None, m)) is type(m)
-    with pytest.raises(ValueError, match="epsilon must be"):
-        HYPERBOLIC[name].make(HYPERBOLIC[name].largest * 1.05)
 
 
 @untyped

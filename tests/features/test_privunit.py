@@ -116,8 +116,6 @@ def test_no_report_is_the_record(dim, epsilon):
 def test_what_is_outside_the_narrowest_cap_is_drawn():
     """Of 64-bit words 256 do at the largest budget: were it none, a report would exclude records."""
     assert PrivUnit(44.0, 2).anywhere > 2.0**-56
-    with pytest.raises(ValueError, match="epsilon must be in"):
-        PrivUnit(45.0, 2)
 
 
 @untyped
@@ -212,8 +210,6 @@ def test_choose_takes_the_least_error():
 @pytest.mark.usefixtures("untyped")
 def test_bad_input():
     for call, message in (
-        (lambda: PrivUnit(0.0, 3), "epsilon must be finite and > 0, got 0"),
-        (lambda: PrivUnitG(45.0, 3), r"epsilon must be in \(0.0, 44.0\], got 45"),
         (lambda: PrivUnit(1.0, 1), "dim must be a whole number >= 2, got 1"),
         (lambda: PrivUnit(1.0, 3, radius=0.0), "radius must be"),
         (lambda: ProjUnit(1.0, np.zeros((4, 3))), r"projection must be \[k, d\]"),
