@@ -356,7 +356,6 @@ REFUSED = [
     (lambda: LPOptimal(1.0, inputs=1), "inputs must be a whole number"),
     (lambda: LPOptimal(1.0, outputs=40), "outputs must be a whole number"),
     (lambda: LPOptimal(7.0), "use more inputs, or OptimalPiecewise"),
-    (lambda: LPOptimal(8.0), "rounding to 11 inputs"),
     (lambda: TWO.table(2), r"level must be a whole number in \[0, 1\]"),
     (lambda: TWO.at(jnp.array([0, 1])).table(), "say which"),
     *((lambda make=make: make(jnp.array([1.0, 2.0])), "one number") for make in BY_EPSILON),
