@@ -55,6 +55,14 @@ def counted(each: Iterable[ConfidenceInterval | None]) -> tuple[int, int, int]:
     return sum(sure), len(sure) - sum(sure), len(known) - len(sure)
 
 
+def first_sure(gains: Sequence[ConfidenceInterval | None], sign: int = 1) -> int:
+    """The place from which on all intervals are on one side of 0; their number where the last is not."""
+    place = len(gains)
+    while place and (gain := gains[place - 1]) is not None and significant(gain) and sign * gain.mean > 0:
+        place -= 1
+    return place
+
+
 def by_seed(frame: pd.DataFrame, key: Sequence[str], scale: float = 100) -> dict[Any, pd.Series]:
     """Values by seed, in per cent, of each row; a row is named by its ``key``."""
     values = scale * frame.set_index("seed").value

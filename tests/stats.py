@@ -37,19 +37,3 @@ def assert_share(successes: float, n: int, probability: float) -> None:
     """One share of n draws against its probability; detects 2 * SIGMAS * sqrt(p (1 - p) / n): 0.016 at 1/2, 1e5."""
     p = stats.binomtest(int(successes), n, probability).pvalue
     assert p > SIGNIFICANCE, f"{successes} of {n} where {probability:.4g} was due: p = {p:.2g}"
-
-
-def assert_moments(draws, mean, variance, fourth, *, rounding: float = 0.0) -> None:
-    """Sample mean and variance within five standard errors of the law's, column by column (mass 6e-7 each).
-
-    ``fourth`` is the law's fourth central moment. Detects what is off by 10 standard errors and more.
-    """
-    draws = np.asarray(draws, np.float64)
-    n = len(draws)
-    mean, variance, fourth = (np.asarray(v, np.float64) for v in (mean, variance, fourth))
-    error = np.sqrt(variance / n)
-    off = np.abs(draws.mean(0) - mean)
-    assert (off <= 5 * error + rounding).all(), f"mean off by {off}, standard error {error}"
-    spread = np.sqrt(np.maximum(fourth - variance**2, 0.0) / n) + error**2
-    off = np.abs(((draws - mean) ** 2).mean(0) - variance)
-    assert (off <= 5 * spread + rounding).all(), f"variance off by {off}, standard error {spread}"

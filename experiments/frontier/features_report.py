@@ -122,13 +122,9 @@ def _budgets(part: pd.DataFrame) -> list[float]:
 
 def _helps_from(part: pd.DataFrame, metric: str) -> str:
     """The least budget from which all gains have an interval above 0, or that there is none."""
-    found = "none"
-    for epsilon in reversed(_budgets(part)):
-        interval = _points.interval_of(part, metric, mechanism=LOCAL, epsilon=epsilon)
-        if interval is None or not show.significant(interval) or interval.mean < 0:
-            break
-        found = f"{epsilon:g}"
-    return found
+    budgets = _budgets(part)
+    first = show.first_sure([_points.interval_of(part, metric, mechanism=LOCAL, epsilon=at) for at in budgets])
+    return f"{budgets[first]:g}" if first < len(budgets) else "none"
 
 
 def _true(part: pd.DataFrame, metric: str) -> ConfidenceInterval | None:

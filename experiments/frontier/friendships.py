@@ -17,6 +17,7 @@ from experiments.frontier.config import Config
 from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Asked, Unit
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineGuarantee
+from ldp_jax.core.random_words import places_within
 from ldp_jax.pipeline.rows import Rows, feature_rows
 from ldp_jax.pipeline.self_training import features_posterior
 from ldp_jax.pipeline.self_training import folds as find_folds
@@ -97,10 +98,7 @@ def public_labels(key: Any, y: np.ndarray, setting: str) -> np.ndarray:
 
 def labels_of(key: Any, y: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     """Labels of users drawn from each class, ``wanted`` [n] of a user's class; int32 [n], -1 for everybody else."""
-    order = np.lexsort((np.asarray(jax.random.uniform(key, y.shape)), y))
-    place = np.empty(len(y), np.int64)
-    place[order] = np.arange(len(y)) - np.searchsorted(y[order], y[order])
-    return np.where(place < wanted, y, -1).astype(np.int32)
+    return np.where(places_within(key, y) < wanted, y, -1).astype(np.int32)
 
 
 @lru_cache(maxsize=4)

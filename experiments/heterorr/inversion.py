@@ -375,12 +375,7 @@ def as_markdown(rows: pd.DataFrame) -> str:
 def _start(lines: dict[str, dict[Line, pd.Series]], embedding: str, name: str) -> list[str]:
     """The smallest budget from which on the attack beats the public mean; the accuracies there and just below."""
     mine = [line for line in lines["mse"] if (line.embedding, line.mechanism) == (embedding, name)]
-    first = len(mine)
-    for line in reversed(mine):
-        gap = show.contrast(lines["mse"], line, _NOBODY)
-        if gap is None or not gap.mean + gap.half_width < 0:
-            break
-        first -= 1
+    first = show.first_sure([show.contrast(lines["mse"], line, _NOBODY) for line in mine], -1)
     said = [str(show.interval(lines["accuracy"][line])) for line in mine]
     there = [f"{mine[first].epsilon:g}", said[first]] if first < len(mine) else ["none", ""]
     return [*there, said[first - 1] if first else ""]

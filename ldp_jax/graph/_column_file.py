@@ -14,11 +14,7 @@ from ldp_jax.core.types import Array
 
 
 def write_columns(
-    path: str | Path,
-    shape: tuple[int, int],
-    block: Callable[[np.int32], Array],
-    width: int,
-    made_of: PyTree,
+    path: str | Path, shape: tuple[int, int], block: Callable[[np.int32], Array], width: int, made_of: PyTree
 ) -> np.memmap:
     """float32 [n, d] of blocks [n, width], in a .npy file in Fortran order; ``made_of`` are the arguments.
 

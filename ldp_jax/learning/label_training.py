@@ -26,13 +26,7 @@ from ldp_jax.graph.propagation import Operator, kprop
 from ldp_jax.learning import metrics, training
 from ldp_jax.learning.models import Bound, Model, Variables
 
-__all__ = [
-    "NoisyExamples",
-    "drop",
-    "drop_inputs",
-    "noisy_examples",
-    "noisy_node_classification",
-]
+__all__ = ["NoisyExamples", "drop", "drop_inputs", "noisy_examples", "noisy_node_classification"]
 
 __dir__ = lambda: __all__
 

@@ -10,7 +10,7 @@ import scipy.spatial.distance
 
 from ldp_jax import attacks
 from ldp_jax.attacks import Targets, all_pairs
-from ldp_jax.graph import graphs
+from ldp_jax.graph import graphs, interop
 from ldp_jax.graph.propagation import operator
 from ldp_jax.learning.models import Model, NodeInputs, gcn, mlp
 from tests.stats import SIGMAS
@@ -47,9 +47,7 @@ def place():
 
 
 def dense(edges):
-    adjacency = np.zeros((N, N))
-    adjacency[edges[:, 0], edges[:, 1]] = adjacency[edges[:, 1], edges[:, 0]] = 1.0
-    return adjacency
+    return interop.to_scipy(graphs.from_edges(edges, N)).toarray()
 
 
 def inputs(edges):

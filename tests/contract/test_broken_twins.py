@@ -81,27 +81,15 @@ def test_gaussian_noise_inside_a_mixture_has_no_epsilon():
         assert verification.hockey_stick(twin, epsilon) == pytest.approx(delta / 2, abs=1e-7)
 
 
-def test_a_rare_side_that_float32_loses_is_seen_in_its_words():
-    """The law keeps its claim, and draws cannot tell: 15.94 is lost at 15.54, and everything from 16.64 on."""
-    twin = broken.FloatDuchi(17.0)
-    assert verification.privacy_loss_supremum(twin).epsilon <= 17.0 * (1 + 1e-9)
-    found = verification.arithmetic(twin)
-    assert not found.keeps(17.0)
-    assert found.epsilon == math.inf
-
-
 def test_statistics_reject_the_smallest_defect_they_state():
     """Those of tests/stats.py; they accept the law."""
     n, rng = 200_000, np.random.default_rng(0)
-    uniform, normal, shift = rng.uniform(size=n), rng.normal(size=n), 2 * stats.ks_threshold(n)
+    uniform, shift = rng.uniform(size=n), 2 * stats.ks_threshold(n)
     stats.assert_ks(uniform, lambda y: y)
-    stats.assert_moments(normal, 0.0, 1.0, 3.0)
     stats.assert_share(n // 2, n, 0.5)
     for refused, message in (
         (lambda: stats.assert_ks(uniform, lambda y: np.clip(y + shift, 0, 1)), "KS test"),
         (lambda: stats.assert_g([10, 1], [1.0, 0.0]), "impossible"),
-        (lambda: stats.assert_moments(normal, 10 / np.sqrt(n), 1.0, 3.0), "mean off"),
-        (lambda: stats.assert_moments(normal, 0.0, 1 + 10 * np.sqrt(2 / n), 3.0), "variance off"),
         (lambda: stats.assert_share(n // 2 + int(2 * stats.SIGMAS * np.sqrt(n) / 2), n, 0.5), "was due"),
     ):
         with pytest.raises(AssertionError, match=message):

@@ -36,8 +36,6 @@ def test_protocol(name):
     assert m == HYPERBOLIC[name].make(1.0)
     assert m != HYPERBOLIC[name].make(2.0)
     assert type(jax.tree.map(lambda _: None, m)) is type(m)
-    with pytest.raises(ValueError, match="epsilon must be"):
-        HYPERBOLIC[name].make(HYPERBOLIC[name].largest * 1.05)
 
 
 @untyped
@@ -99,9 +97,3 @@ def test_numbers_of_the_host_of_any_size_are_records(name):
     with np.errstate(all="raise"):
         for x in ([10**400, -(10**400)], [True, float("nan")], np.array([1e300, -1e-310]), np.array([7, -3])):
             assert np.isfinite(np.asarray(m.privatize(jax.random.key(4), x))).all()
-    for key in (jax.random.key(0, impl="rbg"), jax.random.PRNGKey(0), 0):
-        with pytest.raises(ValueError, match="key must be a"):
-            m.privatize(key, np.zeros(2, np.float32))
-    for shape in ((3,), (2, 2), ()):
-        with pytest.raises(ValueError, match="x must be one"):
-            m.privatize(jax.random.key(0), np.zeros(shape, np.float32))

@@ -235,10 +235,7 @@ def _mistaken():
         (lambda: type(table).from_bytes("00"), "data must be bytes, got str"),
         (lambda: verification.check(plain(), key), "decorate Plain with"),
         (lambda: pipeline.rehearse(key, graph, 1.0), "got GraphsTuple: docs/choosing.md has an example"),
-        (
-            lambda: pipeline.rehearse(key, lists, friends=(4, 0.5)),
-            r"friends must be StatedFriends.*, got tuple",
-        ),
+        (lambda: pipeline.rehearse(key, lists, friends=(4, 0.5)), r"friends must be StatedFriends.*, got tuple"),
         (lambda: links.link_scores(counted, np.zeros(3, int), [[0, 1]], 1.0), "got NoisyCounts: give its counts"),
         (lambda: embed(records), "got Records: give its x, with its bounds"),
         (lambda: embed(np.zeros((3, 1)), features.HDS), r"as HDS\(\.\.\.\), got the function"),

@@ -13,7 +13,8 @@ from ldp_jax.core import mechanism as protocol
 from ldp_jax.core.mechanism import mechanism
 from ldp_jax.edges import DPRR, LapReport, ListReport, LocalLap, NeighbourList, NoisyDegree, RandomizedResponse
 from ldp_jax.edges.lists import stacked, to_bits, to_list
-from ldp_jax.verification import _programs, empirical, exact, moments
+from ldp_jax.verification import _programs, cases, empirical, exact, moments
+from tests.contract.checks import assert_documented
 from tests.marks import untyped
 
 N = 6
@@ -46,7 +47,9 @@ PARTS = {"RandomizedResponse", "NoisyDegree", "NoisyDegree, whole noise"}  # of 
 
 def test_every_public_mechanism_is_in_this_suite():
     made = [make(1.0) for make in CASES.values()]
-    assert {type(m).__name__ for m in made} == set(edges.__all__) - NOT_MECHANISMS
+    named = {type(m).__name__ for m in made}
+    assert named == set(edges.__all__) - NOT_MECHANISMS
+    assert named | {"NeighbourCounts"} == {case.public for case in cases.CASES.values() if case.lists}
     views = {(type(m).__name__, m.reporting) for m in made}
     assert views == {(type(m).__name__, reporting) for m in made for reporting in m.reportings}
 
@@ -56,8 +59,7 @@ def test_protocol():
         m = make(1.0)
         for one in (protocol.Mechanism, protocol.HasDensity, edges.OneUsersView, edges.HasGraphSampler):
             assert isinstance(m, one), name
-        for section in ("Guarantee", "Utility", "Numerics", "Reference"):
-            assert f"{section}:" in type(m).__doc__, f"{type(m).__name__} has no section {section}"
+        assert_documented(m)
         assert m.guarantee().trust == "local"
         assert m.domain().n == m.codomain().n == N
         with pytest.raises(ValueError, match="n must be given"):
@@ -177,10 +179,7 @@ def test_what_cannot_be_asked_is_refused():
         (lambda: verification.privacy_loss_supremum(DPRR(0.5, 0.5, n=65)), "2 to 64 nodes, got n = 65"),
         (lambda: cells(DPRR(0.5, 0.5, n=12)), "test a smaller n"),
         (lambda: cells(LocalLap(0.5, 0.5, n=20)), "test a smaller dim"),
-        (
-            lambda: verification.epsilon_lower_bound(dprr, key(), 1000, x=x, x_other=x),
-            "the same list",
-        ),
+        (lambda: verification.epsilon_lower_bound(dprr, key(), 1000, x=x, x_other=x), "the same list"),
         (lambda: verification.privacy_loss_supremum(RandomizedResponse(np.array([0.5, 1.0]), n=N)), "stack"),
     ):
         with pytest.raises(ValueError, match=said):

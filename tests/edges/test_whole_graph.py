@@ -41,9 +41,7 @@ def refused(graph, m, memory, **options):
 
 
 @pytest.mark.parametrize(
-    ("m", "reporting"),
-    [(RandomizedResponse(0.5), "full"), (DPRR(0.1, 0.5), "half list")],
-    ids=["response", "dprr"],
+    ("m", "reporting"), [(RandomizedResponse(0.5), "full"), (DPRR(0.1, 0.5), "half list")], ids=["response", "dprr"]
 )
 def test_memory_is_refused_by_public_numbers_alone(m, reporting):
     """No edge, one edge or all of them: the same memory is refused, in the same words."""

@@ -5,14 +5,7 @@ import numpy as np
 import pandas as pd
 import scipy.sparse
 
-from experiments import (
-    _edge_benchmarks,
-    _references,
-    _scaling_benchmark,
-    _sides,
-    benchmarks,
-    repeat,
-)
+from experiments import _edge_benchmarks, _references, _scaling_benchmark, _sides, benchmarks, repeat
 from ldp_jax import features, pipeline
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import training

@@ -99,25 +99,6 @@ def test_gains_are_paired_by_draw_and_over_the_best_by_mean():
     assert features_report.best_name(found) == f"{STRUCTURE}, gcn"
 
 
-def test_the_summary_says_from_which_budget_reports_help():
-    """At 1 the gain's interval holds 0, from 2 on it does not: 2; where the largest budget does not help, none."""
-    rough, sure = {0: 50, 1: 75, 2: 66}, {0: 60, 1: 71, 2: 80}
-    base = ROWS[:2]
-    helps = of_panel([*base, (LOCAL, 1.0, rough), (LOCAL, 2.0, sure), (LOCAL, 4.0, sure)])
-    wanted = features_report.points(helps)
-    assert features_report._helps_from(wanted, "gain over best structure-only") == "2"
-    never = features_report.points(of_panel([*base, (LOCAL, 1.0, sure), (LOCAL, 2.0, rough)]))
-    assert features_report._helps_from(never, "gain over best structure-only") == "none"
-    assert "none" in features_report.summary(never)
-
-
-def test_messages_are_compared_with_a_class_draw_by_draw():
-    found = features_report.points(of_panel([*ROWS, (methods.SCORES, 2.0, {0: 99, 1: 68, 2: 83})]))
-    (line,) = features_report.messages(found).splitlines()[2:]
-    assert "| **-2.0 ± 0.0** |" in line  # of draws 1 and 2, which both have
-    assert features_report.messages(features_report.points(of_panel(ROWS))) == ""
-
-
 def test_rows_that_say_no_classes_say_what_their_metrics_are(monkeypatch):
     """What was foretold, and how much PrivGE's embedding shows; each ends with what completes its cell."""
     told = Rehearsal((1.0,), np.array([[2.0], [3.0], [4.0]]), np.full(3, 50.0), "records", 100, 60)
@@ -145,16 +126,6 @@ def test_rows_that_say_no_classes_say_what_their_metrics_are(monkeypatch):
     assert values[FIDELITY]["relative error"] == pytest.approx(math.sqrt(1 - wanted**2), abs=1e-5)
     assert values[FIDELITY][methods.STRUCTURE_CORRELATION] == 0.0
     assert found[FIDELITY].guarantee[RECORD].epsilon == pytest.approx(1.0)
-
-
-def test_fidelity_stands_beside_the_row_whose_embedding_it_is_of():
-    shown = [(methods.CORRELATION, 0.25), (methods.STRUCTURE_CORRELATION, 0.125)]
-    base = of_panel([*ROWS, (methods.PRIVGE, 2.0, {0: 50, 1: 50, 2: 50})])
-    more = [base, *(of_panel([(FIDELITY, 2.0, {0: 100 * value})]).assign(metric=name) for name, value in shown)]
-    found = features_report.points(pd.concat(more))
-    (line,) = [line for line in features_report.table(found).splitlines() if line.startswith("| privge")]
-    assert line.endswith("| 0.25 (0.12) |")
-    assert "fidelity" not in features_report.table(features_report.points(base))
 
 
 def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_gain_over():

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from experiments import frontier
-from experiments.frontier import poisoning, poisoning_report
+from experiments.frontier import poisoning
 from experiments.frontier.config import POISONED, Config
 from experiments.frontier.poisoning import AS_IT_IS, CHECKED, CLASSES, NONE, TASKS, TRIMMED, UNGUARDED, WORST
 from ldp_jax.attacks.poisoning import choose_liars
 from tests.experiments import contract
-from tests.experiments.rows import made
 
 SHARE = poisoning.SHARE
 
@@ -113,39 +112,3 @@ def test_lies_are_asked_at_all_shares_of_the_worst_and_whole_tasks_at_all_budget
     few = {(NONE, 0.0), (NONE, SHARE), (WORST, SHARE), (poisoning.RESPONSE, SHARE)}
     assert {each[2:] for each in slow if each[1] == 0.5} == few
     assert {each[1] for each in slow if each[0] == TRIMMED} == {1.0}
-
-
-def test_harm_and_costs_are_paired_and_errors_are_turned():
-    def rows(task, metric, values):
-        each = [
-            made([(defence, epsilon, draws)], task=task, metric=metric, lie=lie, share=share)
-            for (defence, epsilon, lie, share), draws in values.items()
-        ]
-        return poisoning_report.pd.concat(each)
-
-    counts = rows("counts", "accuracy", {
-        (AS_IT_IS, 1.0, NONE, 0.0): (70, 72, 74), (UNGUARDED, 1.0, NONE, 0.0): (70, 72, 74),
-        (TRIMMED, 1.0, NONE, 0.0): (69, 71, 73), (AS_IT_IS, 1.0, NONE, 0.05): (71, 73, 75),
-        (AS_IT_IS, math.inf, NONE, 0.05): (80, 81, 82), (AS_IT_IS, 1.0, WORST, 0.05): (66, 68, 70),
-        (AS_IT_IS, math.inf, WORST, 0.05): (79, 80, 81), (TRIMMED, 1.0, WORST, 0.05): (69, 71, 73),
-        (UNGUARDED, 1.0, WORST, 0.05): (60, 62, 64),
-    })  # fmt: skip
-    degree = rows("degree", "relative error", {
-        (AS_IT_IS, 1.0, NONE, 0.05): (1, 1, 1), (AS_IT_IS, 1.0, WORST, 0.05): (9, 9, 9),
-    })  # fmt: skip
-    found = poisoning_report.places(poisoning_report.pd.concat([counts, degree]))
-    one, other = found
-    assert [each.task for each in found] == ["counts", "degree"]
-    assert one.harm(AS_IT_IS, 1.0, WORST, 0.05).mean == pytest.approx(5.0)
-    assert one.more(1.0, WORST).mean == pytest.approx(4.0)
-    assert one.cost(TRIMMED, 1.0).mean == pytest.approx(1.0)
-    assert one.saved(TRIMMED, 1.0, WORST).mean == pytest.approx(3.0)
-    assert one.saved(UNGUARDED, 1.0, WORST).mean == pytest.approx(-6.0)
-    assert other.harm(AS_IT_IS, 1.0, WORST, 0.05).mean == pytest.approx(8.0)
-    words = poisoning_report.verdict(found)
-    assert "| counts | g | worst | points of accuracy | **+5.0 ± 0.0** | **+1.0 ± 0.0** |" in words
-    assert (
-        "*Trimmed* is better than *as it is* in 1 of 1 rows with liars and worse in 0; without liars it costs"
-        in words
-    )
-    assert np.isinf(one.epsilons[-1])

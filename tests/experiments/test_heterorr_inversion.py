@@ -1,7 +1,6 @@
 """Inversion of digits: embeddings that public images alone have made, attacks that see a leak, rows and tables."""
 
 import numpy as np
-import pandas as pd
 import pytest
 import sklearn.decomposition
 
@@ -116,32 +115,6 @@ def test_rows_tables_and_figure(tmp_path, monkeypatch):
     monkeypatch.setattr(inversion, "compute", None)
     monkeypatch.setattr(inversion, "plot", lambda *_: pytest.fail("drew the images of the same rows again"))
     assert run() == text
-
-
-def rows_of(**by_epsilon):
-    """Two seeds of FeatureRR whose MSE is the public mean's plus a given gap, noisy by 0.001."""
-    made = [(0.0, "public-mean", "none", 0.07)]
-    made += [(float(name[1:]), "feature-rr", PCA, 0.07 + gap) for name, gap in by_epsilon.items()]
-    return [
-        {"mechanism": name, "epsilon": epsilon, "embedding": embedding, "seed": seed, "metric": metric,
-         "value": mse + 1e-4 * seed * (epsilon > 0) if metric == "mse" else 0.5}
-        for epsilon, name, embedding, mse in made for seed in (0, 1) for metric in inversion.METRICS
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("gaps", "start"),
-    [
-        ({"e1": 0.0, "e2": -0.02, "e4": -0.03}, "2"),
-        ({"e1": -0.02, "e2": 0.0, "e4": -0.03}, "4"),
-        ({"e1": -0.02, "e2": -0.02}, "1"),
-        ({"e1": -0.02, "e2": 0.02}, "none"),
-    ],
-)
-def test_where_the_attack_starts(gaps, start):
-    text = inversion.as_markdown(pd.DataFrame(rows_of(**gaps)))
-    first = next(x for x in text.splitlines() if x.startswith("| 16 principal components | FeatureRR |"))
-    assert first.split(" | ")[2] == start
 
 
 def test_budgets_that_no_table_takes_are_refused():

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from experiments import _report, _runner, demo, findings, privge
+from experiments import _runner, demo, findings, privge
 from experiments._common import FOUND
 from experiments.privge import accuracy, cells, summary
 from experiments.privge.settings import COMMITTED, MECHANISMS, plan, settings
@@ -109,26 +109,6 @@ def tidy(rows):
         for name, epsilon, k, values in rows
         for seed, value in values.items()
     )
-
-
-def test_gains_are_paired_by_seed_not_by_position():
-    """A gain of exactly 1 point for each seed has an interval of width 0, however the seeds differ.
-
-    Seed 0 is missing from one row, and the other is in another order: pairs by position would differ by 10 points.
-    """
-    truth = {seed: 0.5 + 0.1 * seed for seed in (3, 1, 0, 2)}
-    private = {seed: truth[seed] + 0.01 for seed in (1, 2, 3)}
-    for first, second in (
-        (private, truth),
-        ({s: v + 0.01 for s, v in truth.items()}, dict(list(truth.items())[:2])),
-    ):
-        (one,) = summary.summarise(tidy([("hds", 1.0, 1, first), ("structure-only:hds", 1.0, 1, second)]))
-        for gain in (one.lines[0].gain, one.lines[0].over_best):
-            assert gain is not None
-            assert gain.mean == pytest.approx(1.0)
-            assert gain.half_width == pytest.approx(0.0, abs=1e-9)
-            assert gain.n == len(set(first) & set(second))
-            assert _report.significant(gain)
 
 
 def test_a_lucky_row_of_one_seed_is_not_the_best():

@@ -123,7 +123,6 @@ def test_estimates_are_posteriors_by_bayes():
 @pytest.mark.usefixtures("untyped")
 def test_bad_input():
     for call, message in (
-        (lambda: PersonalAlphabet(0.0, [0.5, 0.5]), "epsilon must be"),
         (lambda: PersonalAlphabet(1.0, [0.5, 0.4]), r"rows of prior must sum to 1, got sums from 0.9 to 0.9"),
         (lambda: PersonalAlphabet(1.0, [math.nan, 1.0]), "prior must be finite and >= 0"),
         (lambda: PersonalAlphabet(1.0, [1.0]), r"prior must have 2 to 512 classes, got shape \(1,\)"),

@@ -11,16 +11,9 @@ from scipy import integrate, special
 from ldp_jax import verification
 from ldp_jax.core.mechanism import mse, privatize
 from ldp_jax.core.spaces import Ball, Sphere, Turned
-from ldp_jax.features import (
-    PrivUnit,
-    PrivUnitG,
-    ProjUnit,
-    ThreeOutputs,
-    choose,
-    random_projection,
-)
+from ldp_jax.features import PrivUnit, PrivUnitG, ProjUnit, ThreeOutputs, choose, random_projection
 from ldp_jax.verification import cases
-from tests.contract.checks import draw_each
+from tests.contract.checks import assert_fits
 from tests.marks import untyped
 
 KINDS = {"PrivUnit": PrivUnit, "PrivUnitG": PrivUnitG}
@@ -123,8 +116,6 @@ def test_no_report_is_the_record(dim, epsilon):
 def test_what_is_outside_the_narrowest_cap_is_drawn():
     """Of 64-bit words 256 do at the largest budget: were it none, a report would exclude records."""
     assert PrivUnit(44.0, 2).anywhere > 2.0**-56
-    with pytest.raises(ValueError, match="epsilon must be in"):
-        PrivUnit(45.0, 2)
 
 
 @untyped
@@ -143,22 +134,15 @@ def test_the_sampler_has_the_law(name):
         verification.matches_moments(m, m.domain().typical()),
     ):
         assert fit.fits, str(fit)
-    bad, good = m.domain().outside()
-    keys = jax.random.split(jax.random.key(1), len(bad))
-    np.testing.assert_array_equal(draw_each(m, keys, bad), draw_each(m, jax.random.clone(keys), good))
 
 
 @every_case
-def test_protocol(name):
-    m, same, other = (cases.CASES[name].make(epsilon) for epsilon in (1.0, 1.0, 2.0))
-    g = m.guarantee()
-    assert (g.epsilon, g.delta, g.status, g.arithmetic) == (1.0, 0.0, "proved", "ideal")
+def test_records_and_reports_are_vectors(name):
+    m = cases.CASES[name].make(1.0)
     assert m.domain() == Ball(3, 1.0)
     with pytest.raises(TypeError, match="complex"):
         m.domain().validate([1 + 1j, 0, 0])
     assert isinstance(m.codomain(), Sphere if name == "PrivUnit" else Turned)
-    assert m == same != other
-    assert jax.tree.unflatten(*jax.tree.flatten(m)[::-1]) == m
 
 
 @kinds
@@ -179,33 +163,16 @@ def test_the_largest_loss_is_between_opposite_records(kind):
     assert max(loss(a, b) for a in range(5) for b in range(5)) == pytest.approx(2.0, rel=1e-12)
 
 
-def test_public_budgets_are_stacks():
-    m = PrivUnitG(np.array([0.5, 2.0], np.float32), 4)
-    assert m.guarantee().epsilon == 2.0
-    with pytest.raises(ValueError, match="holds a stack"):
-        m.privatize(jax.random.key(0), np.zeros(4))
-    x, keys = np.float32([[1, 0, 0, 0], [0, 0, 0, 0.5]]), lambda: jax.random.split(jax.random.key(3), 2)
-    ask = lambda m, key, x: (m.privatize(key, x), m.variance(x))
-    each, alone = jax.jit(jax.vmap(ask))(m, keys(), x), jax.jit(ask)
-    for place, epsilon in enumerate((0.5, 2.0)):
-        y, variance = alone(PrivUnitG(epsilon, 4), keys()[place], x[place])
-        np.testing.assert_allclose(each[0][place], y, atol=2e-5)
-        np.testing.assert_allclose(each[1][place], variance, rtol=1e-5)
-
-
 def test_projections_keep_what_they_span():
     """5 000 reports: an estimate that is off by ten standard errors is seen."""
-    p, n = np.asarray(random_projection(jax.random.key(0), 20, 5)), 5_000
+    p = np.asarray(random_projection(jax.random.key(0), 20, 5))
     np.testing.assert_allclose(p @ p.T, 4 * np.eye(5), atol=1e-5)
     rows = p / 2  # orthonormal: nothing is shortened
     m = ProjUnit(3.0, rows, radius=2.0)
     x = 1.5 * rows[1] + 0.1 * np.ones(20, np.float32)
-    y = privatize(jax.random.key(1), m, np.broadcast_to(x, (n, 20)))
-    assert y.shape == (n, 5)
-    ask = jax.jit(lambda m, y: (jax.vmap(m.estimate)(y), m.mean(x), m.variance(x)))
-    values, mean, variance = (np.asarray(value, np.float64) for value in ask(m, y))
-    np.testing.assert_allclose(mean, rows.T @ (rows @ x), atol=1e-5)
-    assert (np.abs(values.mean(0) - mean) < 5 * np.sqrt(variance / n)).all()
+    assert m.privatize(jax.random.key(1), x).shape == (5,)
+    np.testing.assert_allclose(m.mean(x), rows.T @ (rows @ x), atol=1e-5)
+    assert_fits(verification.draws_have_moments(m, jax.random.key(1), x, trials=5_000))
 
 
 def test_choose_takes_the_least_error():
@@ -242,14 +209,9 @@ def test_choose_takes_the_least_error():
 
 @pytest.mark.usefixtures("untyped")
 def test_bad_input():
-    one = PrivUnit(1.0, 3)
     for call, message in (
-        (lambda: PrivUnit(0.0, 3), "epsilon must be finite and > 0, got 0"),
-        (lambda: PrivUnitG(45.0, 3), r"epsilon must be in \(0.0, 44.0\], got 45"),
         (lambda: PrivUnit(1.0, 1), "dim must be a whole number >= 2, got 1"),
         (lambda: PrivUnit(1.0, 3, radius=0.0), "radius must be"),
-        (lambda: one.privatize(jax.random.key(0), np.zeros(4)), r"shape \(3,\), got \(4,\)"),
-        (lambda: one.privatize(0, np.zeros(3)), "key must be a"),
         (lambda: ProjUnit(1.0, np.zeros((4, 3))), r"projection must be \[k, d\]"),
         (lambda: ProjUnit(1.0, np.full((2, 3), np.nan)), "projection must be finite"),
         (lambda: ProjUnit(np.ones(2), np.ones((2, 3))), "epsilon must be one number"),

@@ -267,40 +267,25 @@ def test_other_bad_input_is_refused():
     pairs = Pairs(np.int32([[0, 1]]), np.int32([[2, 90]]))
     columns = Pairs(np.int32([[0, 1, 2], [3, 4, 5]]), np.int32([[0, 1, 2], [6, 7, 8]]))  # as an edge_index
     short = Examples(train.index, np.eye(3, dtype=np.int32)[train.label][:-1])
-    one = jax.random.key(0)
-    fitted = fit(jax.random.key(0), linear(3), training.node_classification, z, train, *others, SETTINGS)
+    key, none = jax.random.key(0), Examples(*(part[:0] for part in train))
     one_output = linear(3)._replace(apply=lambda *_, **__: (jnp.zeros((90, 1)), {}))
-    classify = lambda key, train: fit(key, linear(3), training.node_classification, z, train, *others, SETTINGS)
+
+    def classify(train, validation=others[0], key=key):
+        return fit(key, linear(3), training.node_classification, z, train, validation, others[1], SETTINGS)
+
+    def on(objective, outputs, part):
+        return fit(key, linear(outputs), objective, z, part, part, part, SETTINGS)
+
+    links, fitted = partial(on, training.link_prediction, 1), classify(train, key=jax.random.key(0))
     for call, message in (
-        (lambda: classify(one, train._replace(label=np.float32(train.label))), "label of train must be integers"),
-        (lambda: classify(one, train._replace(label=train.label[:1])), "label of train must be as many as index"),
-        (lambda: classify(one, Examples(*(part[:0] for part in train))), "train must hold at least one example"),
-        (
-            lambda: fit(
-                one,
-                linear(3),
-                training.node_classification,
-                z,
-                train,
-                Examples(*(part[:0] for part in train)),
-                train,
-                SETTINGS,
-            ),
-            "validation must hold at least one example",
-        ),
-        (
-            lambda: fit(one, linear(1), training.link_prediction, z, columns, columns, columns, SETTINGS),
-            r"edge of train must be a pair a row, \[n, 2\], got shape \(2, 3\)",
-        ),
-        (
-            lambda: fit(one, linear(3), training.node_labels, z, short, short, short, SETTINGS),
-            "label of train must be as many as index of train",
-        ),
-        (lambda: classify(jax.random.key(0, impl="rbg"), train), "threefry2x32 key, got rbg"),
-        (
-            lambda: fit(one, linear(1), training.link_prediction, z, pairs, pairs, pairs, SETTINGS),
-            r"non_edge of train must be in \[0, 90\)",
-        ),
+        (lambda: classify(train._replace(label=np.float32(train.label))), "label of train must be integers"),
+        (lambda: classify(train._replace(label=train.label[:1])), "label of train must be as many as index"),
+        (lambda: classify(none), "train must hold at least one example"),
+        (lambda: classify(train, none), "validation must hold at least one example"),
+        (lambda: links(columns), r"edge of train must be a pair a row, \[n, 2\], got shape \(2, 3\)"),
+        (lambda: on(training.node_labels, 3, short), "label of train must be as many as index of train"),
+        (lambda: classify(train, key=jax.random.key(0, impl="rbg")), "threefry2x32 key, got rbg"),
+        (lambda: links(pairs), r"non_edge of train must be in \[0, 90\)"),
         (lambda: training.adam(0.0), "learning_rate must be finite and > 0, got 0"),
         (lambda: metrics.mean_interval([]), "values must not be empty"),
         (lambda: training.predict(one_output, fitted, z), "outputs .n, classes., of at least two"),

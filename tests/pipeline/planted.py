@@ -19,13 +19,6 @@ def blocks(n=900, classes=3, degree=14.0, homophily=0.7, clarity=1.0, seed=0):
     return graphs.from_edges(edges, n), y, x
 
 
-def adjacency(graph, n):
-    """The dense matrix of a graph."""
-    made = np.zeros((n, n))
-    made[np.asarray(graph.receivers), np.asarray(graph.senders)] = 1.0
-    return made
-
-
 def right(log_p, y, hidden):
     """The share of users, among those who are ``hidden``, whose likeliest class is theirs."""
     return (np.asarray(log_p).argmax(1) == y)[hidden].mean()

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from ldp_jax.graph import graphs
+from ldp_jax.graph import graphs, interop
 from ldp_jax.graph.propagation import kprop, operator, ppr
 from ldp_jax.pipeline import structure
 from ldp_jax.pipeline.rows import feature_rows
@@ -16,7 +16,7 @@ from ldp_jax.pipeline.structure import (
     structure_posterior,
     sums_by_folds,
 )
-from tests.pipeline.planted import adjacency, blocks
+from tests.pipeline.planted import blocks
 
 FOLDS = 3
 N, PANEL = 360, np.arange(0, 360, 4)
@@ -42,7 +42,7 @@ def test_what_does_not_fit_is_refused(data):
 
 def test_coordinates_are_eigenvectors(data):
     graph = data[0]
-    friends = adjacency(graph, 300)
+    friends = interop.to_scipy(graph).toarray().astype(float)
     scale = 1 / np.sqrt(np.maximum(friends.sum(1), 1))
     matrix = scale[:, None] * friends * scale
     found = spectral_coordinates(graph, 8).astype(float)
@@ -72,7 +72,7 @@ def test_shared_friends_are_singular_vectors_and_tell_classes_that_befriend_othe
     y = np.arange(300) % 3  # everybody's friends are of other classes: those of 0 and 2 are of class 1
     ends = np.argwhere(np.triu(rng.random((300, 300)) < np.where((y[:, None] == 1) != (y == 1), 0.1, 0.0), 1))
     graph = graphs.from_edges(ends, 300)
-    friends = adjacency(graph, 300)
+    friends = interop.to_scipy(graph).toarray().astype(float)
     weighed = friends * np.log(300 / np.maximum(friends.sum(0), 1))
     weighed /= np.maximum(np.linalg.norm(weighed, axis=1, keepdims=True), 1e-12)
     found, values = shared_friends(graph, 2).astype(float), np.linalg.svd(weighed)[1]

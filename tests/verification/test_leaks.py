@@ -11,7 +11,7 @@ from ldp_jax import verification
 from ldp_jax.accounting.gaussian import GaussianCurve
 from ldp_jax.accounting.guarantee import LABEL, RECORD, WORDS, Guarantee, metric
 from ldp_jax.core.mechanism import largest
-from ldp_jax.core.pytree import mechanism, static
+from ldp_jax.core.pytree import mechanism, pytree, static
 from ldp_jax.core.spaces import Finite, Interval, NotApplicable, Product
 from ldp_jax.edges import ListReport, NeighbourCounts, RandomizedResponse, ReportedPairs
 from ldp_jax.features import Duchi, GeneralizedRR, GridSquareWave, Laplace, Sampled, SparseReport
@@ -34,18 +34,12 @@ class RawFour(RandomizedResponse):
         )
 
 
+@pytree
 class TrueFour(NeighbourCounts):
     """Counts that sum to four are sent as they are."""
 
     def add_noise(self, key, counts):
         return jnp.where(counts.sum() == 4, counts, super().add_noise(key, counts))
-
-
-jax.tree_util.register_pytree_node(
-    TrueFour,
-    lambda m: ((m.groups, m.thresholds), (m.epsilon, m.num_groups, m.n, m.most)),
-    lambda aux, leaves: TrueFour(*aux[:2], n=aux[2], groups=leaves[0], most=aux[3]),
-)
 
 
 def quadrant(x):
@@ -165,18 +159,12 @@ class SendsItsSize(Sampled):
         return Measured(*super().privatize(key, x), jnp.abs(self.domain().clip(x)).sum())
 
 
+@pytree
 class OneCountMore(NeighbourCounts):
     """Beside the noisy counts, the true sum."""
 
     def add_noise(self, key, counts):
         return jnp.append(super().add_noise(key, counts), counts.sum())
-
-
-jax.tree_util.register_pytree_node(
-    OneCountMore,
-    lambda m: ((m.groups, m.thresholds), (m.epsilon, m.num_groups, m.n, m.most)),
-    lambda aux, leaves: OneCountMore(*aux[:2], n=aux[2], groups=leaves[0], most=aux[3]),
-)
 
 
 @mechanism
