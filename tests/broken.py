@@ -12,18 +12,19 @@ import numpy as np
 
 from experiments._published import DuchiVectorWithTies as DuchiVectorWithTies
 from experiments._published import ReleasedSquareWave as ReleasedSquareWave
-from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import integer_tables
+from ldp_jax.accounting.guarantee import RELATIONSHIP, Guarantee, Unit
+from ldp_jax.core import integer_tables, random_words
 from ldp_jax.core.mechanism import Analytic, Numeric, largest, uniform
 from ldp_jax.core.pytree import mechanism, pytree, static
 from ldp_jax.core.spaces import Finite, Interval, Mixture, clip
-from ldp_jax.edges import DPRR
-from ldp_jax.edges.curator import BinnedPairs, EdgeRand
+from ldp_jax.edges import DPRR, NeighbourCounts
+from ldp_jax.edges.curator import BinnedPairs, EdgeRand, EdgeRR, PublicHRG
 from ldp_jax.features import (
     BranchReport,
     Discrete,
     Duchi,
     Laplace,
+    RandomizedFeatures,
     Sampled,
     SparseReport,
     SquareWave,
@@ -301,6 +302,79 @@ class HalfNoise(BinnedPairs):
 
     def sample_pairs(self, key: Any, split: Any, memory: float = 8e9) -> Any:
         return BinnedPairs(2 * float(self.epsilon)).sample_pairs(key, split, memory)
+
+
+@mechanism
+class AnyGraphs(EdgeRand):
+    """Claims of any two graphs what holds of one edge."""
+
+    def guarantee(self) -> Guarantee:
+        return dataclasses.replace(super().guarantee(), adjacency="any two graphs of the same nodes")
+
+
+@mechanism
+class EdgesOfANode(EdgeRand):
+    """Claims of all edges of a node what holds of one."""
+
+    def guarantee(self) -> Guarantee:
+        words = "two graphs that differ in the edges of one node"
+        return dataclasses.replace(super().guarantee(), unit=Unit("node"), adjacency=words)
+
+
+@mechanism
+class LessThanItsChain(EdgeRR):
+    """The chain's last state is said to lose a hundredth of what its stationary law loses."""
+
+    def guarantee(self) -> Guarantee:
+        return dataclasses.replace(self.stationary(), epsilon=0.01, status="proved")
+
+
+@mechanism
+class RawPairs(PublicHRG):
+    """An honest dendrogram and honest counts are claimed, and the private edges released."""
+
+    def sample_pairs(self, key: Any, split: Any, memory: float = 8e9) -> Any:
+        return split.pairs().ids(split.pairs().private)
+
+
+@mechanism
+class OfAnyGraphs(DPRR):
+    """Claims of any two graphs what holds of one edge."""
+
+    def relationship(self, reporting: Any = "full") -> Guarantee:
+        words = "any two graphs of the same users"
+        return Guarantee(super().relationship(reporting).epsilon, unit=RELATIONSHIP, adjacency=words)
+
+
+@pytree
+class FloatTable(Discrete):
+    """Whole numbers are claimed to be drawn, and 23 bits of a float are."""
+
+    in_loop: bool = static(default=False)
+
+    def draw(self, key: Any, x: Any) -> Any:
+        mass = self._masses().astype(jnp.float32) * np.float32(2.0**-32)
+        drawn = jax.lax.map(uniform, key[None])[0] if self.in_loop else uniform(key)
+        return (drawn >= jnp.cumsum(mass, -1)[self._rows(x)[0]][..., :-1]).sum(-1).astype(jnp.int32)
+
+
+@pytree
+class FloatFeatures(RandomizedFeatures):
+    """The same of the coordinates of a vector."""
+
+    def privatize(self, key: Any, x: Any) -> Any:
+        keys, each = jax.random.split(key, self.dim), FloatTable(**vars(self.inner))
+        return jax.vmap(lambda level, key, x: each.at(level).draw(key, x))(self.inner.level, keys, jnp.asarray(x))
+
+
+@pytree
+class FloatCounts(NeighbourCounts):
+    """Noise of whole words is claimed, and that of a float32 logarithm drawn."""
+
+    def privatize(self, key: Any, neighbours: Any, own: Any = 0, groups: Any = None) -> Any:
+        counts = self._counts(neighbours, own, groups)
+        drawn = random_words.geometric(key, jnp.float32(self.epsilon), counts.shape)
+        return jnp.clip(counts + drawn.astype(jnp.int32), *self.span())
 
 
 @mechanism

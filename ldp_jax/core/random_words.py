@@ -23,6 +23,9 @@ _WORD = np.float32(2.0**32)
 NOISE_WORDS = 8
 """Words of two-sided noise: a sign, and 224 bits, so that it reaches 155 scales; its budgets end at 100."""
 
+_STEPS = 12  # of Newton's method
+_LAST, _TAIL = np.float32(5.1665782), 0x7461696C  # a normal tail of mass 2^-23; folded into a key for its words
+
 _MOST = 40
 """The most that a Poisson count of a mean up to 4 can be: P(more) is 1e-26, below every word."""
 
@@ -194,6 +197,40 @@ def geometric(key: PRNGKey, epsilon: ArrayLike, shape: tuple[int, ...] = ()) -> 
 
 def _signed(word: Array, size: Array) -> Array:
     return jnp.where(word & 1 == 0, size, -size)
+
+
+def beyond(least: ArrayLike, exponential: ArrayLike) -> Array:
+    """The number with a normal tail of e^-exponential times that beyond ``least`` > 0; float32, elementwise.
+
+    >>> round(float(beyond(5.0, 0.0)), 4), round(float(beyond(5.0, 100.0)), 2)
+    (5.0, 14.93)
+    """
+    least, log_tail = jnp.asarray(least, jnp.float32), jax.scipy.special.log_ndtr
+    target = log_tail(-least) - exponential
+
+    def step(_: Array, z: Array) -> Array:  # the tail is concave, and the start beyond the root
+        here = log_tail(-z)
+        slope = jnp.exp(-0.5 * z**2 - np.float32(0.5 * math.log(2 * math.pi)) - here)
+        return jnp.maximum(z + (here - target) / slope, least)
+
+    return jax.lax.fori_loop(0, _STEPS, step, jnp.sqrt(least**2 + 2 * exponential))
+
+
+def with_tails(body: ArrayLike, exponential: ArrayLike) -> Array:
+    """Numbers of ``jax.random.normal``; its least and largest, of mass 2^-23 each, are spread over their tails."""
+    body = jnp.asarray(body)
+    far = (body < -5.27) | (body > 5.14)  # between the last two values of either side
+    return jnp.where(far, jnp.sign(body) * beyond(_LAST, exponential), body)
+
+
+def normal(key: PRNGKey, shape: tuple[int, ...], tails: tuple[int, ...] | None = None) -> Array:
+    """Independent normal numbers, float32: those of ``jax.random.normal``, whose ends at -5.4 and 5.2 are moved.
+
+    They reach 18, beyond which is a mass of 1e-75. Some may share their place in the tail beyond 5.17: ``tails`` is
+    the shape of its draws.
+    """
+    word = words(random.fold_in(key, _TAIL), shape if tails is None else tails, NOISE_WORDS - 1)
+    return with_tails(random.normal(key, shape, jnp.float32), exponential_from_words(word))
 
 
 def poisson_from_words(word: ArrayLike, mean: ArrayLike) -> Array:

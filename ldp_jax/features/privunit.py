@@ -156,7 +156,7 @@ class _OnCaps(abc.ABC):
         rest = -jnp.expm1(-jnp.asarray(self.log_whole, jnp.float32))
         free = random_words.bernoulli_from_words(random_words.words(law_key), anywhere, rest)
         along, scale = self._in_cap(random_words.exponential_from_words(random_words.words(cap_key)))
-        noise = random.normal(noise_key, (self.dim,), jnp.float32)
+        noise = random_words.normal(noise_key, (self.dim,), ())
         across = noise - matmul(noise, u) * u
         across = across - matmul(across, u) * u  # once more, of what rounding left
         return jnp.where(free, self._base(noise), along * u + scale * self._base(across))
@@ -338,16 +338,7 @@ class PrivUnitG(_OnCaps):
 
     def _in_cap(self, exponential: Array) -> tuple[Array, Scalar]:
         """The place with a Gaussian tail of e^-exponential times that beyond the cut, and 1."""
-        least = jnp.asarray(self.cut, jnp.float32) * np.float32(self.dim**0.5)
-        log_tail = jax.scipy.special.log_ndtr
-        target = log_tail(-least) - exponential
-
-        def step(_: Array, z: Array) -> Array:  # the tail is concave, and the start beyond the root
-            here = log_tail(-z)
-            slope = jnp.exp(-0.5 * z**2 - np.float32(0.5 * math.log(2 * math.pi)) - here)
-            return jnp.maximum(z + (here - target) / slope, least)
-
-        z = jax.lax.fori_loop(0, _STEPS, step, jnp.sqrt(least**2 + 2 * exponential))
+        z = random_words.beyond(jnp.asarray(self.cut, jnp.float32) * np.float32(self.dim**0.5), exponential)
         return z * np.float32(self.dim**-0.5), 1.0
 
     def _log_base(self, y: Array) -> Array:

@@ -13,6 +13,8 @@ from ldp_jax.core.spaces import Ball, Vectors
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.hyperbolic import poincare
 
+_SHORTEST = 1e-30  # clip: noise far below is 0 in float32, and the report the record
+
 
 def one(**kwargs: Scalar) -> float:
     """The one concrete number that a parameter is, also in the shape of a stack."""
@@ -63,7 +65,7 @@ class Tangent(abc.ABC):
     def _check(self) -> None:
         check_epsilon(self.epsilon)
         validate.integer_in(1, dim=self.dim)
-        validate.number(0.0, open_lower=True, clip=one(clip=self.clip))
+        validate.number(_SHORTEST, clip=one(clip=self.clip))
         validate.number(0.0, open_lower=True, c=one(c=self.c))
 
     @abc.abstractmethod

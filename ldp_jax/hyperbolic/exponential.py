@@ -27,6 +27,7 @@ from ldp_jax.hyperbolic.numerics import gap, length
 
 MAX_EPSILON = 22.0  # beyond, 46 bits of a uniform are few for the far side of the disc
 MAX_RADIUS = 8.0  # at c = 1; float32 coordinates are good to 1e-4 of a distance there
+MIN_RADIUS = 1e-6  # at c = 1; of 1e-13 float32 loses the masses of panels, and the report is the record
 
 # Panels of distances with a whole circle in the disc, panels of those with an arc, points of a panel
 _NEAR, _FAR, _ORDER = 16, 32, 10
@@ -137,7 +138,7 @@ class HyperbolicExponential:
     moves distances by more: 0.02 of their mass from a record at the rim. Ideal arithmetic.
     Reference: McSherry & Talwar, FOCS 2007, in PoinDP's definition 4; metric: Chatzikokolakis et al., PETS 2013.
 
-    Epsilon is in (0, 22], may be traced or a stack; the radius, in units of distance, at most 8 / sqrt(c).
+    Epsilon is in (0, 22], may be traced or a stack; the radius, in units of distance, from 1e-6 to 8 over sqrt(c).
 
     >>> m = HyperbolicExponential(4.0, radius=2.0)
     >>> print(m.metric_guarantee())  # doctest: +ELLIPSIS
@@ -153,8 +154,8 @@ class HyperbolicExponential:
     def _check(self) -> None:
         check_epsilon(self.epsilon, MAX_EPSILON)
         curvature = validate.number(0.0, open_lower=True, c=one(c=self.c))
-        most = MAX_RADIUS / math.sqrt(curvature)
-        validate.number(0.0, most * (1 + 1e-6), open_lower=True, radius=one(radius=self.radius))
+        least, most = MIN_RADIUS / math.sqrt(curvature), MAX_RADIUS / math.sqrt(curvature)
+        validate.number(least, most * (1 + 1e-6), radius=one(radius=self.radius))
         if self.rim is None:
             root = math.sqrt(curvature)
             object.__setattr__(self, "rim", math.tanh(root * one(radius=self.radius) / 2) / root)

@@ -12,7 +12,7 @@ from jaxtyping import Float, PyTree
 
 from ldp_jax.accounting.gaussian import GaussianCurve, gaussian_mu
 from ldp_jax.accounting.guarantee import Guarantee
-from ldp_jax.core import random, validate
+from ldp_jax.core import random_words, validate
 from ldp_jax.core.pytree import mechanism, static
 from ldp_jax.core.spaces import Vectors
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
@@ -79,7 +79,7 @@ class _Gaussian(Tangent):
 
     def _report(self, key: PRNGKey, x: Array) -> Array:
         centre = self._centre(x)
-        return centre + self._scales() * random.normal(key, centre.shape, jnp.float32)
+        return centre + self._scales() * random_words.normal(key, centre.shape)
 
     def log_density(self, y: Record, x: Record) -> Float[Array, ""]:
         """log p(y | x) in the tangent space, with respect to its Lebesgue measure."""
@@ -107,7 +107,7 @@ class HyperbolicGaussian(_Gaussian):
     Guarantee: (epsilon, delta) per record, by the analytic calibration with L2 sensitivity 2 C. The record must be
     a function of the user's data and public parameters: no aggregation of neighbours before the noise.
     Utility: unbiased, :math:`\sigma = 2 C / \mu(\epsilon, \delta)` a coordinate (7.46 C at epsilon 1, delta 1e-5).
-    Numerics: sigma is rounded up to a float32. Ideal arithmetic.
+    Numerics: sigma is rounded up to a float32; noise ends at 18 sigma, beyond a mass of 1e-75. Ideal arithmetic.
     Reference: PoinDP (Wei et al., AAAI 2024), whose Theorem 1 does not hold; Balle & Wang, ICML 2018, Theorem 8.
 
     Epsilon is in (0, 100], concrete; an array [n] for public budgets. -c is the curvature.

@@ -39,8 +39,9 @@ rung                              smallest defect that is found                 
 :func:`independent_coordinates`   a mean product of two or three signs of        four and more that are not exact;
                                   0.06; an exact product of any number           triples beyond 64 coordinates
 :func:`relationship_supremum`     1e-9 of epsilon, on all graphs of four nodes   what larger graphs alone do
-:func:`arithmetic`                one word of 2^64 beside a step; a set of       a smaller set apart from every step
-                                  words of mass 1e-3 anywhere
+:func:`arithmetic`                one word of 2^64 beside a step; a set of       a smaller set far from every step;
+                                  words of mass 1e-3 anywhere; one word of a     other rows; beyond 8 tables of a
+                                  table, at two records                          vector
 :func:`float_audit`               2^-22 of the mass of two records               other records
 :func:`epsilon_lower_bound`       4 % of epsilon at 1 (2e5 draws)                epsilon above 9 (4e5 draws)
 :func:`private_edge_supremum`     1e-9 of epsilon, in the law of a curator's     what the curator draws; more than

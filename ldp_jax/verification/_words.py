@@ -78,7 +78,9 @@ def _draws(jaxpr: core.Jaxpr) -> list[Draw]:
         if inner is not None:
             found += _draws(inner.jaxpr)
         elif equation.primitive.name == "random_bits":
-            found.append(Draw(tuple(equation.params["shape"]), int(equation.params["bit_width"])))
+            drawn = equation.outvars[0].aval  # of several keys at once, each key's
+            assert isinstance(drawn, jax.core.ShapedArray)
+            found.append(Draw(tuple(drawn.shape), int(equation.params["bit_width"])))
         elif "random_bits" in str(equation):
             raise NotApplicable(f"the sampler draws inside a {equation.primitive.name}: its words are not fixed")
     return found

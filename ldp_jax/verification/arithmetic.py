@@ -5,18 +5,19 @@ import math
 import operator
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import integer_tables
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasInverse, HasTable, HasWordRuns, HasWords, Randomizer
-from ldp_jax.core.spaces import NotApplicable
-from ldp_jax.core.types import Array, Record, Report
+from ldp_jax.core.spaces import NotApplicable, Reports, SparseReport
+from ldp_jax.core.types import Array, PRNGKey, Record, Report
 from ldp_jax.verification import _words
-from ldp_jax.verification._programs import Exact, log_grid
+from ldp_jax.verification._programs import Exact, log_grid, repeated, take
 from ldp_jax.verification.exact import adjacency, check_numbers, coordinate_laws, spaces
 
 ROUNDING = 1e-5
@@ -24,6 +25,8 @@ ROUNDING = 1e-5
 
 _RANDOM = 1 << 14  # words that check that nothing lies between two thresholds
 _CELLS = 4096
+_LAWS = 8  # of a vector's coordinates, whose tables are asked by words
+_FEW = 16  # numbers by which the words of a table are found among others
 
 _Masses = dict[int, Fraction]  # the mass of each outcome under one record
 
@@ -56,9 +59,10 @@ def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
 
     A finite report is a step function of its words. Steps are found by bisection from probes at both ends, at
     powers of two, on a grid and at the claimed masses; 16 384 random words look for others. Pairs (branch, value)
-    are asked for their finite parts, vectors for the laws of their coordinates, runs of words at both ends
+    are asked for their finite parts, vectors for the laws of their coordinates. Of tables the words must give both
+    ends of the domain their very masses, also within a vector; runs of words are asked at both ends
     (:class:`~ldp_jax.core.mechanism.HasWordRuns`). ``NotApplicable`` for vectors that are drawn together, reports
-    of a continuum, or no step function of the words.
+    of a continuum, no step function of the words, or a sampler that does not follow its table.
 
     >>> from ldp_jax.features import Duchi
     >>> found = arithmetic(Duchi(1.0))
@@ -68,7 +72,7 @@ def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
     if isinstance(mechanism, HasCoordinates):
         return _of_coordinates(mechanism)
     if isinstance(mechanism, HasTable):
-        return ArithmeticLoss(mechanism.table().epsilon, None, None, None, 0.0, 0)
+        return _of_table(mechanism, mechanism)
     if isinstance(mechanism, HasWordRuns):
         return _of_runs(mechanism)
     if all(part.atoms is None for part in spaces(mechanism)[1].branches):
@@ -125,10 +129,45 @@ def _ratio(mass: Fraction | None, other: Fraction | None) -> Fraction | float:
     return mass / other if other else math.inf
 
 
+def _of_table(m: Any, sampler: Any) -> ArithmeticLoss:
+    """The table's loss, where a sampler gives each report at both ends of the domain its mass in the table."""
+    table, records = m.table(), np.array(m.domain().extremes(), np.float32)
+    found, cells = _Steps(sampler, records, _claimed(m, records), words=1).masses()
+    if found != [_row(table, float(record)) for record in records]:
+        raise NotApplicable(f"{type(sampler).__name__} draws other probabilities than its table has")
+    return ArithmeticLoss(table.epsilon, None, None, None, 0.0, cells)
+
+
+class _Sent(NamedTuple):
+    """One number that a vector's mechanism sends, of a record whose coordinates are all alike."""
+
+    mechanism: Any
+    law: Any
+    place: int
+
+    def privatize(self, key: PRNGKey, x: Record) -> Report:
+        """The number in this place."""
+        y = self.mechanism.privatize(key, jnp.full(self.mechanism.domain().dim, x))
+        return (y.values if isinstance(y, SparseReport) else y)[self.place]
+
+    def codomain(self) -> Reports:
+        """That of the law."""
+        return self.law.codomain()
+
+
 def _of_coordinates(mechanism: HasCoordinates) -> ArithmeticLoss:
     """Coordinates that are sent and lose most, added up."""
     laws, sent = coordinate_laws(mechanism), mechanism.codomain().sent
-    each = [arithmetic(law) for law, _ in laws]
+    if len(laws) > 1 and sent < mechanism.codomain().dim:
+        raise NotApplicable("coordinates that are sampled must have one law")
+    asked, each = np.linspace(0, len(laws) - 1, min(len(laws), _LAWS)).astype(int), []
+    for number, (law, at) in enumerate(laws):
+        if not isinstance(law, HasTable):
+            each.append(arithmetic(law))
+        elif number in asked:
+            each.append(_of_table(law, _Sent(mechanism, law, at[0])))
+        else:
+            each.append(ArithmeticLoss(law.table().epsilon, None, None, None, 0.0, 0))
     if len(each) == 1:
         return each[0]._replace(epsilon=sent * each[0].epsilon, off=sent * each[0].off)
     every = [found for (_, at), found in zip(laws, each, strict=True) for _ in at]
@@ -156,6 +195,23 @@ def _of_runs(m: HasWordRuns) -> ArithmeticLoss:
     ]
     pairs = [tuple(map(records.index, pair)) for one in runs.pairs for pair in (one, one[::-1])]
     return _compared(laws, logs, records, pairs, len(runs.share))
+
+
+def check_runs(m: Any) -> None:
+    """``NotApplicable`` where ``privatize`` of one record sends other numbers than ``from_words`` of its words."""
+    runs, x = m.word_runs(), take(m.domain().grid(1), 0)
+    draw, *more = _words.draws_of(m, x)
+    if more or draw.shape[:1] != runs.first.shape[:1]:
+        raise NotApplicable("privatize must draw the words of its runs, and no others")
+    words = [np.broadcast_to(w.T[..., None], (w.shape[1], *draw.shape)) for w in (runs.first, runs.last)]
+    asked = repeated(x, runs.first.shape[1])
+    sent = [m.codomain().numbers(_words.report_words(m, asked, [one])) for one in words]
+    wanted = [
+        [np.asarray(_report(m, w, record))[:, None] for w in (runs.first, runs.last)]
+        for record in set(itertools.chain(*runs.pairs))
+    ]
+    if not any(all((a == b).all() for a, b in zip(sent, one, strict=True)) for one in wanted):
+        raise NotApplicable("privatize sends other numbers than from_words makes of its words")
 
 
 @jax.jit
@@ -258,18 +314,22 @@ class _Line(NamedTuple):
 class _Steps:
     """Reports, as whole numbers, of some records under words of the verifier's choice."""
 
-    def __init__(self, mechanism: Exact, records: np.ndarray, claimed: np.ndarray) -> None:
-        """Trace the sampler once, for all records; the masses that are claimed say where steps may be."""
+    def __init__(self, mechanism: Exact, records: np.ndarray, claimed: np.ndarray, words: int = 2) -> None:
+        """Trace the sampler once, for all records; the masses that are claimed say where steps may be.
+
+        A draw of many words is several numbers of so many ``words``, as a coin and a value from one key are of two.
+        A number of one word is taken for a table's, whose steps depend on no other.
+        """
         rows = np.nan_to_num(claimed)
         self.likely = {Fraction(c) for row in (*rows, *rows[:, ::-1]) for c in (np.cumsum(row) - row / 2).tolist()}
         self.draws = _words.draws_of(mechanism, records[0])
         self.mechanism, self.records, self.outcome = mechanism, records, _outcomes(mechanism)
-        # A draw of many words is several numbers of two, as a coin and a value from one key are.
         self.axes = [
-            (place, min(2, math.prod(draw.shape) - first) * draw.bits)
+            (place, min(words, math.prod(draw.shape) - first) * draw.bits)
             for place, draw in enumerate(self.draws)
-            for first in range(0, math.prod(draw.shape), 2)
+            for first in range(0, math.prod(draw.shape), words)
         ]
+        self.alone = words == 1
         self.bits = [bits for _, bits in self.axes]
         self.rng = np.random.default_rng(0)  # no privacy depends on it
 
@@ -293,15 +353,16 @@ class _Steps:
 
     def cuts(self) -> list[list[set[int]]]:
         """Where the report steps: a set of whole numbers for each record and draw."""
-        axes = range(len(self.bits))
+        axes, every = self._moving() if self.alone else range(len(self.bits)), range(len(self.bits))
         others = [
-            tuple(0 for _ in axes),
+            tuple(0 for _ in every),
             tuple((1 << b) - 1 for b in self.bits),
             tuple(1 << (b - 1) for b in self.bits),
         ]
         # A step along one axis may show only at some places of the others.
-        others = [*others, *(self.anywhere() for _ in range(3))] if len(self.bits) > 1 else others[:1]
-        found: list[list[set[int]]] = [[set() for _ in axes] for _ in self.records]
+        alone = self.alone or len(self.bits) == 1
+        others = others[:1] if alone else [*others, *(self.anywhere() for _ in range(3))]
+        found: list[list[set[int]]] = [[set() for _ in every] for _ in self.records]
         lines = [_Line(row, axis, o) for row in range(len(self.records)) for axis in axes for o in others]
         near = sorted({f for share in self.likely for f in (share, 1 - share) if 0 <= f < 1})
         probes = [sorted({*_probes(bits), *(int(f * (1 << bits)) for f in near)}) for bits in self.bits]
@@ -317,6 +378,16 @@ class _Steps:
         for i, (_, high) in zip(step, ends, strict=True):
             found[points[i][0].row][points[i][0].axis].add(high)
         return found
+
+    def _moving(self) -> list[int]:
+        """The axes along which a report changes between the claimed steps: those of one word that a table reads."""
+        shares = sorted(self.likely)
+        few = [shares[at] for at in np.linspace(0, len(shares) - 1, _FEW).astype(int)]
+        none, axes = tuple(0 for _ in self.bits), range(len(self.bits))
+        lines = [_Line(row, axis, none) for axis in axes for row in range(len(self.records))]
+        points = [line.at(int(share * (1 << self.bits[line.axis]))) for line in lines for share in few]
+        seen = self.ask(points).reshape(len(self.bits), -1, _FEW)
+        return np.flatnonzero((seen != seen[..., :1]).any((1, 2))).tolist() or list(axes)
 
     def masses(self) -> tuple[list[_Masses], int]:
         """The exact mass of each outcome under each record; and how many sets of words were told apart."""
@@ -351,7 +422,9 @@ class _Steps:
             np.searchsorted(np.array(start, np.uint64), column, "right") - 1
             for start, column in zip(starts, numbers.T, strict=True)
         ]
-        cell = np.ravel_multi_index(columns, [len(start) for start in starts])
+        cell = np.zeros(len(numbers), np.int64)
+        for column, start in zip(columns, starts, strict=True):
+            cell = cell * len(start) + column
         if (self.report(np.full(len(cell), row), numbers) != outcomes[cell]).any():
             raise NotApplicable("the report is no step function of its words: a set of them reports otherwise")
 

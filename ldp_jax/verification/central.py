@@ -322,6 +322,12 @@ def _releases(m: CentralMechanism, key: PRNGKey, split: EdgeSplit, trials: int) 
     return found
 
 
+def most_draws(mechanism: CentralMechanism) -> int:
+    """How many releases of each graph a game may draw: fewer where a chain makes many sweeps, but 100."""
+    sweeps = mechanism.sweeps if isinstance(mechanism, HasDendrogram) else 0
+    return max(100, _SLOW // (2 * max(sweeps, 1)))
+
+
 def private_edge_lower_bound(
     mechanism: CentralMechanism, key: PRNGKey, trials: int = 4000, confidence: float = 1 - SIGNIFICANCE
 ) -> LowerBound:

@@ -8,9 +8,17 @@ from typing import Any
 
 import jax  # noqa: F401 - the examples below
 
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS, Guarantee, any_two
+from ldp_jax.accounting.guarantee import (
+    EDGE_CENTRAL,
+    NEIGHBOUR_LIST,
+    RECORD,
+    RELATIONSHIP,
+    WORDS,
+    Guarantee,
+    any_two,
+)
 from ldp_jax.core import random, validate
-from ldp_jax.core.mechanism import HasCoordinates, Randomizer, check_budget, require_protocol
+from ldp_jax.core.mechanism import HasCoordinates, HasWordRuns, Randomizer, check_budget, require_protocol
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.spaces import NotApplicable, Reports
 from ldp_jax.core.types import PRNGKey, Report
@@ -18,9 +26,14 @@ from ldp_jax.edges import HasBitLaw, Reporting
 from ldp_jax.edges.curator import CentralMechanism, promised
 from ldp_jax.verification._programs import Exact, draws
 from ldp_jax.verification._words import calls_host
-from ldp_jax.verification.arithmetic import ROUNDING, arithmetic
+from ldp_jax.verification.arithmetic import ROUNDING, arithmetic, check_runs
 from ldp_jax.verification.bits import asked_of, has_reals, record_in_bits
-from ldp_jax.verification.central import matches_release, private_edge_lower_bound, private_edge_supremum
+from ldp_jax.verification.central import (
+    matches_release,
+    most_draws,
+    private_edge_lower_bound,
+    private_edge_supremum,
+)
 from ldp_jax.verification.coordinates import independent_coordinates
 from ldp_jax.verification.empirical import fit_of, matches_density, matches_everywhere, matches_graphs
 from ldp_jax.verification.exact import hockey_stick, privacy_loss_supremum, spaces
@@ -76,7 +89,7 @@ class Verdict:
     """The rungs of one mechanism. True where all that apply hold, and all that are needed apply.
 
     Needed are law and sampler, at one record and at many; the independence of coordinates with laws of their own;
-    the last bits of reports of a continuum. For a curator's release: law and sampler.
+    the last bits of reports of a continuum. For a curator's release: unit, law, sampler and game.
     """
 
     mechanism: str
@@ -125,9 +138,9 @@ def check(
 
     A rung that does not apply says why; one that raises anything else is refused (:mod:`ldp_jax.verification` says
     what each can see). A curator's mechanism is asked about one private edge, a chain in its stationary law.
-    Windows take 65 536 records at least, a curator's releases are 4 000 at most; ``significance`` is how often an
-    honest mechanism may be refused, by all rungs together. ``progress`` is told of each rung
-    (:data:`ldp_jax.core.progress.Progress`); by default they are shown after five seconds.
+    Windows take 65 536 records at least, a curator's releases are 4 000 at most, and fewer where a chain makes many
+    sweeps; ``significance`` is how often an honest mechanism may be refused, by all rungs together. ``progress`` is
+    told of each rung (:data:`ldp_jax.core.progress.Progress`); by default they are shown after five seconds.
 
     ``ValueError`` for trials, a significance or parameters out of range, or a key that is not threefry;
     ``TypeError`` for what lacks a member of the protocol, with the smallest class that has it.
@@ -145,8 +158,8 @@ def check(
     check_budget(mechanism)
     key, draw_key = random.split(key)
     if isinstance(mechanism, CentralMechanism):
-        guarantee, necessary = promised(mechanism), {"law", "sampler"}
-        table = _of_release(mechanism, guarantee.epsilon, trials, significance)
+        guarantee, necessary = promised(mechanism), {"unit", "law", "sampler", "game"}
+        table = _of_release(mechanism, guarantee, trials, significance)
     else:
         asked = Questions(mechanism, draw_key, trials, significance)
         guarantee, necessary, table = asked.guarantee, needed(mechanism), asked.table()
@@ -304,16 +317,21 @@ class Questions:
         exact = self.guarantee.arithmetic == "exact"
         try:
             found = arithmetic(self.m).epsilon
-        except NotApplicable:
+            if exact and isinstance(self.m, HasWordRuns):
+                check_runs(self.m)
+        except NotApplicable as error:
             if exact:
-                raise ValueError("exact arithmetic is claimed and cannot be shown") from None
+                return math.inf, self.claim, False, f"exact arithmetic is claimed and cannot be shown: {error}"
             raise
         return _within(found, self.claim if exact else self.claim + ROUNDING)
 
     def _edge(self, _: PRNGKey) -> Answer:
         m, reportings = self.m, getattr(self.m, "reportings", (None,))
-        losses = [(_lost_by_edge(m, p), m.relationship(p).epsilon) for p in reportings]
-        found, limit = max(losses, key=lambda pair: pair[0] / pair[1])
+        losses = [(_lost_by_edge(m, p), m.relationship(p)) for p in reportings]
+        other = [g for _, g in losses if g.unit != RELATIONSHIP or any_two(g.adjacency) == "any two"]
+        if other:
+            return 1.0, 0.0, False, f"relationship() is not of one edge: {other[0]}"
+        found, limit = max(((lost, g.epsilon) for lost, g in losses), key=lambda pair: pair[0] / pair[1])
         return _within(found, limit, SLACK)
 
     def _curve(self, _: PRNGKey) -> Answer:
@@ -343,13 +361,22 @@ def delta_of(m: Exact, epsilon: float, claimed: float) -> tuple[float, float, bo
     return found, limit, found <= limit
 
 
-def _of_release(m: CentralMechanism, claim: float, trials: int, significance: float) -> list[Question]:
+def _of_release(m: CentralMechanism, promise: Guarantee, trials: int, significance: float) -> list[Question]:
     """The questions about a curator's release, whose draws are made one after the other: some thousands at most."""
-    half, most, share = min(trials, _RELEASES // 2), min(trials, _RELEASES), significance / 2
+    claim, half, share = promise.epsilon, min(trials, _RELEASES // 2), significance / 2
+    most = min(trials, _RELEASES, most_draws(m))
+
+    def unit(_: PRNGKey) -> Answer:
+        stated = m.guarantee()  # of a chain's last state no less than of its stationary law
+        of_an_edge = [g.unit == EDGE_CENTRAL and any_two(g.adjacency) == "two" for g in (stated, promise)]
+        fits = all(of_an_edge) and stated.epsilon >= claim and promised(m) == promise
+        return float(not fits), 0.0, fits, "" if fits else f"guarantee() says {stated}"
+
     law = lambda _: _within(private_edge_supremum(m).epsilon, claim, SLACK)
     sampler = lambda key: _fit(matches_release(m, key, trials=half, significance=share))
     game = lambda key: _within(private_edge_lower_bound(m, key, most, 1 - share).epsilon, claim)
     return [
+        ("unit", "the unit is one private edge", "", unit),
         ("law", "the largest loss about a private edge", "", law),
         ("sampler", "the law is what is drawn", "", sampler),
         ("game", "what draws alone show", "", game),

@@ -182,3 +182,19 @@ def test_remainders_are_those_of_whole_numbers():
     words = np.clip(words, 0, 2**32 - 1)
     found = jax.jit(random_words.below_from_words)(np.uint32(0), words.astype(np.uint32), bounds.astype(np.int32))
     np.testing.assert_array_equal(found, words % bounds)
+
+
+@pytest.mark.parametrize(("seed", "end"), [(70, -1), (87, 1)])
+def test_normal_tails_are_drawn_and_nothing_else_is_moved(seed, end):
+    """Keys whose numbers hold an end; each place in the tail to 1e-3 of its mass, down to e^-170."""
+    key, size = jax.random.key(seed), (6000,)
+    body = np.asarray(jax.random.normal(key, size))
+    found = np.asarray(random_words.normal(jax.random.clone(key), size))
+    far = end * body > 5.14
+    assert far.sum() == 1
+    assert (found[~far] == body[~far]).all()
+    assert end * found[far] > 5.166
+    assert abs(found[far] - body[far]) > 1e-3
+    away = np.float32([0.0, 0.5, 3.0, 50.0, 154.0])
+    place = np.asarray(random_words.with_tails(np.full(5, body[far]), away), np.float64)
+    np.testing.assert_allclose(scipy_stats.norm.logsf(end * place), -23 * math.log(2) - away, atol=1e-3)

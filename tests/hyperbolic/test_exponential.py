@@ -35,6 +35,18 @@ def test_the_density_is_the_exponential_of_the_distance(epsilon, radius, c, shar
     np.testing.assert_allclose(short[near], logs[near], atol=1e-4)
 
 
+def test_the_smallest_disc_has_the_law_of_a_flat_one():
+    """Of 2 000 draws about a record at the rim: to 1e-3 of the radius. Of a radius of 1e-13 all were the record."""
+    keys, found = jax.random.key_data(jax.random.split(jax.random.key(0), 2000)), []
+    for radius in (1e-6, 1e-3):
+        m = HyperbolicExponential(10.0, radius)
+        x = np.float32([m.rim, 0.0])
+        draw = jax.jit(jax.vmap(lambda key, m=m, x=x: m.privatize(jax.random.wrap_key_data(key), x)))
+        found.append(np.asarray(draw(keys)) / m.rim)
+    np.testing.assert_allclose(found[0], found[1], atol=1e-3)
+    assert found[0].std() > 0.1
+
+
 def test_losses_are_at_most_the_budget_and_the_rate_times_the_distance():
     """Over 400 random pairs of records, some of them close, at 1600 reports each; the budget is attained."""
     epsilon, radius, c = 10.0, 6.0, 0.5
