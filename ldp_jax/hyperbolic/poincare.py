@@ -70,6 +70,9 @@ def _points(c: Scalar, **given: Record) -> tuple[Array, ...]:
 
 
 def _one_type(*arrays: Array) -> tuple[Array, ...]:
+    """Arrays of one floating type; refused where they have unlike numbers of coordinates: 1 would be broadcast."""
+    if len(widths := {array.shape[-1] for array in arrays}) > 1:
+        raise ValueError(f"points and vectors must have as many coordinates each, got {sorted(widths)}")
     kind = jnp.result_type(*arrays)
     return tuple(array.astype(kind) for array in arrays)
 
