@@ -436,6 +436,7 @@ def test_auc_is_scikit_learns_with_ties():
         theirs = sklearn.metrics.roc_auc_score(np.repeat([1, 0], [50, 70]), np.concatenate([positive, negative]))
         assert float(auc(np.float32(positive), np.float32(negative))) == pytest.approx(theirs, rel=1e-6)
     assert np.isnan(auc(np.full(50, np.nan, np.float32), np.float32(negative)))
+    assert np.isnan(auc(np.float32(positive), np.zeros(0, np.float32)))
 
 
 def test_mean_interval_is_scipys():
@@ -446,3 +447,4 @@ def test_mean_interval_is_scipys():
     single = metrics.mean_interval([2.0])
     assert (interval.n, str(single), np.isnan(single.half_width)) == (10, "2.0", True)
     assert str(metrics.mean_interval([1.0, 2.0, 3.0])) == "2.0 ± 2.5"
+    assert str(metrics.mean_interval([0.912, 0.905, 0.9])) == "0.906 ± 0.015"  # accuracies are shares
