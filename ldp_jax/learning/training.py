@@ -309,7 +309,7 @@ def step(
 
     def mean(parameters: PyTree) -> tuple[Array, tuple[Array, Variables]]:
         outputs, changed = model.apply({**rest, "params": parameters}, inputs, key=key, train=True)
-        lost = jnp.where(real, losses(outputs), 0.0).sum()
+        lost = jnp.where(real, losses(outputs), 0.0).sum(dtype=total.dtype)  # float64 records make more of it
         return lost / real.sum(), (lost, {name: part for name, part in changed.items() if name != "params"})
 
     parameters = variables["params"]
@@ -512,7 +512,7 @@ def _fit(
 
     def score(variables: Variables, examples: PyTree) -> Array:
         outputs, _ = model.apply(variables, objective.inputs(context, examples), key=None, train=False)
-        return objective.score(outputs, examples)
+        return objective.score(outputs, examples).astype(jnp.float32)
 
     def epoch(number: Array, variables: Variables, state: PyTree) -> tuple[Variables, PyTree, Array]:
         order_key, steps_key = random.split(random.fold_in(epochs_key, number))

@@ -43,6 +43,21 @@ def test_a_separable_toy_is_learned():
     np.testing.assert_array_equal(training.predict(model, fitted, z)[test.index], test.label)
 
 
+@pytest.mark.parametrize("objective", [training.node_classification, training.node_labels])
+def test_float64_records_train_as_float32_ones(objective):
+    """In 64-bit mode losses and scores were float64 beside a total of float32, which JAX refused."""
+    z, *parts = blobs()
+    if objective is training.node_labels:
+        parts = [Examples(part.index, np.eye(3, dtype=int)[part.label]) for part in parts]
+    settings = Settings(ADAM, epochs=3, batch_size=16)
+    run = lambda z: fit(jax.random.key(0), linear(3), objective, z, *parts, settings)
+    wanted = run(z)
+    with jax.enable_x64(True):
+        found = run(np.asarray(z, np.float64))
+    assert found.losses.dtype == found.test.dtype == jnp.float32
+    np.testing.assert_allclose(found.losses, wanted.losses, rtol=1e-4)
+
+
 ONE_NUMBER = Model(
     init=lambda key, inputs: {"params": {"w": jnp.float32(0.0)}},
     apply=lambda variables, inputs, *, key, train: (variables["params"]["w"] * jnp.ones(len(inputs)), variables),
