@@ -43,6 +43,20 @@ def test_a_separable_toy_is_learned():
     np.testing.assert_array_equal(training.predict(model, fitted, z)[test.index], test.label)
 
 
+def test_records_that_are_no_numbers_are_told():
+    """A NaN in training makes all parameters NaN: the accuracy that is left is that of the first variables."""
+    z, *parts = blobs()
+    settings = Settings(ADAM, epochs=3, batch_size=16)
+    with pytest.warns(UserWarning, match="loss of the first epoch is NaN in 1 of 1 runs: is an input not finite"):
+        fit(jax.random.key(0), linear(3), training.node_classification, z.at[0, 0].set(jnp.nan), *parts, settings)
+    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), parts)
+    both = jnp.stack([z, z.at[0, 0].set(jnp.nan)])
+    with pytest.warns(UserWarning, match="in 1 of 2 runs"):
+        fit_many(
+            jax.random.split(jax.random.key(0)), linear(3), training.node_classification, both, *stacked, settings
+        )
+
+
 @pytest.mark.parametrize("objective", [training.node_classification, training.node_labels])
 def test_float64_records_train_as_float32_ones(objective):
     """In 64-bit mode losses and scores were float64 beside a total of float32, which JAX refused."""
