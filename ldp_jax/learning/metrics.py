@@ -77,7 +77,8 @@ def _check(scores: Array, labels: Array | np.ndarray, mask: Array | np.ndarray |
     if np.shape(labels) != rows:
         raise ValueError(f"labels must be classes of shape {rows}, one a row of scores, got {np.shape(labels)}")
     if mask is not None and (np.shape(mask) != rows or jnp.issubdtype(jnp.result_type(mask), jnp.integer)):
-        raise ValueError(f"mask must be bool, or float weights, of shape {rows}, got {np.shape(mask)}")
+        got = f"{jnp.result_type(mask)} of shape {np.shape(mask)}"
+        raise ValueError(f"mask must be bool, or float weights, of shape {rows}, got {got}")
     validate.known(labels, mask, scores.shape[-1])
 
 

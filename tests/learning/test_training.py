@@ -428,7 +428,7 @@ def test_metrics_refuse_what_would_be_broadcast():
     for wrong in (np.arange(2)[:, None], np.eye(2, dtype=int), np.arange(3)):
         with pytest.raises(ValueError, match="labels must be classes of shape"):
             metrics.accuracy(jnp.eye(2), wrong)
-    with pytest.raises(ValueError, match="mask must be bool, or float weights"):
+    with pytest.raises(ValueError, match=r"mask must be bool, or float weights, .* got int"):
         metrics.accuracy(jnp.eye(2), np.arange(2), np.array([0, 1]))
     for metric in (metrics.accuracy, metrics.f1):  # classes from 1, or one column for two of them
         with pytest.raises(ValueError, match=r"labels must be in \[0, 2\)"):
