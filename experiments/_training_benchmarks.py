@@ -149,7 +149,7 @@ def gat_sides() -> tuple[str, Sides]:
     """A forward and a backward pass over all nodes and a step of Adam: 8 heads of 8, then one of the classes."""
     data, x, labels, train = _nodes()
     senders, receivers = np.asarray(data.graph.senders), np.asarray(data.graph.receivers)
-    model = models.gat(2, HEADS, OF_A_HEAD, data.num_classes, DROPPED)
+    model = models.gat(2, heads=HEADS, hidden=OF_A_HEAD, outputs=data.num_classes, dropout=DROPPED)
     run = _epoch(model, propagation.operator(data.graph, "segment"), x, labels, train)
     sides: Sides = {"ldp_jax": (run, "edges in blocks, a derivative by hand; dropout 0.6 of inputs and of weights")}
     if installed("attention", "torch"):

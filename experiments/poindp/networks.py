@@ -52,7 +52,7 @@ def network(name: str, settings: Settings, classes: int) -> tuple[models.Model, 
     gcn = models.gcn(2, width, classes, dropout, "symmetric")
     plain: dict[str, tuple[models.Model, Kind]] = {
         "gcn": (gcn, "node"),
-        "gat": (models.gat(2, settings.heads, width // 2, classes, dropout), "node"),
+        "gat": (models.gat(2, heads=settings.heads, hidden=width // 2, outputs=classes, dropout=dropout), "node"),
         "hgcn": (
             models.hyperbolic_gcn(2, width, classes, dropout, activation="elu", normalisation="symmetric"), "node",
         ),

@@ -7,7 +7,7 @@ limits, the ``guarantee()`` of a mechanism those of all attacks.
 >>> import numpy as np
 >>> secret = all_pairs(np.arange(4), [[0, 1], [2, 3]])
 >>> alike = np.array([[0.9, 0.1], [0.8, 0.2], [0.2, 0.8], [0.3, 0.7]])
->>> link_stealing(alike, secret).minus(degree_product([[0, 2]], 4, secret)).auc.mean
+>>> link_stealing(alike, secret, distance="euclidean").minus(degree_product([[0, 2]], 4, secret)).auc.mean
 0.625
 """
 

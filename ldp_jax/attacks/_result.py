@@ -134,13 +134,24 @@ def distinct(name: str, nodes: ArrayLike | tuple, size: int = 2**31) -> Int[np.n
 
 def check_targets(targets: Targets, size: int, k: int = 2) -> None:
     """Refuse targets that are no k-tuples of nodes in [0, size), or a truth that is not theirs."""
+    units, _ = _parts(targets, k)
+    validate.ids(size, **{"units of targets": units})
+
+
+def _parts(targets: Targets, k: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Units [p, k] and truth [p], refused in other forms."""
     units, truth = np.asarray(targets.units), np.asarray(targets.truth)
-    if units.shape[1:] != (k,) or truth.shape != units.shape[:1] or truth.dtype != bool:
+    if (
+        units.ndim != 2
+        or units.shape[1] != (k or units.shape[1])
+        or truth.shape != units.shape[:1]
+        or truth.dtype != bool
+    ):
         raise ValueError(
-            f"targets must be units, integers [p, {k}], and truth, bool [p], got shapes {units.shape} and "
+            f"targets must be units, integers [p, {k or 'k'}], and truth, bool [p], got shapes {units.shape} and "
             f"{truth.shape}, of {units.dtype} and {truth.dtype}"
         )
-    validate.ids(size, **{"units of targets": units})
+    return units, truth
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -306,9 +317,9 @@ def evaluate(
     >>> found.auc.mean, found.precision.mean, found.tpr.mean
     (1.0, 1.0, 1.0)
     """
-    units, truth = np.asarray(targets.units), np.asarray(targets.truth)
+    units, truth = _parts(targets)
     scores = np.asarray(validate.unmasked(scores), np.float64)
-    if scores.shape != truth.shape or units.ndim != 2 or len(units) != len(truth) or truth.dtype != bool:
+    if scores.shape != truth.shape:
         raise ValueError(f"scores must be one a target [{len(truth)}], got shape {scores.shape}")
     density, confidence = _checked(name, scores, density, confidence, "targets")
     if truth.all() or not truth.any():

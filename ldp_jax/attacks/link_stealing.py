@@ -65,7 +65,8 @@ def link_stealing(posteriors: ArrayLike | tuple, targets: Targets, *, distance: 
     """Score pairs of nodes by how alike the model's answers are, which are all the attacker has.
 
     ``posteriors``, float [n, classes], are the answer for each node; logits do as well. The score is the negative
-    of ``distance``, one of the paper's, as ``scipy.spatial.distance`` has them.
+    of ``distance``, one of the paper's, as ``scipy.spatial.distance`` has them. Of two numbers the correlation, of
+    one the cosine too, says no more than a sign, and is refused: ``euclidean`` compares them.
 
     Reference: He et al., Stealing links from graph neural networks (USENIX Security 2021), attack 0.
 
@@ -81,6 +82,12 @@ def by_distance(name: str, rows: ArrayLike | tuple, targets: Targets, distance: 
     """Pairs scored by how alike their rows are."""
     validate.one_of(get_args(Distance), distance=distance)
     known = rows_of(what, rows, np.float64)
+    least = {"correlation": 3, "cosine": 2}.get(distance, 1)
+    if known.shape[1] < least:
+        raise ValueError(
+            f"{what} must have at least {least} columns for the {distance}, which says no more than a sign of "
+            f"fewer, got {known.shape[1]}: distance='euclidean' compares any number"
+        )
     check_targets(targets, len(known))
     return evaluate(name, -_apart(known, targets.units, (distance,))[:, 0], targets)
 

@@ -55,7 +55,7 @@ def leverage(mechanism: Mechanism) -> float:
     >>> [round(leverage(Piecewise(epsilon)), 2) for epsilon in (0.5, 1.0, 4.0)]
     [8.04, 4.08, 1.31]
     """
-    found = np.asarray(mechanism.estimate(_ends(mechanism.codomain())))
+    found = np.asarray(_estimates(mechanism, _ends(mechanism.codomain())))
     return float(np.ptp(found) / np.ptp(np.asarray(mechanism.domain().extremes(), np.float64)))
 
 
@@ -97,7 +97,7 @@ def lying_reports(
             reports = _instead(reports, reports._replace(indices=indices), liars)
             towards = jnp.take_along_axis(towards, indices, 1)
         law = mechanism.coordinate(0) if isinstance(mechanism, HasCoordinates) else mechanism
-        made = ends[(towards[..., None] * law.estimate(ends)).argmax(-1)]
+        made = ends[(towards[..., None] * _estimates(law, ends)).argmax(-1)]
     return _instead(reports, reports._replace(values=made) if sparse else made, liars)
 
 
@@ -109,6 +109,14 @@ def _ends(space: Reports) -> Array:
     if not np.isfinite(np.asarray(ends)).all():
         raise ValueError(f"reports must have ends, or one liar is enough: clip those in {space}")
     return ends
+
+
+def _estimates(law: Mechanism, ends: Array) -> Array:
+    """What the server makes of these reports: a number each, and not the shares of classes."""
+    found = law.estimate(ends)
+    if np.shape(found) != np.shape(ends):
+        raise ValueError(f"mechanism must report numbers, got estimates of shape {np.shape(found)[1:]} of a report")
+    return found
 
 
 def false_records(
@@ -292,6 +300,13 @@ def harm(name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Bool[np.ndarr
     >>> print(harm("worst", right, [1.0, 0.0, 0.0, 0.0], np.array([False, False, False, True])))
     worst: without liars 0.667 ± 1.434, with liars 0.333 ± 1.434, harm 0.333 ± 1.434; 1 of 4 lie
     """
-    liars = validate.mask(len(np.asarray(honest)), liars=np.asarray(liars))
-    before, after = (np.where(liars, np.nan, np.asarray(values, np.float64)) for values in (honest, poisoned))
+    values = [np.asarray(each, np.float64) for each in (honest, poisoned)]
+    if values[0].ndim != 1 or values[1].shape != values[0].shape:
+        raise ValueError(
+            f"honest and poisoned must be a value a user, got shapes {values[0].shape}, {values[1].shape}"
+        )
+    liars = validate.mask(len(values[0]), liars=np.asarray(liars))
+    before, after = (np.where(liars, np.nan, each) for each in values)
+    if np.isnan(before - after).all():
+        raise ValueError("liars must leave a user who is honest, with a value without them and with them")
     return Poisoning.of(name, before, after, int(np.sum(liars)))

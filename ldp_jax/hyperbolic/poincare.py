@@ -8,7 +8,8 @@ function is total: such a point is taken for the boundary's in its direction, at
 
 *Numerics*: in float32 the functions hold up to distance :data:`REACH` / sqrt(c) from the origin; distances are
 exact to a few 1e-7 of themselves. Rounded coordinates displace a point at distance r by up to :math:`10^{-7}
-\cosh^2(\sqrt c r / 2) / \sqrt c`: 1e-5 at 6, 4e-3 at 12. Gradients are finite, 0 for a distance at x = y.
+\cosh^2(\sqrt c r / 2) / \sqrt c`: 1e-5 at 6, 4e-3 at 12. Gradients are finite, 0 for a distance at x = y; second
+derivatives there are 0 too, and invalid.
 Reference: Ungar, Analytic hyperbolic geometry (2005); Ganea, Bécigneul & Hofmann, Hyperbolic neural networks
 (NeurIPS 2018), whose equations are named below; PoinDP definitions 4 and 5.
 """
@@ -70,6 +71,9 @@ def _points(c: Scalar, **given: Record) -> tuple[Array, ...]:
 
 
 def _one_type(*arrays: Array) -> tuple[Array, ...]:
+    """Arrays of one floating type; refused where they have unlike numbers of coordinates: 1 would be broadcast."""
+    if len(widths := {array.shape[-1] for array in arrays}) > 1:
+        raise ValueError(f"points and vectors must have as many coordinates each, got {sorted(widths)}")
     kind = jnp.result_type(*arrays)
     return tuple(array.astype(kind) for array in arrays)
 

@@ -56,7 +56,13 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
     True
     """
     number(0.0, 1.0, open_lower=True, open_upper=True, delta=delta)
+    if not isinstance(mechanism, Sampled):
+        raise ValueError(f"mechanism must be of vectors, as HDS and LaplaceVector, got {type(mechanism).__name__}")
     values = np.abs(np.asarray(rows, np.float64))
+    if values.ndim != 2 or not values.size or not np.isfinite(values).all():
+        raise ValueError(
+            f"rows must be finite numbers [nodes, n], as ppr_rows makes them, got shape {values.shape}"
+        )
     inner, gain = mechanism.inner, mechanism._gain
     # A coordinate's variance is a quadratic in x, so it is extreme at 0 or at 1.
     variance = max(worst_case(mechanism.variance(np.float32(x))) for x in (0.0, 1.0))

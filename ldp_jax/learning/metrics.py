@@ -1,5 +1,6 @@
 """Metrics of results, and their confidence intervals."""
 
+import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -76,12 +77,15 @@ def _check(scores: Array, labels: Array | np.ndarray, mask: Array | np.ndarray |
     if np.shape(labels) != rows:
         raise ValueError(f"labels must be classes of shape {rows}, one a row of scores, got {np.shape(labels)}")
     if mask is not None and (np.shape(mask) != rows or jnp.issubdtype(jnp.result_type(mask), jnp.integer)):
-        raise ValueError(f"mask must be bool, or float weights, of shape {rows}, got {np.shape(mask)}")
+        got = f"{jnp.result_type(mask)} of shape {np.shape(mask)}"
+        raise ValueError(f"mask must be bool, or float weights, of shape {rows}, got {got}")
     validate.known(labels, mask, scores.shape[-1])
 
 
 def auc(positive: Float[Array, " p"], negative: Float[Array, " q"]) -> Float[Array, ""]:
-    """The area under the ROC curve: P(positive > negative) + P(positive = negative) / 2; NaN where a score is.
+    """The area under the ROC curve: P(positive > negative) + P(positive = negative) / 2.
+
+    NaN where a score is, or where there is none of a kind.
 
     >>> float(auc(jnp.array([3.0, 1.0]), jnp.array([1.0, 0.0])))
     0.875
@@ -173,14 +177,16 @@ def ssim(
 
 
 class ConfidenceInterval(NamedTuple):
-    """The interval mean +- half_width of n values; NaN for a single one."""
+    """The interval mean +- half_width of n values; NaN for a single one. A small width prints with two figures."""
 
     mean: float
     half_width: float
     n: int
 
     def __str__(self) -> str:
-        return f"{self.mean:.1f} ± {self.half_width:.1f}" if self.n > 1 else f"{self.mean:.1f}"
+        small = 0 < self.half_width < 0.05  # else one decimal is enough, as of per cent
+        digits = min(9, 1 - math.floor(math.log10(self.half_width))) if small else 1
+        return f"{self.mean:.{digits}f}" + (f" ± {self.half_width:.{digits}f}" if self.n > 1 else "")
 
 
 def mean_interval(values: Iterable[float] | Array, confidence: float = 0.95) -> ConfidenceInterval:

@@ -5,6 +5,7 @@
 
 import dataclasses
 import time
+import warnings
 from collections.abc import Callable
 from functools import cache, partial
 from typing import NamedTuple
@@ -309,7 +310,7 @@ def step(
 
     def mean(parameters: PyTree) -> tuple[Array, tuple[Array, Variables]]:
         outputs, changed = model.apply({**rest, "params": parameters}, inputs, key=key, train=True)
-        lost = jnp.where(real, losses(outputs), 0.0).sum()
+        lost = jnp.where(real, losses(outputs), 0.0).sum(dtype=total.dtype)  # float64 records make more of it
         return lost / real.sum(), (lost, {name: part for name, part in changed.items() if name != "params"})
 
     parameters = variables["params"]
@@ -394,6 +395,12 @@ def _to_the_end(
         block = lambda run, until: go_on(given[0] if until == 1 else jax.random.clone(given[0]), run, until)
         with shown.watched("fit", settings.progress):
             run = in_blocks(block, unbegun(), settings.epochs)
+        if broken := int(np.isnan(np.asarray(run.losses)[..., 0]).sum()):
+            warnings.warn(
+                f"the loss of the first epoch is NaN in {broken} of {run.number.size} runs: is an input not "
+                "finite, or the learning rate too large?",
+                stacklevel=3,
+            )
     return Fitted(run.best, run.best_score, run.test, run.best_epoch, run.losses, run.validations)
 
 
@@ -411,7 +418,7 @@ def fit(
 
     Every epoch visits every training example once, in a new order. Compiled once for the same model, objective,
     optimizer and shapes, whatever the patience. A run whose validation score is NaN in every epoch returns its
-    first variables, and a validation of -inf.
+    first variables, and a validation of -inf. Warns where the first epoch's loss is NaN, unless under ``jit``.
 
     Args:
       key: for the parameters, the order of examples and dropout.
@@ -512,7 +519,7 @@ def _fit(
 
     def score(variables: Variables, examples: PyTree) -> Array:
         outputs, _ = model.apply(variables, objective.inputs(context, examples), key=None, train=False)
-        return objective.score(outputs, examples)
+        return objective.score(outputs, examples).astype(jnp.float32)
 
     def epoch(number: Array, variables: Variables, state: PyTree) -> tuple[Variables, PyTree, Array]:
         order_key, steps_key = random.split(random.fold_in(epochs_key, number))

@@ -128,12 +128,19 @@ def largest_lower_bound(
 
 
 def _rounded(mine: np.ndarray, others: np.ndarray) -> Scores:
-    """Scores to 1e-4 of their usual size; a coarser score is post-processing, so the bound stays valid."""
-    step = _RESOLUTION * float(np.quantile(np.abs(np.concatenate([mine, others])), 0.9))
+    """Scores to 1e-4 of their usual size, NaN for infinity: post-processing, so the bound stays valid."""
+    mine, others = (np.where(np.isnan(scores), np.inf, scores) for scores in (mine, others))
+    step = _RESOLUTION * float(np.quantile(np.abs(_finite(mine, others)), 0.9))
     if step == 0:
         return mine, others
     with np.errstate(over="ignore"):  # an infinite score stays one
         return np.round(mine / step) * step, np.round(others / step) * step
+
+
+def _finite(*scores: np.ndarray) -> np.ndarray:
+    """All that are finite; 0 where none is."""
+    both = np.concatenate(scores)
+    return both[np.isfinite(both)] if np.isfinite(both).any() else np.zeros(1)
 
 
 def _bound(hits: Scalar, others: Scalar, n: int, alpha: float, delta: float) -> np.ndarray:
@@ -172,7 +179,7 @@ def _scores(m: Randomizer, reports: list[Report], x: Values, x_other: Values, ha
     pairs = isinstance(reports[0], tuple)
     for part, name in enumerate(("branch", "value") if pairs else ("report",)):
         a, b = (np.asarray(y[part] if pairs else y, np.float64) for y in reports)
-        centre = np.median(np.concatenate([a[:half], b[:half]]))
+        centre = np.median(_finite(a[:half], b[:half]))
         scores[name] = (a, b)
         scores[f"|{name} - {centre:.4g}|"] = (np.abs(a - centre), np.abs(b - centre))
     return scores
@@ -181,7 +188,7 @@ def _scores(m: Randomizer, reports: list[Report], x: Values, x_other: Values, ha
 def _logit(mechanism: Randomizer, reports: list[Report], half: int) -> Scores:
     """A logistic regression on the bins of each coordinate of the estimate, trained on the first halves."""
     found = [np.asarray(estimates(mechanism, y), np.float32) for y in reports]
-    found = [e.reshape(len(e), -1) for e in found]
+    found = [np.where(np.isnan(e), np.inf, e).reshape(len(e), -1) for e in found]
     dim = found[0].shape[1]
     bins = max(2, min(24, 512 // dim))
     together = np.concatenate([e[:half] for e in found])

@@ -208,6 +208,17 @@ def test_a_trained_attacker_finds_edges_that_join_unlike_answers():
     np.testing.assert_allclose(moved.scores, found.scores, atol=1e-3 * np.abs(found.scores).max())
 
 
+def test_a_distance_that_knows_only_a_sign_is_refused():
+    """Of one number, as a sigmoid's, cosine and correlation found nothing, and said so with certainty."""
+    (leaking, _), targets = answers(), asked()
+    for columns, distance, least in ((1, "cosine", 2), (1, "correlation", 3), (2, "correlation", 3)):
+        with pytest.raises(ValueError, match=f"posteriors must have at least {least} columns for the {distance}"):
+            attacks.link_stealing(leaking[:, :columns], targets, distance=distance)
+    with pytest.raises(ValueError, match="x must have at least 2 columns for the cosine"):
+        attacks.feature_similarity(np.ones((N, 1)), targets)
+    assert finds(attacks.link_stealing(leaking[:, :1], targets, distance="euclidean"))
+
+
 @pytest.mark.usefixtures("untyped")
 def test_bad_targets_and_settings_are_refused():
     given, targets, (leaking, _) = inputs(place()[0]), asked(), answers()

@@ -289,6 +289,6 @@ def test_a_training_that_does_not_fit_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             attacks.shadow_models(jax.random.key(0), **given | change)
-    given |= {"model": gat(1, 1, 2, 2), "graph": operator(graph, "ell")}
+    given |= {"model": gat(1, heads=1, hidden=2, outputs=2), "graph": operator(graph, "ell")}
     with pytest.raises(TypeError, match="lay the graph out as segments"):
         attacks.shadow_models(jax.random.key(0), **given)

@@ -7,7 +7,7 @@ import pytest
 
 from ldp_jax import edges
 from ldp_jax.attacks import poisoning
-from ldp_jax.features import GridSquareWave, Laplace, MultiPiecewise, Piecewise
+from ldp_jax.features import GeneralizedRR, GridSquareWave, Laplace, MultiPiecewise, PersonalAlphabet, Piecewise
 from ldp_jax.graph import graphs
 from tests.stats import SIGMAS
 
@@ -59,6 +59,10 @@ def test_reports_without_an_end_or_a_number_have_no_leverage():
         poisoning.leverage(Laplace(1.0))
     with pytest.raises(ValueError, match="mechanism must report numbers"):
         poisoning.leverage(edges.NeighbourCounts(1.0, 2))
+    # Shares of classes are no numbers: 0.2 was told, less than without privacy.
+    for m in (GeneralizedRR(1.0, 4), PersonalAlphabet(1.0, (0.1, 0.4, 0.2, 0.3))):
+        with pytest.raises(ValueError, match=r"mechanism must report numbers, got estimates of shape \(4,\)"):
+            poisoning.leverage(m)
 
 
 def test_harm_is_paired_and_that_without_privacy_is_taken_off():
@@ -72,6 +76,18 @@ def test_harm_is_paired_and_that_without_privacy_is_taken_off():
     assert much.minus(little).harm.mean == pytest.approx(0.5 * lost[20:].mean())
     with pytest.raises(ValueError, match="b must be of the users of a"):
         much.minus(poisoning.harm("b", nothing[1:], nothing[1:], liars[1:]))
+
+
+@pytest.mark.usefixtures("untyped")
+def test_harm_needs_a_value_of_each_user_and_an_honest_one():
+    ones, few = np.ones(N), np.arange(N) < 20
+    for poisoned, liars, message in (
+        (0.5, few, r"a value a user, got shapes \(.*,\), \(\)"),
+        (ones[1:], few, "a value a user"),
+        (ones, np.ones(N, bool), "liars must leave a user who is honest"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            poisoning.harm("a", ones, poisoned, liars)
 
 
 @pytest.mark.usefixtures("untyped")

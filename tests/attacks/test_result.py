@@ -115,6 +115,8 @@ def test_what_cannot_be_judged_is_refused():
         ({"scores": [1.0, 2.0]}, "scores must be one a target"),
         ({"scores": [np.nan, 1.0, 2.0]}, "scores of any must be numbers, got NaN for 1 targets"),
         ({"truth": [True] * 3}, "targets must be true and false ones, got 3 of 3 true"),
+        ({"truth": [1, 0, 1]}, r"targets must be units, .* of int64 and int64"),
+        ({"units": [0, 1, 2]}, r"targets must be units, .* got shapes \(3,\) and \(3,\)"),
         ({"units": [[0], [1], [1]]}, "at least three units"),
         ({"density": 0.0}, "density must be"),
     ):

@@ -36,6 +36,11 @@ REFUSED = [
     (lambda: poincare.conformal_factor(AT, np.nan), "c must be finite and > 0"),
     (lambda: poincare.norm(AT, np.array([1.0, 2.0])), "c must be one number"),
     (lambda: poincare.norm(0.5), "x must be real coordinates"),
+    (lambda: poincare.distance([0.5], AT), r"must have as many coordinates each, got \[1, 2\]"),  # was broadcast
+    (lambda: poincare.exp_map(AT, [0.5]), "must have as many coordinates"),
+    (lambda: jax.jit(poincare.log_map)(AT, np.zeros((4, 3))), r"as many coordinates each, got \[2, 3\]"),
+    (lambda: lorentz.inner(ON, ON[:1]), "must have as many coordinates"),
+    (lambda: wrapped_normal.log_density(AT, [0.1], 1.0), "must have as many coordinates"),
     (lambda: poincare.project(np.zeros((3, 0))), "x must be real coordinates"),
     (lambda: lorentz.distance(ON, [1.0, 0.5, 0.0]), "y must be on the hyperboloid"),
     (lambda: lorentz.norm(-ON), "x must be on the hyperboloid"),

@@ -89,6 +89,12 @@ def test_weights_are_dropped_at_the_rate_and_independently():
 ONE = {"layers": 1, "output_heads": HEADS, "outputs": OUT}
 
 
+@pytest.mark.usefixtures("untyped")
+def test_the_numbers_of_other_models_are_not_taken_for_heads():
+    with pytest.raises(TypeError, match="positional"):
+        gat(2, 64, 3)
+
+
 def test_dropout_is_keyed_and_only_in_training():
     """Of a node without neighbours each number of the record, and each head, is 0 or twice as much."""
     graph, x = example()

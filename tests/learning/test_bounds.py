@@ -76,15 +76,20 @@ def test_constants_are_those_of_the_proofs():
     np.testing.assert_allclose(2 * d * np.exp(-exponent), delta, rtol=1e-5)
 
 
+@pytest.mark.usefixtures("untyped")
 def test_what_no_theorem_covers_is_refused():
     rows = np.ones((1, 3))
     for mechanism, message in (
         (Sampled(Hybrid(1.0), 4, 4), "no theorem is about Hybrid"),
         (Sampled(Laplace(1.0), 4, 2), "needs k = d .*got k=2"),
         (dataclasses.replace(MultiBit(1.0, 4), scale=1.0), "scale must be d / k"),
+        (Laplace(1.0), "mechanism must be of vectors, as HDS and LaplaceVector, got Laplace"),
     ):
         with pytest.raises(ValueError, match=message):
             bounds.error_bound(mechanism, rows, 0.1)
+    for other in (rows[0], np.full((1, 3), np.nan)):
+        with pytest.raises(ValueError, match=r"rows must be finite numbers \[nodes, n\]"):
+            bounds.error_bound(HDS(1.0, 4, 2), other, 0.1)
     with pytest.raises(ValueError, match="delta must be in"):
         bounds.error_bound(HDS(1.0, 4, 2), rows, 1.0)
 

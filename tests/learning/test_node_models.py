@@ -17,7 +17,7 @@ from ldp_jax.learning.training import Examples
 N, D, HEADS, OUT = 40, 5, 3, 2
 MODELS = {
     "gcn": gcn(3, 7, OUT),
-    "gat": gat(2, HEADS, 4, OUT),
+    "gat": gat(2, heads=HEADS, hidden=4, outputs=OUT),
     "hyperbolic": hyperbolic_gcn(2, 3, OUT, c=0.7, learn_curvature=True, activation="elu"),
 }
 

@@ -43,6 +43,35 @@ def test_a_separable_toy_is_learned():
     np.testing.assert_array_equal(training.predict(model, fitted, z)[test.index], test.label)
 
 
+def test_records_that_are_no_numbers_are_told():
+    """A NaN in training makes all parameters NaN: the accuracy that is left is that of the first variables."""
+    z, *parts = blobs()
+    settings = Settings(ADAM, epochs=3, batch_size=16)
+    with pytest.warns(UserWarning, match="loss of the first epoch is NaN in 1 of 1 runs: is an input not finite"):
+        fit(jax.random.key(0), linear(3), training.node_classification, z.at[0, 0].set(jnp.nan), *parts, settings)
+    stacked = jax.tree.map(lambda leaf: jnp.stack([leaf] * 2), parts)
+    both = jnp.stack([z, z.at[0, 0].set(jnp.nan)])
+    with pytest.warns(UserWarning, match="in 1 of 2 runs"):
+        fit_many(
+            jax.random.split(jax.random.key(0)), linear(3), training.node_classification, both, *stacked, settings
+        )
+
+
+@pytest.mark.parametrize("objective", [training.node_classification, training.node_labels])
+def test_float64_records_train_as_float32_ones(objective):
+    """In 64-bit mode losses and scores were float64 beside a total of float32, which JAX refused."""
+    z, *parts = blobs()
+    if objective is training.node_labels:
+        parts = [Examples(part.index, np.eye(3, dtype=int)[part.label]) for part in parts]
+    settings = Settings(ADAM, epochs=3, batch_size=16)
+    run = lambda z: fit(jax.random.key(0), linear(3), objective, z, *parts, settings)
+    wanted = run(z)
+    with jax.enable_x64(True):
+        found = run(np.asarray(z, np.float64))
+    assert found.losses.dtype == found.test.dtype == jnp.float32
+    np.testing.assert_allclose(found.losses, wanted.losses, rtol=1e-4)
+
+
 ONE_NUMBER = Model(
     init=lambda key, inputs: {"params": {"w": jnp.float32(0.0)}},
     apply=lambda variables, inputs, *, key, train: (variables["params"]["w"] * jnp.ones(len(inputs)), variables),
@@ -384,7 +413,7 @@ def test_metrics_refuse_what_would_be_broadcast():
     for wrong in (np.arange(2)[:, None], np.eye(2, dtype=int), np.arange(3)):
         with pytest.raises(ValueError, match="labels must be classes of shape"):
             metrics.accuracy(jnp.eye(2), wrong)
-    with pytest.raises(ValueError, match="mask must be bool, or float weights"):
+    with pytest.raises(ValueError, match=r"mask must be bool, or float weights, .* got int"):
         metrics.accuracy(jnp.eye(2), np.arange(2), np.array([0, 1]))
     for metric in (metrics.accuracy, metrics.f1):  # classes from 1, or one column for two of them
         with pytest.raises(ValueError, match=r"labels must be in \[0, 2\)"):
@@ -421,6 +450,7 @@ def test_auc_is_scikit_learns_with_ties():
         theirs = sklearn.metrics.roc_auc_score(np.repeat([1, 0], [50, 70]), np.concatenate([positive, negative]))
         assert float(auc(np.float32(positive), np.float32(negative))) == pytest.approx(theirs, rel=1e-6)
     assert np.isnan(auc(np.full(50, np.nan, np.float32), np.float32(negative)))
+    assert np.isnan(auc(np.float32(positive), np.zeros(0, np.float32)))
 
 
 def test_mean_interval_is_scipys():
@@ -431,3 +461,4 @@ def test_mean_interval_is_scipys():
     single = metrics.mean_interval([2.0])
     assert (interval.n, str(single), np.isnan(single.half_width)) == (10, "2.0", True)
     assert str(metrics.mean_interval([1.0, 2.0, 3.0])) == "2.0 ± 2.5"
+    assert str(metrics.mean_interval([0.912, 0.905, 0.9])) == "0.906 ± 0.015"  # accuracies are shares
