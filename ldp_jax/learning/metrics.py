@@ -177,15 +177,15 @@ def ssim(
 
 
 class ConfidenceInterval(NamedTuple):
-    """The interval mean +- half_width of n values; NaN for a single one. A small width prints with two figures."""
+    """The interval mean +- half_width of n values; NaN for a single one. That of a share prints with two figures."""
 
     mean: float
     half_width: float
     n: int
 
     def __str__(self) -> str:
-        small = 0 < self.half_width < 0.05  # else one decimal is enough, as of per cent
-        digits = min(9, 1 - math.floor(math.log10(self.half_width))) if small else 1
+        small = abs(self.mean) <= 1 and 1e-9 < self.half_width < 0.05  # else one decimal is enough, as of per cent
+        digits = 1 - math.floor(math.log10(self.half_width)) if small else 1
         return f"{self.mean:.{digits}f}" + (f" ± {self.half_width:.{digits}f}" if self.n > 1 else "")
 
 
