@@ -14,7 +14,7 @@ from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core.types import Graph
 from ldp_jax.pipeline import Rehearsal, StatedFriends, predict_from_counts, rehearse, self_training
 from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
-from ldp_jax.pipeline.rehearsal import homophily, overlap
+from ldp_jax.pipeline.rehearsal import echo, homophily, overlap
 
 Unit = Literal["list", "relationship"]
 
@@ -44,8 +44,8 @@ def stated(graph: Graph, y: np.ndarray, q: self_training.FeaturesPosterior | Non
     """What an owner states who knows friendships well: as they are."""
     pairs = np.stack([np.asarray(graph.senders), np.asarray(graph.receivers)], 1)
     degree = np.bincount(pairs[:, 0], minlength=len(y))
-    told = None if q is None else overlap(pairs, y, q.log_q)
-    return StatedFriends(float(degree.mean()), homophily(pairs, y), float(degree.std() / degree.mean()), told)
+    told = (None, None) if q is None else (overlap(pairs, y, q.log_q), echo(pairs, y, q.log_q))
+    return StatedFriends(float(degree.mean()), homophily(pairs, y), float(degree.std() / degree.mean()), *told)
 
 
 def _columns(found: PilotedCounts) -> dict[str, Any]:

@@ -12,7 +12,8 @@ counted right or wrong, beside those without any report. Nobody is asked, and no
   as held-out labels are; those of users of like features are alike, so that reports may teach more of features than
   few labels did. How alike, nobody knows: each world has another share of common noise. A list is what is stated of
   friendships (:class:`StatedFriends`): so many neighbours, a share h of them of the own class, the others of
-  anybody's. Friends who are of the class that features say of a user, right or wrong, tell nothing new.
+  anybody's. Friends who are of the class that features say of a user, right or wrong, tell nothing new; nor do
+  friends of the user's class whom features mislead as they do the user.
 * Both (of :class:`~ldp_jax.pipeline.jointly.JointFacts`). Classes follow the shares of the panel, scores are those
   of a member of the class, and lists are as stated. Each total is tried in several splits, and as one report that
   reads friends by the stated homophily, on the same worlds.
@@ -83,6 +84,9 @@ COUPLING = 0.9
 MOST_OVERLAP = 0.7
 """Of homophily, at most such a share follows what features say, if it is not stated: each world has another."""
 
+MOST_ECHO = 0.2
+"""Of friends of one class, at most such a share is seen alike by features, if it is not stated: as of overlap."""
+
 SCORES = ("degrees", "degrees and same class", "counts", "counts and same class")
 """By which links are found. Degrees are released, counts are of neighbours by group."""
 
@@ -96,7 +100,11 @@ _NEAR, _LEAST_NEAR, _ANYBODY = 0.1, 3, 0.05
 _MOST_ALIKE = 0.99  # homophily by which devices read friends; 1 would let one friend outweigh everything
 
 
-_EVENLY = np.array([0.7548777, 0.5698403])  # multiples of both, less whole numbers, are spread evenly over a square
+_EVENLY = np.array([0.8191725, 0.6710436, 0.5497005])  # multiples, less whole numbers, are spread evenly in a cube
+
+_LEAST_ALIKE = (
+    0.5  # of the noise that users of like features may share; chosen on citeseer, cora, debian, caltech36
+)
 
 _COLUMNS, _STEPS, _RIDGE = 64, 30, 0.01  # of the estimate of variances; of conjugate gradients
 
@@ -110,12 +118,15 @@ class StatedFriends(NamedTuple):
       spread: standard deviation of a degree over the mean, in [0, 10].
       overlap: of homophily, the share in [0, 1] that follows what features say of a user's class, right or wrong
         (:func:`overlap`); by default each world has another one, up to :data:`MOST_OVERLAP`. Not for joint totals.
+      echo: of friends of one class, the share in [0, 1] whom features take for the same class, beyond chance
+        (:func:`echo`); by default as of overlap, up to :data:`MOST_ECHO`. Not for joint totals.
     """
 
     mean_degree: float
     homophily: float
     spread: float = 1.0
     overlap: float | None = None
+    echo: float | None = None
 
 
 class Foreseen(NamedTuple):
@@ -284,8 +295,8 @@ def rehearse(
         elif isinstance(public, PublicFacts):
             run = _of_lists(key, with_posterior(fold_key, public), friends, asked)
         else:
-            if friends.overlap is not None:
-                raise ValueError("overlap must be None of joint totals: nobody has public features")
+            if friends.overlap is not None or friends.echo is not None:
+                raise ValueError("overlap and echo must be None of joint totals: nobody has public features")
             message, splits = "records and lists", [_splits(total) for total in asked]
             stated = _checked(friends, len(private))
             run = _of_both(key, public, stated, tuple(split for some in splits for split in some))
@@ -485,8 +496,10 @@ def _of_lists(key: PRNGKey, public: PublicFacts, friends: StatedFriends, epsilon
     assert isinstance(public.log_q, FeaturesPosterior)
     assert not isinstance(rows, Mapping)
     stated = _checked(friends, len(public.labels))
-    if friends.overlap is not None:
-        validate.number(0.0, 1.0, overlap=friends.overlap)
+    told = {"overlap": friends.overlap, "echo": friends.echo}
+    for name, value in told.items():
+        if value is not None:
+            validate.number(0.0, 1.0, **{name: value})
     log_q, labels = public.log_q.log_q, np.asarray(public.labels)
     spread_key, unknown_key, key = random.split(key, 3)
     # What labels that a model has not seen say of how sure it may be.
@@ -494,18 +507,19 @@ def _of_lists(key: PRNGKey, public: PublicFacts, friends: StatedFriends, epsilon
     ridge = public.log_q.ridge
     noise = None if rows is None or ridge is None else _LikeFeatures.of(spread_key, rows)
     # By the ridge a score varies by 1 / ridge with features, beside its Gumbel noise of variance pi^2 / 6.
-    most = np.array([0.0 if ridge is None else 1.0 / (1.0 + ridge * math.pi**2 / 6.0), MOST_OVERLAP])
-    first = np.asarray(random.uniform(unknown_key, (2,)), np.float64)
+    most = np.array([0.0 if ridge is None else 1.0 / (1.0 + ridge * math.pi**2 / 6.0), MOST_OVERLAP, MOST_ECHO])
+    least = most * [_LEAST_ALIKE, 0.0, 0.0]
+    first = np.asarray(random.uniform(unknown_key, (3,)), np.float64)
 
     def world(number: int) -> _Classes:
         class_key, draw_key, report_key = random.split(random.fold_in(key, number), 3)
-        alike, share = most * ((first + number * _EVENLY) % 1.0)  # nobody knows them
+        alike, *unknown = least + (most - least) * ((first + number * _EVENLY) % 1.0)  # nobody knows them
         if noise is None:
             y = _drawn_classes(class_key, tempered, labels)
         else:
             y = _alike_classes(class_key, noise, tempered, labels, np.float32(alike))
-        share = share if friends.overlap is None else friends.overlap
-        users, found = _drawn_users(draw_key, y, tempered, stated, np.float32(share)), [log_q]
+        given = [guess if one is None else one for guess, one in zip(unknown, told.values(), strict=True)]
+        users, found = _drawn_users(draw_key, y, tempered, stated, np.float32(given)), [log_q]
         for place, epsilon in enumerate(epsilons):
             count_key = random.fold_in(report_key, place)
             made = piloted_counts(count_key, partial(_count, users, epsilon), public, epsilon)
@@ -526,7 +540,7 @@ def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[Joi
         draw_key, donor_key, report_key = random.split(random.fold_in(key, number), 3)
         class_key, rate_key, list_key = random.split(draw_key, 3)
         y = _drawn_classes(class_key, log_q, facts.labels)
-        users = _drawn_users(rate_key, y, log_q, stated, np.float32(0.0))
+        users = _drawn_users(rate_key, y, log_q, stated, np.zeros(2, np.float32))
         scores, found = _drawn_scores(donor_key, facts, y, log_q, 1.0), [log_q]
         devices = Devices(scores, *map(np.asarray, _drawn_lists(list_key, users, y, entries)))
         for split in splits:
@@ -545,12 +559,14 @@ def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[Joi
 
 
 class _Users(NamedTuple):
-    """A world: classes as rows of 0 and 1 [n, C], those of alike friends, expected degrees [n], homophily."""
+    """A world: classes as rows of 0 and 1 [n, C], as features say [n], those of alike friends, expected degrees."""
 
     of_class: Array
+    said: Array
     alike: Array
     rate: Array
     homophily: Array
+    echo: Array
 
 
 def _count(users: _Users, epsilon: float, key: PRNGKey, asked: CountRound) -> Array:
@@ -600,11 +616,12 @@ def _drawn_classes(key: PRNGKey, log_q: Array, labels: Array) -> Array:
 
 
 @jax.jit
-def _drawn_users(
-    key: PRNGKey, y: Array, log_q: Array, stated: tuple[Array, Array, Array], overlap: Scalar
-) -> _Users:
-    """Log-normal expected degrees, and friends of whom a share ``overlap`` of the alike ones follows q."""
-    mean_degree, homophily, spread = stated
+def _drawn_users(key: PRNGKey, y: Array, log_q: Array, stated: tuple[Array, Array, Array], misled: Array) -> _Users:
+    """Log-normal expected degrees, and friends of whom a share, the overlap, of the alike ones follows q.
+
+    ``misled`` are overlap and echo.
+    """
+    (mean_degree, homophily, spread), (overlap, echo) = stated, misled
     variance = jnp.log1p(spread**2)  # of the logarithm
     rate = mean_degree * jnp.exp(jnp.sqrt(variance) * random.normal(key, y.shape) - 0.5 * variance)
     of_class = jax.nn.one_hot(y, log_q.shape[1])
@@ -613,17 +630,24 @@ def _drawn_users(
     beyond = 1.0 - (right - chance) / (1.0 - chance)
     overlap = jnp.minimum(overlap, (1.0 - homophily) / jnp.maximum(beyond, 1e-3))
     alike = (1.0 - overlap) * of_class + overlap * jnp.exp(log_q)
-    return _Users(of_class, alike, rate, homophily / jnp.maximum(1.0 - overlap * beyond, homophily))
+    share = homophily / jnp.maximum(1.0 - overlap * beyond, homophily)
+    return _Users(of_class, log_q.argmax(1), alike, rate, share, echo)
 
 
 @partial(jax.jit, static_argnames="num_groups")
 def _drawn_counts(key: PRNGKey, users: _Users, groups: Array, *, num_groups: int) -> Array:
     """Neighbours by group, int32 [n, K]: a share of them alike, the rest of anybody's class; Poisson."""
-    size = users.of_class.sum(0)
+    size, classes = users.of_class.sum(0), users.of_class.shape[1]
     of_group = jax.nn.one_hot(groups, num_groups)
     shares = matmul(users.of_class.T, of_group) / jnp.maximum(size, 1.0)[:, None]  # of a class
     friends = users.homophily * users.alike + (1.0 - users.homophily) * size / len(groups)
-    return jax.random.poisson(key, users.rate[:, None] * matmul(friends, shares), dtype=jnp.int32)
+    # Of friends of the own class, the echo have groups as those have of whom features say the same.
+    y = users.of_class.argmax(1)
+    like = y * classes + users.said
+    found = jax.ops.segment_sum(jnp.pad(of_group, ((0, 0), (0, 1)), constant_values=1.0), like, classes**2)[like]
+    own = users.echo * (friends * users.of_class).sum(1, keepdims=True)
+    expected = matmul(friends, shares) + own * (found[:, :-1] / found[:, -1:] - shares[y])
+    return jax.random.poisson(key, users.rate[:, None] * jnp.maximum(expected, 0.0), dtype=jnp.int32)
 
 
 @partial(jax.jit, static_argnames="entries")
@@ -778,9 +802,30 @@ def homophily(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> float:
     """
     labels = validate.labels(labels)
     ends = labels[_labelled_pairs(pairs, labels)]
-    share = np.bincount(ends.ravel()) / ends.size
-    chance = float((share**2).sum())
-    alike = float((ends[:, 0] == ends[:, 1]).mean())
+    return _beyond_chance(ends, np.zeros(len(ends), np.int64))
+
+
+def echo(pairs: ArrayLike, labels: Int[np.ndarray, " n"], log_q: Float[np.ndarray | Array, "n classes"]) -> float:
+    """How far features take friends of one class for the same class, right or wrong, beyond chance; in [0, 1].
+
+    That is :func:`homophily` of the likeliest classes by features, among pairs of one class. Arguments and errors
+    are as of :func:`overlap`; 0 where no pair is of one class.
+
+    >>> y, seen = np.zeros(4, int), np.log([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]])
+    >>> echo([[0, 1], [2, 3]], y, seen), echo([[0, 2], [1, 3]], y, seen)
+    (1.0, 0.0)
+    """
+    labels, ends = _known_pairs(pairs, labels, log_q)
+    same = ends[labels[ends[:, 0]] == labels[ends[:, 1]]]
+    return _beyond_chance(np.asarray(log_q).argmax(1)[same], labels[same[:, 0]]) if len(same) else 0.0
+
+
+def _beyond_chance(ends: Int[np.ndarray, "pairs two"], part: Int[np.ndarray, " pairs"]) -> float:
+    """How far both ends of pairs have one class, beyond what random pairs of the ends of each part would have."""
+    table = np.zeros((part.max() + 1, ends.max() + 1))
+    np.add.at(table, (part[:, None], ends), 1.0)
+    shares = table[part] / table[part].sum(1, keepdims=True)
+    chance, alike = float((shares**2).sum(1).mean()), float((ends[:, 0] == ends[:, 1]).mean())
     return max(0.0, (alike - chance) / (1.0 - chance)) if chance < 1.0 else 0.0
 
 
@@ -797,11 +842,7 @@ def overlap(
     >>> overlap([[0, 1], [2, 3]], y, seen), overlap([[0, 3], [1, 2]], y, seen)
     (0.0, 1.0)
     """
-    labels = validate.labels(labels)
-    ends = _labelled_pairs(pairs, labels)
-    if np.ndim(log_q) != 2 or len(log_q) != len(labels) or np.max(labels) >= np.shape(log_q)[1]:
-        raise ValueError(f"log_q must have a row for each of {len(labels)} users and a column for each class")
-    check_posterior(np.asarray(log_q))
+    labels, ends = _known_pairs(pairs, labels, log_q)
     ends = np.concatenate([ends, ends[:, ::-1]])
     of_class = np.eye(np.shape(log_q)[1])[np.maximum(labels, 0)]
     mean = of_class[ends].mean((0, 1))
@@ -809,6 +850,15 @@ def overlap(
     known = np.stack([own.ravel(), (np.exp(log_q)[ends[:, 0]] - mean).ravel()], 1)
     a, b = np.maximum(np.linalg.lstsq(known, friend.ravel(), rcond=None)[0], 0.0)
     return float(b / (a + b)) if a + b > 0 else 0.0
+
+
+def _known_pairs(pairs: ArrayLike, labels: ArrayLike, log_q: np.ndarray | Array) -> tuple[np.ndarray, np.ndarray]:
+    labels = validate.labels(labels)
+    ends = _labelled_pairs(pairs, labels)
+    if np.ndim(log_q) != 2 or len(log_q) != len(labels) or np.max(labels) >= np.shape(log_q)[1]:
+        raise ValueError(f"log_q must have a row for each of {len(labels)} users and a column for each class")
+    check_posterior(np.asarray(log_q))
+    return labels, ends
 
 
 def _labelled_pairs(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> Int[np.ndarray, "pairs two"]:

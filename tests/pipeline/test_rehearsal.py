@@ -22,7 +22,7 @@ from ldp_jax.pipeline.jointly import JointFacts
 from ldp_jax.pipeline.links import LinkFacts, link_scores
 from ldp_jax.pipeline.local_prediction import PanelFacts, panel_facts
 from ldp_jax.pipeline.piloted import PublicFacts
-from ldp_jax.pipeline.rehearsal import coupled_classes, donors, homophily, overlap, shared_spread
+from ldp_jax.pipeline.rehearsal import coupled_classes, donors, echo, homophily, overlap, shared_spread
 from ldp_jax.pipeline.rows import feature_rows
 from ldp_jax.pipeline.self_training import FoldedLabels
 from ldp_jax.pipeline.structure import StructurePosterior
@@ -138,13 +138,13 @@ def test_friends_who_say_what_features_say_bring_less(graph):
     """Of one homophily, stated as beyond features, as unknown, and as theirs alone; one key, so the same noise."""
     x = blocks(n=N, degree=8.0, homophily=0.9, clarity=1.5)[2]
     public, brought = PublicFacts(x, some_labels(graph[1], 0.4), 3), []
-    for known in (0.0, None, 1.0):
-        friends = StatedFriends(8.0, 0.5, 0.3, known)
+    for known in ((0.0, 0.0), (None, None), (1.0, 0.0), (0.0, 1.0)):
+        friends = StatedFriends(8.0, 0.5, 0.3, *known)
         told = ldp.rehearse(jax.random.key(0), public, (2.0,), friends=friends, worlds=3)
         assert "8 friends and homophily 0.5 as stated" in str(told)
         brought.append(told.gains.mean())
     assert brought[0] > brought[1] > brought[2]
-    assert brought[0] > brought[2] + 3
+    assert brought[0] > max(brought[2:]) + 3
 
 
 def test_overlap_is_what_features_say_of_friends_beyond_the_own_class(untyped):
@@ -163,6 +163,25 @@ def test_overlap_is_what_features_say_of_friends_beyond_the_own_class(untyped):
             overlap(own, y, wrong)
     with pytest.raises(ValueError, match="logarithms of probabilities"):
         overlap(own, y, q)
+
+
+def test_echo_is_how_far_features_mislead_friends_alike(untyped):
+    """Of friends of one class, a share of whom features say the same; within 0.05, five standard errors."""
+    rng = np.random.default_rng(0)
+    y, said = np.arange(6000) % 3, rng.integers(0, 3, 6000)
+    log_q = np.log(0.1 + 0.7 * np.eye(3)[said])
+    ends = rng.permutation(6000).reshape(2, -1).T
+    for share in (0.0, 0.4, 1.0):
+        alike = rng.random(len(y)) < share
+        friend = rng.integers(0, 2000, len(y))
+        cells = [np.flatnonzero((y == c) & (said == p)) for c in range(3) for p in range(3)]
+        same = np.array([rng.choice(cells[3 * c + p]) for c, p in zip(y, said, strict=True)])
+        pairs = np.stack([np.arange(len(y)), np.where(alike, same, 3 * friend + y)], 1)
+        pairs = np.concatenate([pairs[pairs[:, 0] != pairs[:, 1]], ends[y[ends[:, 0]] != y[ends[:, 1]]]])
+        assert abs(echo(pairs, y, log_q) - share) < 0.05
+    assert echo(ends[y[ends[:, 0]] != y[ends[:, 1]]], y, log_q) == 0.0  # no friends of one class
+    with pytest.raises(ValueError, match="log_q must have a row for each of 6000"):
+        echo(ends, y, log_q[:-1])
 
 
 @pytest.mark.parametrize(
@@ -223,7 +242,7 @@ def test_what_cannot_be_rehearsed_is_refused(graph):
         (
             JointFacts(facts.known, facts.classifier, np.full(3, 1 / 3)),
             {"friends": StatedFriends(4, 0.5, 1.0, 0.2)},
-            "overlap must be None of joint totals",
+            "overlap and echo must be None of joint totals",
         ),
         (lists, {}, "friends must be stated"),
         (lists, {"epsilons": (5e-4,), "friends": StatedFriends(4, 0.5)}, r"epsilons must be in \[0.001, 40\]"),
@@ -231,6 +250,7 @@ def test_what_cannot_be_rehearsed_is_refused(graph):
         (lists, {"friends": StatedFriends(N, 0.5)}, rf"mean_degree must be in \(0, {N - 1}\]"),
         (lists, {"friends": StatedFriends(4, 1.5)}, "homophily must be"),
         (lists, {"friends": StatedFriends(4, 0.5, 1.0, -0.1)}, "overlap must be"),
+        (lists, {"friends": StatedFriends(4, 0.5, 1.0, 0.1, 1.1)}, "echo must be"),
         (lists._replace(labels=np.full(N, -1)), {"friends": StatedFriends(4, 0.5)}, "name at least two classes"),
     ):
         with pytest.raises(ValueError, match=words):
