@@ -496,10 +496,11 @@ def _of_lists(key: PRNGKey, public: PublicFacts, friends: StatedFriends, epsilon
     assert isinstance(public.log_q, FeaturesPosterior)
     assert not isinstance(rows, Mapping)
     stated = _checked(friends, len(public.labels))
-    told = {"overlap": friends.overlap, "echo": friends.echo}
-    for name, value in told.items():
-        if value is not None:
-            validate.number(0.0, 1.0, **{name: value})
+    if friends.overlap is not None:
+        validate.number(0.0, 1.0, overlap=friends.overlap)
+    if friends.echo is not None:
+        validate.number(0.0, 1.0, echo=friends.echo)
+    told = friends.overlap, friends.echo
     log_q, labels = public.log_q.log_q, np.asarray(public.labels)
     spread_key, unknown_key, key = random.split(key, 3)
     # What labels that a model has not seen say of how sure it may be.
@@ -518,8 +519,8 @@ def _of_lists(key: PRNGKey, public: PublicFacts, friends: StatedFriends, epsilon
             y = _drawn_classes(class_key, tempered, labels)
         else:
             y = _alike_classes(class_key, noise, tempered, labels, np.float32(alike))
-        given = [guess if one is None else one for guess, one in zip(unknown, told.values(), strict=True)]
-        users, found = _drawn_users(draw_key, y, tempered, stated, np.float32(given)), [log_q]
+        given = [guess if one is None else one for guess, one in zip(unknown, told, strict=True)]
+        users, found = _drawn_users(draw_key, y, tempered, stated, np.asarray(given, np.float32)), [log_q]
         for place, epsilon in enumerate(epsilons):
             count_key = random.fold_in(report_key, place)
             made = piloted_counts(count_key, partial(_count, users, epsilon), public, epsilon)
