@@ -177,7 +177,7 @@ def ssim(
 
 
 class ConfidenceInterval(NamedTuple):
-    """The interval mean +- half_width of n values; NaN for a single one. Shares are printed with two figures of it."""
+    """The interval mean +- half_width of n values; NaN for a single one. Shares print with two figures of it."""
 
     mean: float
     half_width: float
