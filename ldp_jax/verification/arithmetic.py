@@ -349,7 +349,8 @@ class _Steps:
         return self.report(np.array(rows), np.array(numbers, np.uint64))
 
     def anywhere(self) -> tuple[int, ...]:
-        return tuple(int.from_bytes(self.rng.bytes(bits // 8), "big") for bits in self.bits)
+        top = np.array([(1 << bits) - 1 for bits in self.bits], np.uint64)
+        return tuple(self.rng.integers(0, top, dtype=np.uint64, endpoint=True).tolist())
 
     def cuts(self) -> list[list[set[int]]]:
         """Where the report steps: a set of whole numbers for each record and draw."""
@@ -383,11 +384,14 @@ class _Steps:
         """The axes along which a report changes between the claimed steps: those of one word that a table reads."""
         shares = sorted(self.likely)
         few = [shares[at] for at in np.linspace(0, len(shares) - 1, _FEW).astype(int)]
-        none, axes = tuple(0 for _ in self.bits), range(len(self.bits))
-        lines = [_Line(row, axis, none) for axis in axes for row in range(len(self.records))]
-        points = [line.at(int(share * (1 << self.bits[line.axis]))) for line in lines for share in few]
-        seen = self.ask(points).reshape(len(self.bits), -1, _FEW)
-        return np.flatnonzero((seen != seen[..., :1]).any((1, 2))).tolist() or list(axes)
+        axes = np.arange(len(self.bits))
+        numbers = np.zeros((len(axes), _FEW, len(axes)), np.uint64)
+        numbers[axes, :, axes] = [[int(share * (1 << bits)) for share in few] for bits in self.bits]
+        numbers, moves = numbers.reshape(-1, len(axes)), np.zeros(len(axes), bool)
+        for row in range(len(self.records)):
+            seen = self.report(np.full(len(numbers), row), numbers).reshape(-1, _FEW)
+            moves |= (seen != seen[:, :1]).any(1)
+        return np.flatnonzero(moves).tolist() or axes.tolist()
 
     def masses(self) -> tuple[list[_Masses], int]:
         """The exact mass of each outcome under each record; and how many sets of words were told apart."""
@@ -412,12 +416,14 @@ class _Steps:
         near = [
             _Line(row, axis, self.anywhere()).at(place + by)[1]
             for axis, start in enumerate(starts)
+            if len(start) > 1 or not self.alone
             for place in start
             for by in (-1, 0, 1)
             if 0 <= place + by < 1 << self.bits[axis]
         ]
+        near = np.array(near, np.uint64).reshape(-1, len(starts))
         random = [self.rng.integers(0, 1 << bits, _RANDOM, np.uint64) for bits in self.bits]
-        numbers = np.concatenate([np.array(near, np.uint64), np.stack(random, 1)])
+        numbers = np.concatenate([near, np.stack(random, 1)])
         columns = [
             np.searchsorted(np.array(start, np.uint64), column, "right") - 1
             for start, column in zip(starts, numbers.T, strict=True)
