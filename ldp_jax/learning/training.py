@@ -418,7 +418,8 @@ def fit(
 
     Every epoch visits every training example once, in a new order. Compiled once for the same model, objective,
     optimizer and shapes, whatever the patience. A run whose validation score is NaN in every epoch returns its
-    first variables, and a validation of -inf. Warns where the first epoch's loss is NaN, unless under ``jit``.
+    first variables, and a validation of -inf. Warns where the first epoch's loss is NaN, unless an argument is
+    traced or bound to devices.
 
     Args:
       key: for the parameters, the order of examples and dropout.

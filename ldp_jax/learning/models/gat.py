@@ -49,7 +49,7 @@ class _GAT(nn.Module):
 
 def gat(
     layers: int = 2,
-    *,  # in the order of gcn's, the numbers of layers, hidden units and classes would be others here
+    *,  # gcn has other arguments in these places
     heads: int = 8,
     hidden: int = 8,
     outputs: int = 2,
