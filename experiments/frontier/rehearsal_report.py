@@ -7,7 +7,7 @@ import pandas as pd
 import scipy.stats
 
 from experiments import _report as show
-from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LABELS, LOW, REHEARSAL, WORLDS
+from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LABELS, LOW, REHEARSAL
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 from ldp_jax.pipeline import rehearsal
 from ldp_jax.pipeline.rehearsal import LEAST_LABELS, LEAST_POINTS, Foreseen
@@ -52,8 +52,10 @@ class Outcome(NamedTuple):
         return "collected in vain" if self.collect else "passed over"
 
 
-def outcomes(frame: pd.DataFrame, measured: pd.DataFrame, setting: str = "panel") -> list[Outcome]:
-    """Each graph, setting (a column) and epsilon with rehearsals and ``measured`` gains in points."""
+def outcomes(
+    frame: pd.DataFrame, measured: pd.DataFrame, setting: str = "panel", worlds: int = rehearsal.WORLDS
+) -> list[Outcome]:
+    """Each graph, setting (a column) and epsilon rehearsed in so many worlds, and ``measured`` gains."""
     place = ["dataset", setting, "epsilon"]
     told = frame[frame.mechanism == REHEARSAL]
     counted = ["members"] if "members" in told else []
@@ -71,18 +73,17 @@ def outcomes(frame: pd.DataFrame, measured: pd.DataFrame, setting: str = "panel"
         labels = int(one.members.iloc[0])
         told = Foreseen(*one[[FORETOLD, LOW, HIGH, CHANCE]].mean().tolist())
         inside = int(one.value.between(one[LOW] - 1e-9, one[HIGH] + 1e-9).sum())
-        alone = int(_by_spread(one, setting == "panel").sum())
+        alone = int(_by_spread(one, worlds).sum())
         gain = mean_interval(gains.get_group(key).value)
         words = f"{dataset}, {name} ({labels})"
         made.append(Outcome(str(dataset), words, float(epsilon), labels, told, len(one), inside, alone, gain))
     return made
 
 
-def _by_spread(drawn: pd.DataFrame, records: bool) -> pd.Series:
+def _by_spread(drawn: pd.DataFrame, worlds: int) -> pd.Series:
     """Which gains would be inside, if worlds got nothing wrong alike; from ends of six digits."""
-    quantile = scipy.stats.t.ppf(0.975, (rehearsal.WORLDS if records else WORLDS) - 1)
-    share = rehearsal.MODEL_SHARE if records else 0.0
-    alike = rehearsal.MODEL_ERROR**2 + (share * drawn[FORETOLD]) ** 2
+    quantile = scipy.stats.t.ppf(0.975, worlds - 1)
+    alike = rehearsal.MODEL_ERROR**2 + (rehearsal.MODEL_SHARE * drawn[FORETOLD]) ** 2
     error = (drawn[HIGH] - drawn[LOW]) / (2 * quantile)
     spread = np.sqrt(np.maximum(error**2 - alike, 0.0))
     return (drawn.value - drawn[FORETOLD]).abs() <= quantile * spread + 1e-9

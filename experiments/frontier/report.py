@@ -77,7 +77,7 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataF
     titles = ("Gains over the features alone", "Gains against epsilon")
     sections[2:2] = [f"![{title}]({stem}.png)" for title, stem in zip(titles, figures, strict=False)]
     measured = _points.pick(found, mechanism=PILOTED, unit=_LIST, metric=OVER_FEATURES)
-    foretold = rehearsal_report.outcomes(frame, measured, "labels")
+    foretold = rehearsal_report.outcomes(frame, measured, "labels", methods.WORLDS)
     told = "features, labels, and friendships stated as they are (mean degree, spread, homophily, overlap, echo)"
     # That features mislead friends alike was seen on the last two.
     chosen = (*rehearsal_report.CHOSEN_ON_LISTS, "facebook_pages", "amazon_photo")

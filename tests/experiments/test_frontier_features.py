@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 
 from experiments import frontier
 from experiments._common import run_parts, write_parts
@@ -149,6 +150,18 @@ def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_ga
     (ringed,) = [line for line in axis.lines if line.get_label() == "the verdict was wrong"]
     assert list(ringed.get_xdata()) == [0.5, 2.0]
     assert rehearsed.outcomes(of_panel(ROWS), pd.concat(measured)) == []
+
+
+@pytest.mark.parametrize("worlds", [4, 10])
+def test_the_spread_of_worlds_alone_is_told_from_the_ends_of_an_interval(worlds):
+    told = Rehearsal((1.0,), np.linspace(2.0, 6.0, worlds)[:, None], np.full(worlds, 50.0), "lists", 900, 100)
+    points, low, high, chance = told.foreseen(1.0)
+    reach = scipy.stats.t.ppf(0.975, worlds - 1) * told.gains.std(ddof=1) * math.sqrt(1 + 1 / worlds)
+    each = {FORETOLD: points, LOW: low, HIGH: high, CHANCE: chance}
+    frame = pd.concat(of_panel([(REHEARSAL, 1.0, [100 * v] * 2)]).assign(metric=name) for name, v in each.items())
+    measured = of_panel([(LOCAL, 1.0, [100 * (points + share * reach) for share in (0.99, 1.01)])])
+    (one,) = rehearsed.outcomes(frame, measured, worlds=worlds)
+    assert (one.rehearsed, one.inside, one.alone) == (2, 2, 1)
 
 
 def test_records_are_not_made_dense_where_there_are_many(graph_file, monkeypatch, capsys):
