@@ -81,8 +81,7 @@ def outcomes(frame: pd.DataFrame, measured: pd.DataFrame, setting: str = "panel"
 def _by_spread(drawn: pd.DataFrame, records: bool) -> pd.Series:
     """Which gains would be inside, if worlds got nothing wrong alike; from ends of six digits."""
     quantile = scipy.stats.t.ppf(0.975, (rehearsal.WORLDS if records else WORLDS) - 1)
-    share = rehearsal.MODEL_SHARE if records else 0.0
-    alike = rehearsal.MODEL_ERROR**2 + (share * drawn[FORETOLD]) ** 2
+    alike = rehearsal.MODEL_ERROR**2 + (rehearsal.MODEL_SHARE * drawn[FORETOLD]) ** 2
     error = (drawn[HIGH] - drawn[LOW]) / (2 * quantile)
     spread = np.sqrt(np.maximum(error**2 - alike, 0.0))
     return (drawn.value - drawn[FORETOLD]).abs() <= quantile * spread + 1e-9
