@@ -94,6 +94,7 @@ class ReportStore:
         """Keep the reports of an upload that are whole, about ``asked``, and not there yet.
 
         ``data`` are reports one after the other, in any order; :func:`~ldp_jax.deployment.decode` explains ``key``.
+        The first report of a user counts, whoever's key it has: compare before what users ``decode`` finds.
         """
         codec, found = codec_of(asked), decode(data, asked, key=key)
         with self._database() as database:
