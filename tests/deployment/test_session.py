@@ -289,6 +289,16 @@ def test_the_loss_is_computed_from_the_masses_and_not_from_what_is_stored():
 
 
 @pytest.mark.usefixtures("untyped")
+def test_a_false_digest_has_no_say_in_the_reports_of_the_true_table():
+    honest = claims(GRID, "whose digest another one says it has")
+    liar = claims(BINS)
+    vars(liar)["digest"] = honest.digest
+    assert deployment.guarantee(liar).epsilon == BINS.epsilon
+    assert deployment.guarantee(honest).epsilon == GRID.epsilon
+    assert len(deployment.decode(session().report(honest, 0.3, user=1, round=0), honest).output) == 1
+
+
+@pytest.mark.usefixtures("untyped")
 def test_the_loss_of_counts_is_computed_from_the_integers_that_are_drawn_from(monkeypatch):
     class Talks(deployment.Question):
         noise = dataclasses.make_dataclass("Quiet", ["ratio"])(Fraction(1))
