@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.integer_tables import Table, checked_epsilon, frozen
+from ldp_jax.deployment.codecs import FieldReports
 from ldp_jax.deployment.session import Session, as_numbers
 
 _LOOSE = 0.99  # a table of this budget loses at least so much of it: whole numbers round down
@@ -220,5 +221,5 @@ def report_class(
     """
     if classifier.classes != alphabet.classes:
         raise ValueError(f"the classifier has {classifier.classes} classes, the alphabet is of {alphabet.classes}")
-    place = alphabet.place(classifier.scores(record))
-    return session.report(alphabet.table, place, user=user, round=round)
+    place = lambda: as_numbers([alphabet.place(classifier.scores(record))])
+    return session._release(FieldReports(alphabet.table), [0], place, user, round)

@@ -58,7 +58,7 @@ class Decoded:
       output: int32 [n], below ``table.outputs``; for a question the noisy counts, int32 [n, K].
       estimate: float32 [n] or [n, size], unbiased: ``table.values`` of the outputs, or the counts.
       rejected: how many were not.
-      seen: :data:`TRIPLE` [m], ascending and distinct: for the next call.
+      seen: :data:`TRIPLE` [m], ascending and distinct: for the next call; of a store, which has its own, none.
     """
 
     user: np.ndarray

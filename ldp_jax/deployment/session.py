@@ -26,6 +26,7 @@ import functools
 import hmac
 import json
 import math
+import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
@@ -49,6 +50,7 @@ Vector = np.ndarray | Sequence[Number]
 _KINDS: dict[Unit, type[Codec]] = {kind.unit: kind for kind in (FieldReports, CountReports)}
 _REASON = "integer masses; the words are a keyed hash's, uniform to whoever lacks the device's secret"
 _FIRST = 0  # the round under whose words a permanent answer is drawn
+_ALONE = "a session is neither pickled nor copied, or its budget is spent twice: use to_bytes()"
 _FAR = 1e9  # numbers beyond are as far out as those at it: every domain lies far within
 
 
@@ -65,8 +67,8 @@ class Session:
 
     The memory holds outputs, never records. Every check depends on what is asked, user, round, field and budget
     alone; numbers are reported as the table clips them, and whatever is no other node's id is dropped from a list.
-    So no error says anything of a record. Safe to share between threads. ``user``, ``round`` and ``field`` are
-    integers in [0, 2^64), [0, 2^32) and [0, 2^32).
+    So no error says anything of a record. Safe to share between threads; a fork of the process reports nothing.
+    ``user``, ``round`` and ``field`` are integers in [0, 2^64), [0, 2^32) and [0, 2^32).
 
     Args:
       device: whose reports these are.
@@ -105,6 +107,7 @@ class Session:
         self._counter = 0
         self._spent = Fraction(0)
         self._lock = threading.Lock()
+        self._process = os.getpid()
 
     @property
     def device(self) -> Device:
@@ -127,7 +130,7 @@ class Session:
         return self._counter
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a session is neither pickled nor copied, or its budget is spent twice: use to_bytes()")
+        raise TypeError(_ALONE)
 
     def __repr__(self) -> str:
         return f"Session({self._device!r}, {self._counter} releases)"
@@ -205,8 +208,10 @@ class Session:
     ) -> bytes:
         """The bytes of an earlier report, of one field or of all of a round, by field; it costs nothing.
 
-        ``round`` is that of a table's report. ``ValueError`` if there was none, or an argument is out of its range.
+        ``round`` and ``field`` are of a table's report. ``ValueError`` if there was none, or an argument is wrong.
         """
+        if field is not None and isinstance(asked, Question):
+            raise ValueError(f"field must be None: the counts of a question are sent whole, got {field}")
         return self._resend(codec_of(asked), user, round, field)
 
     def _resend(
@@ -239,6 +244,8 @@ class Session:
         alone: bool = False,
     ) -> bytes:
         """Check, and only then look at the record: so no refusal can depend on it."""
+        if os.getpid() != self._process:  # a fork has the whole budget once more, and the same words
+            raise TypeError(_ALONE)
         if not isinstance(codec, self._kind):
             raise ValueError(f"a {codec.of} needs a budget of {codec.unit}s, not one of {self._kind.unit}s")
         who, when = codec.user(user), codec.round(round)
@@ -255,9 +262,9 @@ class Session:
             self._check_budget(codec.loss, times)
             outputs = codec.draw(self._device, fields, record(), who, when)
             sent = codec.pack(fields, outputs, who, when, self._key)
+            self._pay(codec.loss, times)  # first: whatever interrupts this, no release is unpaid
             self._losses[codec.digest] = codec.loss
             self._released.setdefault(key, {}).update(zip(fields, outputs.tolist(), strict=True))
-            self._pay(codec.loss, times)
         return sent
 
     def spent(self, user: SupportsIndex | None = None) -> Guarantee:
@@ -286,8 +293,8 @@ class Session:
             )
 
     def _pay(self, loss: Fraction, times: int) -> None:
-        self._counter += times
         self._spent += _cost(loss, times)
+        self._counter += times
 
     def to_bytes(self) -> bytes:
         """The memory, to be stored before reports are sent. It holds neither the secret nor any record."""
@@ -402,17 +409,20 @@ def as_numbers(x: object) -> np.ndarray:
         if numbers.dtype == object:  # integers beyond 64 bits, or no numbers
             numbers = np.array([_float(number) for number in numbers.ravel().tolist()]).reshape(numbers.shape)
         if numbers.dtype.kind not in "biuf":
-            raise TypeError(f"records must be real numbers, got {numbers.dtype}")
+            raise TypeError(f"records must be real numbers, got {numbers.dtype.type.__name__}")  # <U7 says a length
         return np.asarray(np.clip(numbers.astype(np.float64), -_FAR, _FAR), np.float32)
 
 
 def _float(number: object) -> float:
-    if not isinstance(number, (int, float, np.integer, np.floating)):
+    """Of all that NumPy takes for a number among small ones: no refusal may say how large one is."""
+    one = np.asarray(number)[()]
+    hidden = isinstance(number, np.ma.MaskedArray)
+    if hidden or not isinstance(one, (int, float, np.integer, np.floating, np.bool_)):
         raise TypeError(f"records must be real numbers, got {type(number).__name__}")
     try:
-        return float(number)
+        return float(one)
     except OverflowError:
-        return math.inf if number > 0 else -math.inf
+        return math.inf if one > 0 else -math.inf
 
 
 def _length(xs: Any) -> int:

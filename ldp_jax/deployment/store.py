@@ -94,6 +94,7 @@ class ReportStore:
         """Keep the reports of an upload that are whole, about ``asked``, and not there yet.
 
         ``data`` are reports one after the other, in any order; :func:`~ldp_jax.deployment.decode` explains ``key``.
+        The first report of a user counts, whoever's key it has: compare before what users ``decode`` finds.
         """
         codec, found = codec_of(asked), decode(data, asked, key=key)
         with self._database() as database:
@@ -117,31 +118,33 @@ class ReportStore:
         for one in () if rounds is None else rounds:
             validate.integer_in(0, 2**32 - 1, rounds=one)
         with self._database() as database:
-            paths, missed = self._files(database, codec)
+            paths, total = self._files(database, codec)
         wanted = None if rounds is None else pyarrow.compute.field("round").isin(np.array(rounds, np.uint32))
-        missing = [path.name for path in paths if not path.exists()]
-        if missing:
-            raise FileNotFoundError(f"{self.folder} lacks {len(missing)} files that count, as {missing[0]}")
-        if not paths:
-            return
-        for batch in self._batches(paths, rows):
-            missed -= batch.num_rows
-            if {*batch.column("mechanism").unique().to_pylist()} - {codec.digest.hex()}:  # a whole file, of another
-                raise OSError(f"files of {self.folder} are damaged: some hold reports about another {codec.of}")
+        for batch in self._batches(codec, paths, total, rows):
             if wanted is not None:
                 batch = batch.filter(wanted)
             if batch.num_rows:
                 yield _decoded(codec, batch)
-        if missed:  # checksums are of pages: a footer may hide some
-            raise OSError(f"files of {self.folder} are damaged: they lack {missed} reports that were stored")
 
-    def _batches(self, paths: list[Path], rows: int) -> Iterator[pyarrow.RecordBatch]:
+    def _batches(
+        self, codec: Codec, paths: list[Path], missed: int, rows: int = 2**20
+    ) -> Iterator[pyarrow.RecordBatch]:
+        """All that some files hold, which must be ``missed`` reports about one table or question."""
+        missing = [path.name for path in paths if not path.exists()]
+        if missing:
+            raise FileNotFoundError(f"{self.folder} lacks {len(missing)} files that count, as {missing[0]}")
         checked = pyarrow.dataset.ParquetFragmentScanOptions(page_checksum_verification=True)
         kind = pyarrow.dataset.ParquetFileFormat(default_fragment_scan_options=checked)
         try:
-            yield from pyarrow.dataset.dataset(paths, format=kind).to_batches(batch_size=rows)
+            for batch in pyarrow.dataset.dataset(paths, format=kind).to_batches(batch_size=rows) if paths else ():
+                missed -= batch.num_rows
+                if {*batch.column("mechanism").unique().to_pylist()} - {codec.digest.hex()}:  # a whole file
+                    raise OSError(f"files of {self.folder} are damaged: some hold reports about another {codec.of}")
+                yield batch
         except pyarrow.ArrowException as error:  # a ValueError of a file that is cut short, a TypeError of columns
             raise OSError(f"files of {self.folder} are damaged: {error}") from error
+        if missed:  # checksums are of pages: a footer may hide some
+            raise OSError(f"files of {self.folder} are damaged: they lack {missed} reports that were stored")
 
     def all(self, asked: Table | Question, *, rounds: Sequence[int] | None = None) -> Decoded:
         """The same at once: for :func:`~ldp_jax.deployment.vectors` and :meth:`Decoded.by_node`."""
@@ -205,14 +208,13 @@ class ReportStore:
     def compact(self, asked: Table | Question) -> None:
         """Join the files about a table or question into one, and remove those that no transaction names.
 
-        Not while somebody reads: a reader opens files as it comes to them.
+        Not while somebody reads: a reader opens files as it comes to them. ``OSError`` as of :meth:`read`.
         """
         codec = codec_of(asked)
         with self._database() as database:
             paths, total = self._files(database, codec)
             if len(paths) > 1:
-                tables = [pyarrow.parquet.read_table(path, page_checksum_verification=True) for path in paths]
-                name = self._write(pyarrow.concat_tables(tables))
+                name = self._write(pyarrow.Table.from_batches([*self._batches(codec, paths, total)]))
                 database.execute("DELETE FROM files WHERE digest = ?", (codec.digest,))
                 database.execute("INSERT INTO files VALUES (?, ?, ?)", (name, codec.digest, total))
         with self._database() as database:  # nobody writes meanwhile
@@ -226,7 +228,7 @@ class ReportStore:
         """A transaction that no other process's overlaps; it counts if nothing is raised."""
         database = sqlite3.connect(self.folder / "state.sqlite", timeout=_WAIT, isolation_level=None)
         try:
-            database.execute("PRAGMA synchronous = FULL")
+            database.execute("PRAGMA synchronous = EXTRA")  # a journal that comes back undoes what was committed
             database.execute("BEGIN IMMEDIATE")
             yield database
             database.execute("COMMIT")

@@ -182,8 +182,8 @@ def classify_reports(
 ) -> PredictedClasses:
     """The same as :func:`~ldp_jax.pipeline.predict_from_reports`, from classes that devices sent.
 
-    Rows are left out that nobody's device was asked for: of users who are no node or in the panel, and by a table
-    of another size than the user's alphabet.
+    Rows are left out that nobody's device was asked for: of users who are no node or in the panel, by a table of
+    another size than the user's alphabet, and, where rows have a ``field``, of any but 0.
     Guarantee: that of the alphabets, per record of a private user who reported; over several rounds it adds up
     (:meth:`ldp_jax.deployment.store.ReportStore.spent`).
 
@@ -255,7 +255,8 @@ def _sent(
         output = np.asarray(rows.output)
         validate.in_range(0.0, table.outputs - 1.0, output=output)
         node, known = places(nodes, n, np.asarray(rows.user, np.uint64))
-        asked = private[node] & (level[node] == mine)
+        field = np.broadcast_to(getattr(rows, "field", 0), known.shape)[known]
+        asked = private[node] & (level[node] == mine) & (field == 0)  # others would be a second row of a user
         node, output = node[asked], output[known][asked]
         if reported[node].any() or len(np.unique(node)) != len(node):
             raise ValueError("reports must be one a user, and are several of some: choose one round")

@@ -120,8 +120,11 @@ def test_refusals_spend_nothing():
             report_class(session, classifier, held, record, user=0, round=0)
     assert session.counter == 0
     report_class(session, classifier, alphabet, records[0], user=0, round=0)
-    with pytest.raises(deployment.BudgetError):
-        report_class(session, classifier, alphabet, records[1], user=0, round=1)
+    for record in (records[1], None, records[0][:-1]):  # none is looked at
+        with pytest.raises(deployment.BudgetError):
+            report_class(session, classifier, alphabet, record, user=0, round=1)
+        with pytest.raises(deployment.ReplayError):
+            report_class(session, classifier, alphabet, record, user=0, round=0)
 
 
 _WEIGHTS = np.float32([[1.0, -0.5], [0.25, 2.0]])

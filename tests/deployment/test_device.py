@@ -168,6 +168,13 @@ def test_every_number_is_reported_whatever_numpy_does_about_errors(name):
 
 
 @pytest.mark.usefixtures("untyped")
+def test_no_refusal_says_that_a_number_is_beyond_64_bits():
+    for other in (np.True_, np.array(1.0), np.array(1)):
+        low, high = (session().report_many(GRID, [other, x], user=1, round=1) for x in (1, 10**30))
+        assert low == high
+
+
+@pytest.mark.usefixtures("untyped")
 def test_wrong_arguments_are_refused_before_anything_is_drawn(monkeypatch):
     held, good = session(), {"user": 1, "round": 1}
     monkeypatch.setattr(deployment.Device, "_hash", lambda *_: pytest.fail("drawn"))
@@ -192,6 +199,9 @@ def test_wrong_arguments_are_refused_before_anything_is_drawn(monkeypatch):
         for call, given in ((held.report, x), (held.report_many, [x, x])):
             with pytest.raises(TypeError, match="real numbers"):
                 call(GRID, given, **good)
+    for words in ("7", "1234567"):  # not how long they are
+        with pytest.raises(TypeError, match="real numbers, got str_$"):
+            held.report_many(GRID, [words, "0"], **good)
     with pytest.raises(ValueError, match="one number"):
         held.report(GRID, np.zeros(2), **good)
     with pytest.raises(TypeError, match="expected a Table, got str"):

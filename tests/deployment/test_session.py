@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import math
+import os
 import threading
 from fractions import Fraction
 from hashlib import blake2b
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -163,6 +165,29 @@ def test_an_error_while_reporting_spends_nothing(monkeypatch):
     assert held.report(GRID, 0.5, user=1, round=0) == session().report(GRID, 0.5, user=1, round=0)
 
 
+@every_kind
+def test_a_report_that_is_interrupted_is_not_kept_unpaid(kind, monkeypatch):
+    """It was kept before it was paid for: its bytes could be sent, and the budget was spent once more."""
+    held = kind.session()
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "_pay", mock.Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            kind.report(held, kind.record)
+    with pytest.raises(ValueError, match="nothing to resend"):
+        kind.resend(held)
+
+
+@every_kind
+@pytest.mark.usefixtures("untyped")
+def test_a_fork_of_the_process_reports_nothing(kind, monkeypatch):
+    """It has the whole budget once more, and the same words for other records."""
+    held = kind.session()
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(TypeError, match="neither pickled nor copied"):
+        kind.report(held, Untouched())
+    kind.report(Session.from_bytes(device(), held.to_bytes()), kind.record)
+
+
 @pytest.mark.parametrize(
     ("budget", "rounds", "same_user", "sent"), [(1e9, 100, True, 100), (50.5 * GRID.epsilon, 50, False, 50)]
 )
@@ -264,6 +289,16 @@ def test_the_loss_is_computed_from_the_masses_and_not_from_what_is_stored():
 
 
 @pytest.mark.usefixtures("untyped")
+def test_a_false_digest_has_no_say_in_the_reports_of_the_true_table():
+    honest = claims(GRID, "whose digest another one says it has")
+    liar = claims(BINS)
+    vars(liar)["digest"] = honest.digest
+    assert deployment.guarantee(liar).epsilon == BINS.epsilon
+    assert deployment.guarantee(honest).epsilon == GRID.epsilon
+    assert len(deployment.decode(session().report(honest, 0.3, user=1, round=0), honest).output) == 1
+
+
+@pytest.mark.usefixtures("untyped")
 def test_the_loss_of_counts_is_computed_from_the_integers_that_are_drawn_from(monkeypatch):
     class Talks(deployment.Question):
         noise = dataclasses.make_dataclass("Quiet", ["ratio"])(Fraction(1))
@@ -338,6 +373,10 @@ def test_a_budget_is_of_records_or_of_lists():
         list_session().report(GRID, 0.1, user=0, round=0)
     with pytest.raises(ValueError, match="round must be that of the question, 3, got 4"):
         list_session().resend(ASKED, user=0, round=4)
+    lists = list_session()
+    lists.report_neighbours(ASKED, MINE, user=0)
+    with pytest.raises(ValueError, match="field must be None: the counts of a question are sent whole, got 2"):
+        lists.resend(ASKED, user=0, field=2)  # a report of one count, which no collector reads
 
 
 @pytest.mark.usefixtures("untyped")

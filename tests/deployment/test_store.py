@@ -113,6 +113,33 @@ def test_files_without_a_name_are_not_read_and_go_and_damaged_ones_are_refused(t
         store.all(GRID)
 
 
+@pytest.mark.parametrize("damage", ["hidden rows", "another table's"])
+def test_damaged_files_are_not_joined_to_whole_ones(damage, tmp_path):
+    """The whole ones were removed, and all that the new file held was refused for good."""
+    store = ReportStore(tmp_path)
+    store.add(session().report_many(SECOND, np.zeros(K), user=1, round=0), SECOND)
+    (other,) = tmp_path.glob("*.parquet")
+    for data in UPLOADS[:3]:
+        store.add(data, GRID)
+    before, one = triples(store.all(GRID)), next(path for path in tmp_path.glob("*.parquet") if path != other)
+    whole = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    if damage == "hidden rows":
+        one.write_bytes(whole)
+        pyarrow.parquet.write_table(pyarrow.parquet.read_table(one)[1:], one)
+    with pytest.raises(OSError, match="are damaged"):
+        store.compact(GRID)
+    one.write_bytes(whole)  # of a backup
+    store.compact(GRID)
+    assert triples(store.all(GRID)) == before
+
+
+def test_a_power_cut_undoes_nothing_that_was_committed(tmp_path):
+    """A transaction ends as its journal is removed; in SQLite's FULL nobody waits until that is on the disk."""
+    with ReportStore(tmp_path)._database() as database:
+        assert database.execute("PRAGMA synchronous").fetchone() == (3,)
+
+
 CRASH = """
 import os, signal, sqlite3, sys
 from pathlib import Path

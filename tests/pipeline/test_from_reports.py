@@ -286,6 +286,10 @@ def test_classes_that_some_devices_sent(data, alphabets, tmp_path):
     send({node: far[node] for node in range(5)}, sizes)  # of the panel
     send({node: far[node] for node in np.flatnonzero(silent).tolist()}, 5 - sizes)
     send({node: far[node] for node in range(5)}, sizes, np.arange(N))  # nodes are no users
+    liar = np.flatnonzero(here)[0]  # one device's second class must not stop everybody
+    table = tables[int(sizes[liar])]
+    more = Session(Device.new(), budget=9.0).report(table, 0, user=int(NODES[liar]), round=4, field=1)
+    assert store.add(more, table).accepted == 1
     again = classify_reports(jax.random.key(1), facts, alphabets, NODES, [store.all(t) for t in tables.values()])
     np.testing.assert_array_equal(again.log_posterior, log_p)
     np.testing.assert_array_equal(again.reported, here)
