@@ -1,6 +1,7 @@
 """Classes of users whose friendships are private, in one call: counts of neighbours by a broadcast class."""
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -25,6 +26,7 @@ from ldp_jax.pipeline.self_training import FeaturesPosterior
 Protects = Literal["list", "relationship"]
 """What epsilon is about: one bit of one list, or one edge, at both of its ends."""
 
+_REACH = 40.0  # of noise, over epsilon: beyond is one count in e^40
 
 _IN_THE_CLEAR = ("number of nodes", "features", "labels", "groups of nodes", "who reports in which round")
 
@@ -217,8 +219,9 @@ def classify_counts(
     whether devices count only the pairs they own (:func:`~ldp_jax.edges.ownership`), so it is not claimed. The
     loss of users who answered more is :meth:`ldp_jax.deployment.store.ReportStore.spent`.
 
-    Nobody can check a count: one device that sends the largest count for a class moves the result. Ask for
-    ``Question(most=...)`` near the largest public degree.
+    Nobody can check a count: one device that sends the largest count for a class moves the result. Counts are
+    clipped to the size of a group and what noise adds. Ask for ``Question(most=...)`` near the largest
+    public degree.
 
     Args and errors as those of :func:`~ldp_jax.pipeline.piloted.piloted_counts`, but for these:
 
@@ -272,6 +275,9 @@ def _counts(asked: CountRound, question: Asked, rows: ReportRows) -> NoisyCounts
         raise ValueError("rows must be one a user, and are several of some")
     known = user < n
     known[known] = asked.reporters[user[known]]
+    # Nobody has more friends than a group has members: a lie moves no more, and lengthens no table.
+    reach = math.ceil(_REACH / question.guarantee().epsilon)
+    output = np.clip(output, -reach, np.bincount(groups[groups >= 0], minlength=asked.num_groups) + reach)
     counts, reported = np.zeros((n, asked.num_groups), np.int32), np.zeros(n, bool)
     counts[user[known]], reported[user[known]] = output[known], True
     guarantee = PipelineGuarantee.of([question.guarantee()], protected=("edges",), unprotected=("who reports",))

@@ -253,6 +253,23 @@ def test_counts_that_devices_sent(data, tmp_path):
         classify_counts(jax.random.key(0), lambda *_: (question, store.all(question)), public, EPSILON)
 
 
+def test_a_lie_is_no_larger_than_a_group_and_lengthens_no_table(data, monkeypatch):
+    graph, _, _, labels = data
+    sizes, size_of = [], piloted.table_size
+    monkeypatch.setattr(piloted, "table_size", lambda *given: sizes.append(size_of(*given)) or sizes[-1])
+
+    def ask(number, asked):
+        question = Question(number, asked.groups, asked.num_groups, EPSILON)
+        key, who = jax.random.key(number), np.flatnonzero(asked.reporters)
+        output = np.array(reported(key, graph, question.groups, question.num_groups, EPSILON))[who]
+        output[:2] = [[question.most], [-question.most]]
+        return question, SimpleNamespace(user=np.uint64(who), output=output, digest=question.digest)
+
+    found = classify_counts(jax.random.key(0), ask, PublicFacts(None, labels, CLASSES), EPSILON, num_folds=FOLDS)
+    assert sizes == [1024, 1024]
+    assert np.isfinite(found.log_posterior).all()
+
+
 def test_answers_to_another_question_are_refused(data):
     def ask(change):
         def asked(number, given):
