@@ -1,7 +1,9 @@
 """Training: what a batch weighs, which epoch is kept, one program for a sweep; metrics against other libraries."""
 
+import copy
 import dataclasses
 import itertools
+import pickle
 from functools import partial
 from types import SimpleNamespace
 
@@ -13,7 +15,7 @@ import pytest
 import sklearn.metrics
 from scipy import stats as scipy_stats
 
-from ldp_jax.learning import label_training, metrics, models, training
+from ldp_jax.learning import graph_training, label_training, metrics, models, training
 from ldp_jax.learning.models import Model, linear, mlp
 from ldp_jax.learning.training import Examples, Objective, Pairs, Settings, fit, fit_many
 
@@ -160,6 +162,8 @@ def test_training_stops_when_patience_is_over(patience, run):
     assert (int(fitted.epoch), float(fitted.test)) == (2, 3.0)
     for history in (fitted.validations, fitted.losses):
         assert np.isfinite(history).tolist() == [epoch < run for epoch in range(8)]
+    with jax.debug_nans(True):  # what was not run is no fault
+        run_one_number(np.ones(3), table(-2, -1, 0, -1, -2), patience=patience, **given)
 
 
 def test_no_valid_score_returns_the_first_variables():
@@ -179,6 +183,13 @@ def test_adam_decays_weights_as_a_gradient():
         assert float(a["w"]) == pytest.approx(float(b["w"]))
         parameters = optax.apply_updates(parameters, a)
     assert training.adam(0.1, 0.25) is training.adam(0.1, 0.25)
+
+
+@pytest.mark.parametrize("optimizer", [training.adam(0.1), graph_training.step_decay_adam(0.01)])
+def test_settings_are_pickled(optimizer):
+    """For a pool of processes: what comes back is equal, and so has the same program."""
+    settings = Settings(optimizer, epochs=3, batch_size=2)
+    assert pickle.loads(pickle.dumps(settings)) == settings == copy.deepcopy(settings)
 
 
 EQUAL = {
