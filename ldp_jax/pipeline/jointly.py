@@ -26,6 +26,7 @@ import jax  # noqa: F401 - the examples below
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 from scipy.special import log_softmax, softmax
 
 from ldp_jax.accounting import composition
@@ -175,7 +176,7 @@ class JointFacts(NamedTuple):
 def joint_facts(
     key: PRNGKey,
     rows: Features | Rows,
-    labels: Int[np.ndarray, " n"],
+    labels: ArrayLike,
     *,
     num_classes: int,
     num_folds: int = 10,
