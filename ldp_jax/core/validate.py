@@ -235,6 +235,8 @@ def pairs(size: int | None = None, of: str = "", /, **kwargs: object) -> "np.nda
     import numpy as np
 
     ((name, value),) = kwargs.items()
+    if hasattr(value, "n_node") or type(value).__module__.startswith("networkx"):
+        raise ValueError(f"{name} must be integers [m, 2], got a graph: graph.graphs.to_edges(it) gives them")
     array = np.asarray(value)
     if array.size == 0:
         return np.zeros((0, 2), np.int64)
