@@ -320,7 +320,7 @@ def predict_jointly(
     >>> print(str(found.guarantee).splitlines()[-1])  # doctest: +ELLIPSIS
       epsilon 4 per record + whole neighbour list (any two records and any two neighbour lists of one user; ...
     """
-    validate.threefry(key)
+    validate.host_key(key, "predict_jointly")
     population = Population.of(lists)
     n = len(population.group)
     if not isinstance(privacy, JointPrivacy):
