@@ -106,6 +106,9 @@ class Settings:
         optional = {"patience": self.patience, "at_once": self.at_once}
         given = {name: value for name, value in optional.items() if value is not None}
         validate.integer_in(1, epochs=self.epochs, batch_size=self.batch_size, **given)
+        if not hasattr(self.optimizer, "init"):
+            kind = type(self.optimizer).__name__
+            raise ValueError(f"optimizer must be one of optax, such as training.adam(0.01), got {kind}")
 
     @property
     def most_idle(self) -> np.int32:
@@ -467,6 +470,13 @@ def check_examples(
     model: Model, objective: Objective, context: PyTree, parts: dict[str, PyTree], *, stacked: bool = False
 ) -> None:
     """Refuse a training without examples, to learn from or to choose by, and what the objective's check refuses."""
+    if not hasattr(model, "apply"):
+        raise TypeError(f"model must be a Model, as models.linear(...) makes it, got {type(model).__name__}")
+    for name, part in {"context": context, **parts}.items():
+        allowed = (np.ndarray, jax.Array) if name in parts else (np.ndarray, jax.Array, np.generic, int, float)
+        for leaf in jax.tree.leaves(part):
+            if not isinstance(leaf, allowed):
+                raise TypeError(f"{name} must be made of arrays, got {type(leaf).__name__}")
     for name, part in parts.items():
         sizes = {np.shape(leaf)[1 if stacked else 0 :][:1] for leaf in jax.tree.leaves(part)}
         if (not sizes and name == "train") or ((0,) in sizes and name != "test"):

@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pandas as pd
 import pytest
+import scipy.sparse
 import sklearn.metrics
 from scipy import stats as scipy_stats
 
@@ -332,6 +334,25 @@ def test_other_bad_input_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.usefixtures("untyped")
+def test_what_is_no_array_is_refused_by_its_type():
+    """JAX's own words showed the rows of a table."""
+    z, *parts = blobs()
+    train, objective = parts[0], training.node_classification
+    table, rows = pd.DataFrame(np.asarray(z)), scipy.sparse.csr_array(np.asarray(z))
+    for model, context, first, message in (
+        (linear(3), table, train, "^context must be made of arrays, got DataFrame$"),
+        (linear(3), rows, train, "^context must be made of arrays, got csr_array$"),
+        (linear(3), z, Examples([0], [1]), "^train must be made of arrays, got int$"),
+        (linear, z, train, r"^model must be a Model, as models.linear\(...\) makes it, got function$"),
+        (models.gcn(1, 1, 3), z, train, r"inputs must be \(graph, x\) of all nodes, .*, got x alone"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            fit(jax.random.key(0), model, objective, context, first, *parts[1:], SETTINGS)
+    with pytest.raises(ValueError, match=r"optimizer must be one of optax, .*, got float"):
+        Settings(0.01, epochs=1, batch_size=1)
 
 
 # Arguments of every constructor of models: sizes, shares, names.
