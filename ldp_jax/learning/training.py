@@ -466,6 +466,15 @@ def _outputs(context: PyTree, examples: PyTree, *, model: Model, objective: Obje
     return model.apply(variables, inputs, key=None, train=False)[0]
 
 
+def _check_arrays(name: str, values: PyTree, others: tuple[type, ...] = (np.generic, int, float)) -> None:
+    """Refuse leaves that are no arrays of numbers, nor ``others``, by their type: JAX would show what they hold."""
+    for leaf in jax.tree.leaves(values):
+        if not isinstance(leaf, (np.ndarray, jax.Array, *others)):
+            raise TypeError(f"{name} must be made of arrays, got {type(leaf).__name__}")
+        if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSUMm":
+            raise TypeError(f"{name} must be made of arrays of numbers, got {leaf.dtype}")
+
+
 def check_examples(
     model: Model, objective: Objective, context: PyTree, parts: dict[str, PyTree], *, stacked: bool = False
 ) -> None:
@@ -473,10 +482,7 @@ def check_examples(
     if not hasattr(model, "apply"):
         raise TypeError(f"model must be a Model, as models.linear(...) makes it, got {type(model).__name__}")
     for name, part in {"context": context, **parts}.items():
-        allowed = (np.ndarray, jax.Array) if name in parts else (np.ndarray, jax.Array, np.generic, int, float)
-        for leaf in jax.tree.leaves(part):
-            if not isinstance(leaf, allowed):
-                raise TypeError(f"{name} must be made of arrays, got {type(leaf).__name__}")
+        _check_arrays(name, part, () if name in parts else (np.generic, int, float))
     for name, part in parts.items():
         sizes = {np.shape(leaf)[1 if stacked else 0 :][:1] for leaf in jax.tree.leaves(part)}
         if (not sizes and name == "train") or ((0,) in sizes and name != "test"):
@@ -630,6 +636,7 @@ def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n
     >>> predict(model, found, z[:4]).tolist()
     [0, 1, 2, 0]
     """
+    _check_arrays("inputs", inputs)
     if not isinstance(inputs, np.memmap) or fitted.epoch.ndim:
         return _predict(model, fitted, inputs)
     starts = range(0, len(inputs), _ROWS)
