@@ -244,6 +244,16 @@ class Results:
             raise self._damaged(self.manifest)
         return said
 
+    def settings(self) -> dict[str, Any]:
+        """The configurations of all rows, by their hash; a ``UsageError`` where the manifest lacks one."""
+        known = self.describe().get("configs", {})
+        if not known.keys() >= set(self.read(mixed=True)["config"]):
+            raise UsageError(
+                f"{self.manifest} does not say how all rows of {self.csv.name} were made: put the manifest of "
+                "these rows beside them, or use another --out"
+            )
+        return known
+
     def made_with(self) -> set[str]:
         """The versions of ldp_jax that rows were made with."""
         return {environment["versions"]["ldp_jax"] for environment in self.describe().get("environments", ())}

@@ -65,11 +65,11 @@ def main(config: Config) -> None:
 
 def write(out: Path) -> list[Path]:
     results = results_in(out)
-    frame, configs = results.read(), results.describe().get("configs", {})
+    frame, configs = results.read(), results.settings()
     if frame.empty:
         return []
     return show.publish(out, {NAME: report.as_markdown(frame, configs)}, report.figures(frame, configs))
 
 
 def digest(results: _runner.Results) -> str:
-    return report.digest(results.read(), results.describe().get("configs", {}))
+    return report.digest(results.read(), results.settings())

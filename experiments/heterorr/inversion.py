@@ -329,7 +329,7 @@ def write(out: Path) -> list[Path]:
     if rows.empty:
         return []
     rows = rows[rows.config == rows.config.iloc[-1]]
-    settings = results.describe()["configs"][rows.config.iloc[-1]]
+    settings = results.settings()[rows.config.iloc[-1]]
     content = rows.drop(columns=["seconds"]).astype(str).to_dict("list")
     picture = show.redraw(results, NAME, content, lambda: plot(rows, Settings(**settings)))
     text = f"# Images from perturbed embeddings\n\n![Figure 8]({picture.name})\n\n{as_markdown(rows)}"

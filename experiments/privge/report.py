@@ -84,7 +84,7 @@ _FIGURE_K = "Solid: HDS with k sampled coordinates. Dotted: its structure-only t
 
 
 def _tables(out: Path, summaries: Sequence[summary.Summary]) -> str:
-    configs = accuracy.results_in(out).describe().get("configs", {})
+    configs = accuracy.results_in(out).settings()
     return "\n\n".join(_table(one, configs[one.config]) for one in summaries)
 
 

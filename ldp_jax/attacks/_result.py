@@ -51,6 +51,8 @@ def rows_of(
     name: str, rows: ArrayLike | tuple, dtype: DTypeLike = np.float32, *, least: int = 1, most: int | None = None
 ) -> Float[np.ndarray, "n d"]:
     """A record a row; refused unless finite, and as many as asked for."""
+    if hasattr(rows, "toarray"):
+        raise ValueError(f"{name} must be finite numbers [n, d], got a sparse matrix: give its toarray()")
     rows = np.asarray(validate.unmasked(rows), dtype)
     if (
         rows.ndim != 2

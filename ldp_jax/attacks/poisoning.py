@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from ldp_jax.attacks._result import Poisoning
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import HasCoordinates, Mechanism
-from ldp_jax.core.spaces import Finite, Interval, Product, Reports, Subset
+from ldp_jax.core.spaces import Finite, Interval, Product, Reports, Subset, as_records
 from ldp_jax.core.types import Array, PRNGKey, Report, Values
 
 Lie = Literal["random", "worst"]
@@ -92,6 +92,9 @@ def lying_reports(
     elif lie == "random":
         made = ends[random.randint(key, values.shape, 0, len(ends))]
     else:
+        wanted = (len(values), space.dim) if sparse else values.shape
+        if towards.shape != wanted:
+            raise ValueError(f"towards must be {list(wanted)}, as records are, got shape {towards.shape}")
         if sparse:
             indices = jnp.sort(jax.lax.top_k(jnp.abs(towards), space.sent)[1], -1).astype(reports.indices.dtype)
             reports = _instead(reports, reports._replace(indices=indices), liars)
@@ -124,7 +127,10 @@ def false_records(
 ) -> Report:
     """Reports [n], those of liars being honest ones of false ``records`` [n, ...]: input poisoning."""
     validate.threefry(key)
-    return _instead(reports, _reported(key, mechanism, jnp.asarray(records)), liars)
+    given, n = as_records(records), len(jax.tree.leaves(reports)[0])
+    if given.shape[:1] != (n,):  # one report would be that of every liar
+        raise ValueError(f"records must be one a user, of {n}, got shape {given.shape}")
+    return _instead(reports, _reported(key, mechanism, given), liars)
 
 
 @jax.jit

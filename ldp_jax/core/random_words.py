@@ -161,7 +161,7 @@ def exponential_from_words(word: ArrayLike) -> Array:
         empty = first == 0
         second = jnp.where(empty, word[place + 1] if place + 1 < len(word) else nothing, second)
         first = jnp.where(empty, word[place], first)
-        skipped = skipped + empty
+        skipped = skipped + empty.astype(jnp.float32)
     rest = jnp.where(skipped == len(word) - 1, 0.5, (second.astype(jnp.float32) + 0.5) / _WORD)
     return skipped * np.float32(32 * math.log(2)) - jnp.log((first.astype(jnp.float32) + rest) / _WORD)
 

@@ -235,6 +235,8 @@ def pairs(size: int | None = None, of: str = "", /, **kwargs: object) -> "np.nda
     import numpy as np
 
     ((name, value),) = kwargs.items()
+    if hasattr(value, "n_node") or type(value).__module__.startswith("networkx"):
+        raise ValueError(f"{name} must be integers [m, 2], got a graph: graph.graphs.to_edges(it) gives them")
     array = np.asarray(value)
     if array.size == 0:
         return np.zeros((0, 2), np.int64)
@@ -267,3 +269,10 @@ def threefry(key: Any, axes: int = 0) -> None:
         wanted = "one key" if not axes else "an array of keys [runs]"
         hint = ": use jax.vmap, with a key for each" if not axes else ": jax.random.split makes them"
         raise ValueError(f"key must be {wanted}, got keys of shape {key.shape}{hint}")
+
+
+def host_key(key: Any, call: str) -> None:
+    """Refuse what :func:`threefry` does, and a traced key in a ``call`` whose server learns on the host."""
+    threefry(key)
+    if not concrete(key):
+        raise ValueError(f"key must be concrete: {call} is called in a Python loop, outside jit, vmap and grad")

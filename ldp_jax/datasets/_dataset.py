@@ -73,7 +73,7 @@ class Dataset:
             summed = scipy.sparse.csr_array(self.x, copy=True)
             summed.sum_duplicates()
             object.__setattr__(self, "x", summed)
-        if self.x.shape[0] != n:
+        if self.x.shape[:1] != (n,):
             raise ValueError(f"x of {self.name} must have one row a node ({n}), got shape {self.x.shape}")
         validate_records(self.x, self.lower, self.upper, self.name)
         for field in ("lower", "upper"):  # the difference of two of NumPy's small integers overflows

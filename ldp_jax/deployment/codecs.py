@@ -70,7 +70,11 @@ def itself(given: object, kind: type[_T]) -> _T:
     A subclass, or a number that somebody kept in the object, has no say in what it loses.
     """
     if not isinstance(given, kind):
-        raise TypeError(f"expected a {kind.__name__}, got {type(given).__name__}")
+        hint = ""
+        if kind is Table and hasattr(given, "privatize"):
+            of_others = "a mechanism of whole numbers has one, as features.GridSquareWave"
+            hint = ": give its table()" if hasattr(given, "table") else f": {of_others}"
+        raise TypeError(f"expected a {kind.__name__}, got {type(given).__name__}{hint}")
     made = _kept(given, kind)  # of whatever said first that it has this digest
     return made if made.digest == given.digest else _of_its_fields(given, kind)
 

@@ -44,11 +44,13 @@ class SendsDegree(ListMechanism):
     def noisy_degree(self, key: PRNGKey, degree: Array, owned: Scalar) -> Array:
         """d*; elementwise, from one key."""
         drawn = DRAWS[self.noise](key, jnp.asarray(self.degree_epsilon), degree.shape)
-        return jnp.clip(degree + drawn, 0.0, jnp.asarray(owned, jnp.float32))
+        noisy = (degree.astype(drawn.dtype) + drawn).astype(jnp.float32)
+        return jnp.clip(noisy, 0.0, jnp.asarray(owned, jnp.float32))
 
     def degree_log_density(self, noisy: Scalar, degree: Scalar, owned: Scalar) -> Array:
         """log p(d* | d): a density inside (0, owned) and atoms at both ends; a mass for geometric noise."""
-        epsilon, noisy = jnp.asarray(self.degree_epsilon), jnp.asarray(noisy)
+        epsilon, kind = jnp.asarray(self.degree_epsilon), jnp.result_type(float)
+        noisy, degree, owned = (jnp.asarray(count, kind) for count in (noisy, degree, owned))
         gap = jnp.abs(noisy - degree)
         end = (noisy <= 0) | (noisy >= owned)
         possible = (noisy >= 0) & (noisy <= owned)
@@ -58,7 +60,7 @@ class SendsDegree(ListMechanism):
             a = jnp.exp(-epsilon)
             inside, atom = jnp.log(-jnp.expm1(-epsilon) / (1 + a)) - epsilon * gap, -epsilon * gap - jnp.log1p(a)
             possible = possible & (noisy == jnp.round(noisy))
-        certain = jnp.asarray(owned) == 0  # one node: the degree is 0
+        certain = owned == 0  # one node: the degree is 0
         return jnp.where(certain, 0.0, jnp.where(possible, jnp.where(end, atom, inside), -jnp.inf))
 
     def degree_bias(self, degree: Scalar, owned: Scalar) -> Array:

@@ -114,7 +114,8 @@ class DPRR(SendsDegree):
     def _thinning(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array]:
         """q and 1 - q given d*."""
         assert noisy is not None  # every report has one
-        flip, owned, degree = self.flip, jnp.asarray(owned), self.estimate_degree(noisy)
+        flip, degree = self.flip, self.estimate_degree(noisy)
+        owned = jnp.asarray(owned, flip.dtype)
         unclipped = jnp.tanh(jnp.asarray(self.epsilon_edges, flip.dtype) / 2)  # 2p - 1
         below = degree * unclipped + owned * flip
         known, below = below > 0, jnp.where(below > 0, below, 1.0)
@@ -165,7 +166,7 @@ def _posterior_mean(noisy: Array, prior: Array, epsilon: Array) -> Array:
     shrink = jnp.exp(-epsilon)
     place = jnp.clip(jnp.floor(noisy), 0, len(prior) - 1).astype(jnp.int32)
     # Beyond the last degree nothing is above, and the common factor of what is below cancels.
-    part = jnp.where(place == len(prior) - 1, 0.0, noisy - place)
+    part = jnp.where(place == len(prior) - 1, 0.0, noisy - place.astype(noisy.dtype))
 
     # Of the two factors e^(-eps part) and e^(-eps (1 - part)) the larger is divided out: neither underflows alone.
     low, high = (jnp.exp(-epsilon * jnp.maximum(side * (2 * part - 1), 0.0)) for side in (1, -1))

@@ -66,6 +66,7 @@ class LocalLap(OnLists):
         check_single(self)
         bits, owned, degree, _ = self._record(neighbours, own)
         degree_key, values_key = random.split(key)
+        bits, degree = bits.astype(jnp.float32), degree.astype(jnp.float32)
         values = bits + random_words.laplace(values_key, owned.shape) / jnp.asarray(self.epsilon_edges)
         noisy = degree + random_words.laplace(degree_key) / jnp.asarray(self.epsilon_degree)
         return LapReport(noisy, jnp.where(owned, values, jnp.nan))
@@ -74,6 +75,7 @@ class LocalLap(OnLists):
         """log p of a report given a list; -inf where it is about other than the owned pairs."""
         y = LapReport(*y)
         bits, owned, degree, _ = self._record(x, own)
+        bits, degree = bits.astype(jnp.float32), degree.astype(jnp.float32)
         possible = (jnp.isnan(y.values) != owned).all() & ~jnp.isnan(y.degree)
         off = jnp.where(owned, jnp.asarray(y.values) - bits, 0.0)
         of_bits = jnp.where(owned, _log_laplace(self.epsilon_edges, off), 0.0).sum()

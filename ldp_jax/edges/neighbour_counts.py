@@ -131,7 +131,7 @@ class NeighbourCounts(OnLists):
             counts = np.clip(np.asarray(counts), 0, self.most).astype(np.int32)
         counts = jnp.clip(jnp.asarray(counts), 0, self.most).astype(jnp.int32)
         if self.noise == "laplace":
-            return counts + random_words.laplace(key, counts.shape) / jnp.float32(self.epsilon)
+            return counts.astype(jnp.float32) + random_words.laplace(key, counts.shape) / jnp.float32(self.epsilon)
         return self.from_words(_words(key, counts.shape, 1 + whole_noise.WORDS), counts)
 
     def from_words(self, word: AnyArray, counts: AnyArray) -> Array:
@@ -171,9 +171,9 @@ class NeighbourCounts(OnLists):
     def log_likelihood(self, y: Values, counts: Values) -> Array:
         """log p of each reported number given the true count; elementwise."""
         y, counts = jnp.asarray(y), jnp.asarray(counts)
-        gap = jnp.abs(y - counts)
         if self.noise == "laplace":
-            return jnp.log(self.epsilon / 2) - self.epsilon * gap
+            return jnp.log(self.epsilon / 2) - self.epsilon * jnp.abs(y - counts.astype(jnp.float32))
+        gap = jnp.abs(y - counts)
         low, high = self.span()
         inside, ends = (jnp.asarray(side, jnp.result_type(float)) for side in self._noise.log_masses)
         possible = (y >= low) & (y <= high) & (y == jnp.round(y))

@@ -50,7 +50,8 @@ class RandomizedResponse(ListMechanism):
         flip = flip_rate(self.epsilon)
         scale = jnp.tanh(jnp.asarray(self.epsilon, flip.dtype) / 2)  # 2p - 1
         mine, _ = pairs_of(own, self._size(), self.reporting)
-        return (jnp.asarray(ListReport(*y).neighbours.count) - mine.sum() * flip) / scale
+        sent = jnp.asarray(ListReport(*y).neighbours.count, flip.dtype)
+        return (sent - mine.sum(dtype=flip.dtype) * flip) / scale
 
     def proof(self) -> str:
         """Randomised response on one bit."""

@@ -193,7 +193,7 @@ def _menu(
     mechanism: NeighbourCounts | Sequence[NeighbourCounts], levels: Values | None, n: int
 ) -> tuple[list[NeighbourCounts], Int[np.ndarray, " n"]]:
     """The mechanisms, and which of them each user takes."""
-    menu = [mechanism] if isinstance(mechanism, NeighbourCounts) else list(mechanism)
+    menu = list(mechanism) if isinstance(mechanism, Sequence) else [mechanism]
     if not menu or not all(isinstance(one, NeighbourCounts) for one in menu):
         raise ValueError("mechanism must be NeighbourCounts, or a menu of them")
     alike = {(one.num_groups, one.most, one.noise, one.reporting) for one in menu}

@@ -152,12 +152,13 @@ class Discrete(Univariate):
         """Reports of records under uniform uint32 words, as the client's; elementwise."""
         word, rounding = (jnp.asarray(bits).astype(jnp.uint32) for bits in (word, rounding))
         row, part = self._rows(x)
-        start = (row + integer_tables.rounds_up(rounding, part)) * self.search.shape[1]
+        start = (row + integer_tables.rounds_up(rounding, part).astype(jnp.int32)) * self.search.shape[1]
         rest = 32 - self._size.bit_length()  # bits of a word that choose no entry of the guide
 
         def first(start: Array, word: Array) -> Array:
             found = jnp.take(self.search, start + (word >> rest).astype(jnp.int32), mode="clip")
-            return (found >> rest).astype(jnp.int32) + (word & (2**rest - 1) > found & (2**rest - 1))
+            beyond = word & (2**rest - 1) > found & (2**rest - 1)
+            return (found >> rest).astype(jnp.int32) + beyond.astype(jnp.int32)
 
         def further(i: Array, place: Array) -> Array:
             step = 1 << (self.steps - 1 - i)
@@ -205,7 +206,7 @@ class Discrete(Univariate):
     def _mixed(self, x: Record) -> tuple[Array, Array, Array]:
         """A row, the weight of the next, and the next (itself at the top, with weight 0)."""
         row, part = self._rows(x)
-        return row, part.astype(jnp.result_type(float)) * _STEP, row + (part > 0)
+        return row, part.astype(jnp.result_type(float)) * _STEP, row + (part > 0).astype(row.dtype)
 
     def domain(self) -> Interval | Finite:
         """[-1, 1], [0, 1] or the categories."""

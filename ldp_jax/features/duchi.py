@@ -68,6 +68,6 @@ def against_threshold(size: Array, epsilon: Scalar) -> Array:
     mass = 0.5 * ((1 - size) * jax.nn.sigmoid(epsilon) + (1 + size) * jax.nn.sigmoid(-epsilon))
     # Near 1/2 its distance from it is rounded, else the mass.
     high, low = random_words.threshold(lead / 2)
-    even = jnp.stack([jnp.uint32(2**31) - high - (low > 0), -low])
+    even = jnp.stack([jnp.uint32(2**31) - high - (low > 0).astype(jnp.uint32), -low])
     rare = random_words.threshold(jnp.maximum(mass, jnp.finfo(jnp.float32).tiny))
     return jnp.where(lead < 0.5, even, rare)

@@ -129,4 +129,4 @@ def _root(e: Array, most: Array) -> Array:
 def _sum(a: Array, b: Array) -> Array:
     """a + b of two-word numbers whose sum is one too."""
     low = a[1] + b[1]
-    return jnp.stack([a[0] + b[0] + (low < a[1]), low])
+    return jnp.stack([a[0] + b[0] + (low < a[1]).astype(low.dtype), low])

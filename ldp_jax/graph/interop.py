@@ -303,6 +303,8 @@ def _named(n: int | None, names: Iterable | None) -> Names:
         return np.arange(n or 0)
     if isinstance(names, (set, frozenset)):
         raise ValueError("nodes must be names in order, and a set has none")
+    if hasattr(names, "columns"):
+        raise ValueError("nodes must be names, got a table, which may be its index or a column: give that")
     listed = [name.item() if isinstance(name, np.generic) else name for name in names]
     # Names of one simple type make an array of it; tuples stay names.
     simple = len({type(name) for name in listed}) <= 1 and isinstance(listed[0] if listed else 0, (str, int))
@@ -315,6 +317,9 @@ def _named(n: int | None, names: Iterable | None) -> Names:
         raise ValueError(f"nodes must name {n} nodes, got {len(made)} names")
     if len(set(made.tolist())) != len(made):
         raise ValueError("nodes must name each node once, and repeat some")
+    numbers = {str(name) for name in listed if isinstance(name, int)}
+    if not simple and (both := numbers.intersection(name for name in listed if isinstance(name, str))):
+        raise ValueError(f"nodes must name each node once, got {min(both)!r} as a number and as text: astype(str)")
     return made
 
 

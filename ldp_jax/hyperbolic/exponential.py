@@ -108,8 +108,8 @@ def _arc(disc: _Place, share: Array) -> tuple[Array, Array]:
 
     place = jax.lax.fori_loop(0, _STEPS, halve, jnp.zeros_like(part))
     near = panel < _NEAR
-    s, arc, _ = _far(disc, jnp.maximum(panel - _NEAR, 0) + place)
-    return jnp.where(near, _near(disc, panel + place)[0], s), jnp.where(near, jnp.pi, arc)
+    s, arc, _ = _far(disc, jnp.maximum(panel - _NEAR, 0).astype(kind) + place)
+    return jnp.where(near, _near(disc, panel.astype(kind) + place)[0], s), jnp.where(near, jnp.pi, arc)
 
 
 def _series(coefficients: Array, t: Array) -> Array:
@@ -233,7 +233,8 @@ def _report(m: HyperbolicExponential, words: Array, x: Array) -> Array:
     """The report under three uniform words."""
     x = m.domain().clip(x)
     # 46 bits where they matter: the far side is rare.
-    share = ((words[0] >> 9) + ((words[1] >> 9) + 0.5) * np.float32(2.0**-23)) * np.float32(2.0**-23)
+    high, low = (words[:2] >> 9).astype(jnp.float32)
+    share = (high + (low + 0.5) * np.float32(2.0**-23)) * np.float32(2.0**-23)
     s, arc = _arc(m._disc(x), share)
     turn = arc * (((words[2] >> 8).astype(x.dtype) + 0.5) * np.float32(2.0**-23) - 1)
     size = length(x)

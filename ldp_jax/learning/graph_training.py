@@ -1,7 +1,7 @@
 """Training for classes of graphs: one compiled loop over epochs, stopped by validation, resumed from disk."""
 
 from collections.abc import Callable
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from ldp_jax.graph import packing
 from ldp_jax.graph.packing import GraphSet, Packed
 from ldp_jax.learning import metrics
 from ldp_jax.learning.models import Model, Variables
-from ldp_jax.learning.training import Run, Settings, begin, in_blocks, run_epochs, step
+from ldp_jax.learning.training import Run, Settings, begin, by_name, in_blocks, run_epochs, step
 
 __all__ = ["Scores", "fit_graphs", "predict", "scores", "step_decay_adam"]
 
@@ -60,10 +60,7 @@ class FittedGraphs(NamedTuple):
     epochs_run: int
 
 
-@cache
-def step_decay_adam(
-    learning_rate: float, decay: float = 0.5, every: int = 50
-) -> optax.GradientTransformationExtraArgs:
+def step_decay_adam(learning_rate: float, decay: float = 0.5, every: int = 50) -> optax.GradientTransformation:
     """Adam whose learning rate is multiplied by ``decay`` after each ``every`` epochs.
 
     The same object for the same numbers. Its update takes the epoch: ``update(..., epoch=number)``.
@@ -71,7 +68,10 @@ def step_decay_adam(
     validate.positive(learning_rate=learning_rate)
     validate.in_range(0.0, 1.0, open_lower=True, decay=decay)
     validate.integer_in(1, every=every)
+    return by_name(_step_decay_adam, (learning_rate, decay, every))
 
+
+def _step_decay_adam(learning_rate: float, decay: float, every: int) -> optax.GradientTransformation:
     schedule = optax.exponential_decay(learning_rate, every, decay, staircase=True)
 
     def update(
@@ -81,7 +81,7 @@ def step_decay_adam(
         return jax.tree.map(lambda leaf: -rate * leaf, updates), state
 
     stepped = optax.GradientTransformationExtraArgs(lambda params: optax.EmptyState(), update)
-    return optax.with_extra_args_support(optax.chain(optax.scale_by_adam(), stepped))
+    return optax.chain(optax.scale_by_adam(), stepped)
 
 
 def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " graphs"]) -> Scores:

@@ -106,6 +106,9 @@ class Settings:
         optional = {"patience": self.patience, "at_once": self.at_once}
         given = {name: value for name, value in optional.items() if value is not None}
         validate.integer_in(1, epochs=self.epochs, batch_size=self.batch_size, **given)
+        if not hasattr(self.optimizer, "init"):
+            kind = type(self.optimizer).__name__
+            raise ValueError(f"optimizer must be one of optax, such as training.adam(0.01), got {kind}")
 
     @property
     def most_idle(self) -> np.int32:
@@ -259,10 +262,19 @@ def _minus_loss(loss: Callable[[PyTree, PyTree], Array], outputs: PyTree, exampl
 def adam(learning_rate: float, weight_decay: float = 0.0) -> optax.GradientTransformation:
     """Adam with weight decay added to the gradient (L2), as in PyTorch; the same object for the same numbers."""
     rate = validate.number(0.0, open_lower=True, learning_rate=learning_rate)
-    return _adam(rate, validate.number(0.0, 1.0, weight_decay=weight_decay))
+    return by_name(_adam, (rate, validate.number(0.0, 1.0, weight_decay=weight_decay)))
 
 
 @cache
+def by_name(make: Callable[..., optax.GradientTransformation], given: tuple) -> optax.GradientTransformation:
+    """The optimizer ``make(*given)`` of a function with a name: two are equal, and pickled, by what made them."""
+    return optax.GradientTransformationExtraArgs(*(Bound(_part, (make, given, place)) for place in (0, 1)))
+
+
+def _part(make: Callable, given: tuple, place: int, *args: PyTree, **named: PyTree) -> PyTree:
+    return optax.with_extra_args_support(make(*given))[place](*args, **named)
+
+
 def _adam(learning_rate: float, weight_decay: float) -> optax.GradientTransformation:
     if weight_decay == 0.0:
         return optax.adam(learning_rate)
@@ -283,15 +295,15 @@ class Run(NamedTuple):
     best_epoch: Array
     losses: Array
     validations: Array
-    test: Array  # score of the best; NaN where nobody has asked
+    test: Array  # score of the best; 0 where nobody has asked
 
 
 def begin(variables: Variables, optimizer: optax.GradientTransformation, epochs: int) -> Run:
     """A training before its first epoch."""
-    never, zero = jnp.full(epochs, jnp.nan, jnp.float32), jnp.int32(0)
+    never, zero = jnp.zeros(epochs, jnp.float32), jnp.int32(0)
     state = optimizer.init(variables["params"])
     least = jnp.float32(-jnp.inf)
-    return Run(zero, variables, state, variables, least, zero, never, never, jnp.float32(jnp.nan))
+    return Run(zero, variables, state, variables, least, zero, never, never, jnp.float32(0))
 
 
 def step(
@@ -384,11 +396,11 @@ def _to_the_end(
     """A training in blocks; at once, where an argument is traced or bound to devices. The first one is the key."""
     if settings.mesh is not None:
         raise ValueError("mesh is for batches of graphs, by fit_graphs: here divide the keys and their arrays")
-    traced_or_bound = (
+    traced_or_bound = any(
         not validate.concrete(leaf) or (isinstance(leaf, jax.Array) and leaf.committed)
         for leaf in jax.tree.leaves(given)
     )
-    if any(traced_or_bound):
+    if traced_or_bound:
         run = go_on(given[0], None, np.int32(settings.epochs))
     else:
         # Each epoch has draws of its own, though a later block has the first one's key.
@@ -401,7 +413,10 @@ def _to_the_end(
                 "finite, or the learning rate too large?",
                 stacklevel=3,
             )
-    return Fitted(run.best, run.best_score, run.test, run.best_epoch, run.losses, run.validations)
+    xp = jnp if traced_or_bound else np  # the host's NaN is no fault for ``jax_debug_nans``
+    ran = xp.arange(settings.epochs) < xp.asarray(run.number)[..., None]
+    histories = (jax.device_put(xp.where(ran, part, xp.float32(xp.nan))) for part in (run.losses, run.validations))
+    return Fitted(run.best, run.best_score, run.test, run.best_epoch, *histories)
 
 
 def fit(
@@ -451,10 +466,23 @@ def _outputs(context: PyTree, examples: PyTree, *, model: Model, objective: Obje
     return model.apply(variables, inputs, key=None, train=False)[0]
 
 
+def _check_arrays(name: str, values: PyTree, others: tuple[type, ...] = (np.generic, int, float)) -> None:
+    """Refuse leaves that are no arrays of numbers, nor ``others``, by their type: JAX would show what they hold."""
+    for leaf in jax.tree.leaves(values):
+        if not isinstance(leaf, (np.ndarray, jax.Array, *others)):
+            raise TypeError(f"{name} must be made of arrays, got {type(leaf).__name__}")
+        if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSUMm":
+            raise TypeError(f"{name} must be made of arrays of numbers, got {leaf.dtype}")
+
+
 def check_examples(
     model: Model, objective: Objective, context: PyTree, parts: dict[str, PyTree], *, stacked: bool = False
 ) -> None:
     """Refuse a training without examples, to learn from or to choose by, and what the objective's check refuses."""
+    if not hasattr(model, "apply"):
+        raise TypeError(f"model must be a Model, as models.linear(...) makes it, got {type(model).__name__}")
+    for name, part in {"context": context, **parts}.items():
+        _check_arrays(name, part, () if name in parts else (np.generic, int, float))
     for name, part in parts.items():
         sizes = {np.shape(leaf)[1 if stacked else 0 :][:1] for leaf in jax.tree.leaves(part)}
         if (not sizes and name == "train") or ((0,) in sizes and name != "test"):
@@ -608,6 +636,7 @@ def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n
     >>> predict(model, found, z[:4]).tolist()
     [0, 1, 2, 0]
     """
+    _check_arrays("inputs", inputs)
     if not isinstance(inputs, np.memmap) or fitted.epoch.ndim:
         return _predict(model, fitted, inputs)
     starts = range(0, len(inputs), _ROWS)

@@ -142,7 +142,7 @@ def predict_from_counts(
       epsilon 1 per neighbour-list (...)
       epsilon 1 per relationship (...)
     """
-    validate.threefry(key)
+    validate.host_key(key, "predict_from_counts")
     validate.one_of(("list", "relationship"), unit=unit)
     labels = validate.labels(labels)
     if labels.dtype.kind not in "iu":

@@ -126,7 +126,7 @@ def predict_from_reports(
     >>> found.used, [int((p.classes == y)[private].sum()) for p in (found.found.facts.structure, found)]
     ('reports', [32, 40])
     """
-    validate.threefry(key)
+    validate.host_key(key, "predict_from_reports")
     check_epsilon(epsilon, most=MOST_EPSILON)
     label_key = key
     if label_epsilon is not None:

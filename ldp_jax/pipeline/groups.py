@@ -59,7 +59,8 @@ def check_teachers(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
         raise ValueError(f"labels must name at least two classes, got {(present > 0).sum()}")
     if not present.all():
         raise ValueError(
-            f"labels must be of all classes, 0 to {num_classes - 1}, got none of class {present.argmin()}"
+            f"labels must be of all classes, 0 to {num_classes - 1}, got none of class {present.argmin()}: number "
+            "those that there are from 0"
         )
     if not (labels < 0).any():
         raise ValueError("labels must leave users whose class is asked for, got a class for everybody")

@@ -26,6 +26,7 @@ import jax  # noqa: F401 - the examples below
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 from scipy.special import log_softmax, softmax
 
 from ldp_jax.accounting import composition
@@ -175,7 +176,7 @@ class JointFacts(NamedTuple):
 def joint_facts(
     key: PRNGKey,
     rows: Features | Rows,
-    labels: Int[np.ndarray, " n"],
+    labels: ArrayLike,
     *,
     num_classes: int,
     num_folds: int = 10,
@@ -319,7 +320,7 @@ def predict_jointly(
     >>> print(str(found.guarantee).splitlines()[-1])  # doctest: +ELLIPSIS
       epsilon 4 per record + whole neighbour list (any two records and any two neighbour lists of one user; ...
     """
-    validate.threefry(key)
+    validate.host_key(key, "predict_jointly")
     population = Population.of(lists)
     n = len(population.group)
     if not isinstance(privacy, JointPrivacy):

@@ -93,7 +93,7 @@ def link_scores(
     noise = np.float32(noise_variance(float(epsilon)))
     n, num_groups = np.shape(reports)
     groups = checked_groups(np.asarray(groups), n, num_groups)
-    validate.ids(n, "the users of reports", pairs=pairs)
+    pairs = validate.pairs(n, "the users of reports", pairs=pairs)
     places = (np.asarray(given, np.int32) for given in (groups, pairs))
     return _link_scores(jnp.asarray(reports), *map(jnp.asarray, places), noise, num_groups=num_groups)
 

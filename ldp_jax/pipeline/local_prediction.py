@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
 from ldp_jax.core.progress import phase
@@ -123,7 +124,7 @@ def panel_facts(
     key: PRNGKey,
     graph: graphs.GraphsTuple,
     rows: Features | Rows,
-    labels: Int[np.ndarray, " n"],
+    labels: ArrayLike,
     *,
     num_classes: int,
     num_folds: int = 10,

@@ -143,12 +143,12 @@ def panel_arguments(
 
 
 def folded_panel(
-    key: PRNGKey, labels: Int[np.ndarray, " n"], num_classes: int, num_folds: int, keep: float
+    key: PRNGKey, labels: ArrayLike, num_classes: int, num_folds: int, keep: float
 ) -> tuple[FoldedLabels, FoldedLabels]:
     """Labels and folds of a panel among all n users, and among its members in order; checked first."""
     validate.integer_in(2, num_folds=num_folds)
     validate.in_range(1.0 / num_classes, 1.0, open_lower=True, keep=keep)
-    labels = np.asarray(labels)
+    labels = validate.labels(labels)
     if keep == 1.0:
         check_teachers(labels, num_classes)
     labels = labels.astype(np.int32)
@@ -158,10 +158,12 @@ def folded_panel(
 
 def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"]:
     nodes, given = np.asarray(panel), np.asarray(labels)
-    for name, array, what in (("panel", nodes, "places of nodes"), ("labels", given, "numbers of classes")):
+    places = "places of nodes", "pandas.Index(names).get_indexer(panel) finds those of names"
+    classes = "numbers of classes", "datasets.read_records numbers names"
+    for name, array, (what, of_names) in (("panel", nodes, places), ("labels", given, classes)):
         if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
             of_flags = "np.flatnonzero(panel) and labels.astype(int) make numbers of flags"
-            hint = of_flags if array.dtype == bool else "datasets.read_records numbers names"
+            hint = of_flags if array.dtype == bool else of_names
             got = f"got {array.dtype} of shape {array.shape}: {hint}"
             raise ValueError(f"{name} must be integers of shape [panel], {what}, {got}")
     if len(nodes) != len(given):

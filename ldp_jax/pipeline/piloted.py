@@ -294,8 +294,10 @@ def _checked(public: PublicFacts, epsilon: float) -> PublicFacts:
     validate.number(0.0, open_lower=True, epsilon=epsilon)
     scaled = public.scaled()
     rows = next(iter(scaled.values())) if isinstance(scaled, Mapping) else scaled
-    if rows is not None and rows.shape[0] != len(labels):
-        raise ValueError(f"rows must be of {len(labels)} users, as labels are, got {rows.shape[0]}")
+    if rows is not None and (rows.shape[0] != len(labels) or not rows.shape[1]):
+        raise ValueError(
+            f"rows must be of {len(labels)} users, as labels are, and have columns, got shape {rows.shape}"
+        )
     given = log_q.log_q if isinstance(log_q, FeaturesPosterior) else log_q
     if given is not None and np.shape(given) != (len(labels), classes):
         raise ValueError(f"log_q must have shape {(len(labels), classes)}, got {np.shape(given)}")

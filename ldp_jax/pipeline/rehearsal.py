@@ -262,7 +262,7 @@ def rehearse(
     >>> found.collect(2.0), str(found).splitlines()[0]
     (True, 'collect, at epsilon 2 or more')
     """
-    validate.threefry(key)
+    validate.host_key(key, "rehearse")
     worlds = validate.whole(2, worlds=worlds)
     if not isinstance(public, (PanelFacts, PublicFacts, JointFacts, LinkFacts)):
         got = f"got {type(public).__name__}: docs/choosing.md has an example"  # its values may be private

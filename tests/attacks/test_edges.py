@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.sparse
 import scipy.spatial.distance
 
 from ldp_jax import attacks
@@ -208,6 +209,7 @@ def test_a_trained_attacker_finds_edges_that_join_unlike_answers():
     np.testing.assert_allclose(moved.scores, found.scores, atol=1e-3 * np.abs(found.scores).max())
 
 
+@pytest.mark.usefixtures("untyped")
 def test_a_distance_that_knows_only_a_sign_is_refused():
     """Of one number, as a sigmoid's, cosine and correlation found nothing, and said so with certainty."""
     (leaking, _), targets = answers(), asked()
@@ -216,6 +218,8 @@ def test_a_distance_that_knows_only_a_sign_is_refused():
             attacks.link_stealing(leaking[:, :columns], targets, distance=distance)
     with pytest.raises(ValueError, match="x must have at least 2 columns for the cosine"):
         attacks.feature_similarity(np.ones((N, 1)), targets)
+    with pytest.raises(ValueError, match=r"got a sparse matrix: give its toarray\(\)"):
+        attacks.feature_similarity(scipy.sparse.eye_array(N), targets)
     assert finds(attacks.link_stealing(leaking[:, :1], targets, distance="euclidean"))
 
 

@@ -91,6 +91,17 @@ def test_harm_needs_a_value_of_each_user_and_an_honest_one():
 
 
 @pytest.mark.usefixtures("untyped")
+def test_lies_are_one_a_user():
+    """Of one false record every liar sent the same report, which no noise of theirs had made."""
+    m, liars, key = Piecewise(1.0), np.arange(N) < 20, jax.random.key
+    for records in ([1.0], 1.0, np.ones(3)):
+        with pytest.raises(ValueError, match=f"records must be one a user, of {N}, got shape"):
+            poisoning.false_records(key(0), m, jnp.zeros(N), liars, records)
+    with pytest.raises(ValueError, match=rf"towards must be \[{N}\], as records are, got shape \(1,\)"):
+        poisoning.lying_reports(key(0), m, jnp.zeros(N), liars, "worst", [1.0])
+
+
+@pytest.mark.usefixtures("untyped")
 def test_liars_by_their_numbers_are_refused():
     """Of the user 0 alone NumPy would make a mask by which nobody lies."""
     noise, true, sent = counted()

@@ -7,6 +7,7 @@ import sklearn.metrics
 from scipy import stats
 
 from ldp_jax.attacks import Targets, all_pairs, balanced_pairs, evaluate, table
+from ldp_jax.graph import graphs
 from tests.stats import SIGNIFICANCE
 
 METRICS = ("auc", "average_precision", "precision", "recall", "tpr")
@@ -126,10 +127,12 @@ def test_what_cannot_be_judged_is_refused():
             evaluate("any", given.pop("scores"), targets, **given)
 
 
+@pytest.mark.usefixtures("untyped")
 def test_nodes_and_edges_of_another_form_are_refused():
     for nodes, edges, message in (
         ([0, 0], [[0, 1]], "nodes must be distinct"),
         ([0, 1], [[0, 1, 2]], r"edges must be integers \[m, 2\]"),
+        ([0, 1], graphs.from_edges([[0, 1]], 2), r"got a graph: graph.graphs.to_edges\(it\) gives them"),
         (np.arange(10**6), [[0, 1]], r"16 GB does not hold all pairs of 1000000 nodes \(4e\+04 GB\)"),
     ):
         with pytest.raises(ValueError, match=message):

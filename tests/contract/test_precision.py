@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax.lax import Precision
 
+from ldp_jax.edges import NeighbourList
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.sensitivity import intra_hierarchy_of_nodes
 from ldp_jax.pipeline import rows
@@ -43,6 +44,18 @@ def test_reports_and_laws(name):
             assert not rounded(getattr(m, method), argument)
     if hasattr(m, "log_density"):
         assert not rounded(m.log_density, y, record)
+
+
+@pytest.mark.parametrize("name", [n for n, case in CASES.items() if n in ASKED or case.lists])
+def test_no_type_is_promoted(name):
+    """Whoever runs JAX with ``jax_numpy_dtype_promotion="strict"`` composes reports and laws as others do."""
+    m, key = CASES[name].make(1.0), jax.random.key(0)
+    record = NeighbourList.of([1, 3], 6) if CASES[name].lists else jnp.asarray(m.domain().typical())
+    with jax.numpy_dtype_promotion("strict"):
+        y = jax.eval_shape(m.privatize, key, record)
+        for method, given in (("estimate", (y,)), ("log_density", (y, record)), ("mean", (record,))):
+            if hasattr(m, method):
+                jax.eval_shape(getattr(m, method), *given)
 
 
 def test_points_and_fits():

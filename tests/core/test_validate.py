@@ -246,7 +246,14 @@ def _mistaken():
         (lambda: privatize(jax.random.key(1), features.Laplace(1.0), scipy.sparse.eye_array(3)), "got dia_array"),
         (lambda: panelled(np.array([True, False, True])), r"np.flatnonzero\(panel\)"),
         (lambda: panelled([0, 1], [True, False]), r"labels.astype\(int\)"),
-        (lambda: panelled([0, 1], [1, 2]), "all classes, 0 to 2, got none of class 0"),
+        (lambda: panelled(["ana"], [0]), r"pandas.Index\(names\).get_indexer\(panel\) finds those of names"),
+        (
+            lambda: jax.vmap(lambda one: pipeline.predict_from_counts(one, graph, None, [0, 1, -1], 1.0).classes)(
+                jax.random.split(key)
+            ),
+            "key must be concrete: predict_from_counts is called in a Python loop, outside jit",
+        ),
+        (lambda: panelled([0, 1], [1, 2]), "all classes, 0 to 2, got none of class 0: number those that there are"),
         (lambda: graphs.as_graph(np.eye(3)), "csr_array of an adjacency matrix"),
         (lambda: interop.read([("ana", "bo")], nodes=["ana", "bo"]), r"of names give pandas.DataFrame\(it\)"),
         (

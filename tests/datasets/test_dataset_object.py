@@ -116,6 +116,8 @@ def test_what_does_not_fit_is_refused_by_name():
     ):
         with pytest.raises(ValueError, match=message):
             small(**fields)
+    with pytest.raises(ValueError, match=r"x of mine must have one row a node \(2\), got shape \(\)"):
+        Dataset("mine", graphs.from_edges([[0, 1]], 2), None, [0, 1], 0.0, 1.0)
 
 
 def test_entries_that_are_given_twice_are_summed_before_they_are_checked():

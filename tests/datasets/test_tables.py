@@ -83,6 +83,8 @@ def test_all_faults_at_once_and_no_value():
 def test_declarations_that_do_not_fit_are_refused(change, words):
     with pytest.raises(ValueError, match=words):
         read_records(TABLE, **{**DECLARED, "missing": "centre"} | change)
+    with pytest.raises(ValueError, match="table must be a pandas.DataFrame, .*, got Series"):
+        read_records(TABLE["age"], **DECLARED)
 
 
 def test_dates_are_no_numbers():

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ldp_jax import deployment
+from ldp_jax import deployment, features
 from ldp_jax.core.integer_tables import WORDS, split
 from tests.deployment.vectors import (
     ASKED,
@@ -206,6 +206,10 @@ def test_wrong_arguments_are_refused_before_anything_is_drawn(monkeypatch):
         held.report(GRID, np.zeros(2), **good)
     with pytest.raises(TypeError, match="expected a Table, got str"):
         held.report("a table", 0.3, **good)
+    with pytest.raises(TypeError, match=r"expected a Table, got Discrete: give its table\(\)"):
+        held.report(features.GridSquareWave(1.0), 0.3, **good)
+    with pytest.raises(TypeError, match="got SquareWave: a mechanism of whole numbers has one"):
+        held.report(features.SquareWave(1.0), 0.3, **good)
     assert held.counter == 0
 
 

@@ -12,7 +12,15 @@ from ldp_jax import verification
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from ldp_jax.core.rounding import exponential
 from ldp_jax.core.whole_noise import law, whole_noise
-from ldp_jax.edges import NeighbourCounts, Population, count_neighbours, ownership, privatize_counts, whole_counts
+from ldp_jax.edges import (
+    DPRR,
+    NeighbourCounts,
+    Population,
+    count_neighbours,
+    ownership,
+    privatize_counts,
+    whole_counts,
+)
 from ldp_jax.edges.lists import NeighbourList
 from ldp_jax.graph import graphs
 from ldp_jax.verification.cases import CASES
@@ -154,6 +162,12 @@ def test_personal_budgets_of_a_public_menu():
         assert spent[NEIGHBOUR_LIST].epsilon == pytest.approx(2.0)
         assert spent[RELATIONSHIP].epsilon == pytest.approx(edge)
         assert "personal budgets" in spent.unprotected
+
+
+@pytest.mark.usefixtures("untyped")
+def test_what_counts_nothing_is_refused():
+    with pytest.raises(ValueError, match="mechanism must be NeighbourCounts, or a menu of them"):
+        privatize_counts(jax.random.key(0), RING, DPRR(0.1, 0.9), GROUPS)
 
 
 def test_rounds_that_read_reports_pay_for_them():

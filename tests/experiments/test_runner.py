@@ -170,6 +170,15 @@ def test_damaged_files_are_found_before_the_first_cell(results, of):
     assert file.read_bytes() == damaged
 
 
+def test_rows_without_their_manifest_are_refused(results):
+    """A CSV that was copied alone ended a report with a bare KeyError."""
+    assert results.settings() == {}
+    results.append(rows_of(CELL), [{"epochs": 1}])
+    results.manifest.unlink()
+    with pytest.raises(UsageError, match=r"does not say how all rows of .*\.csv were made: .*--out$"):
+        results.settings()
+
+
 def test_all_cells_are_checked_before_the_first_is_computed(results):
     def check(cell, settings):
         if cell.seed == 2:

@@ -112,6 +112,8 @@ REFUSED = {
     "unknown names": ((pd.DataFrame(NAMED), NAMES[:2]), "miss 2, as"),
     "a name twice": ((EDGES, ["a", "b", "b", "c"]), "name each node once"),
     "no order": ((pyg(BOTH), {"a", "b", "c", "d", "e"}), "nodes must be names in order, and a set has none"),
+    "a number and its text": ((pd.DataFrame({0: [1, 2], 1: ["2", "3"]}),), "got '2' as a number and as text"),
+    "a table of users": ((pd.DataFrame(NAMED), pd.DataFrame(index=NAMES)), "got a table, which may be its index"),
     "another number": ((pyg(BOTH), 7), "nodes must be 5"),
     "three columns": ((pd.DataFrame(np.zeros((2, 3))),), r"two columns.*table\[\[one, other\]\]"),
     "nothing": ((None,), "source must be a networkx graph"),

@@ -1,7 +1,9 @@
 """Training: what a batch weighs, which epoch is kept, one program for a sweep; metrics against other libraries."""
 
+import copy
 import dataclasses
 import itertools
+import pickle
 from functools import partial
 from types import SimpleNamespace
 
@@ -9,11 +11,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pandas as pd
 import pytest
+import scipy.sparse
 import sklearn.metrics
 from scipy import stats as scipy_stats
 
-from ldp_jax.learning import label_training, metrics, models, training
+from ldp_jax.learning import graph_training, label_training, metrics, models, training
 from ldp_jax.learning.models import Model, linear, mlp
 from ldp_jax.learning.training import Examples, Objective, Pairs, Settings, fit, fit_many
 
@@ -160,6 +164,8 @@ def test_training_stops_when_patience_is_over(patience, run):
     assert (int(fitted.epoch), float(fitted.test)) == (2, 3.0)
     for history in (fitted.validations, fitted.losses):
         assert np.isfinite(history).tolist() == [epoch < run for epoch in range(8)]
+    with jax.debug_nans(True):  # what was not run is no fault
+        run_one_number(np.ones(3), table(-2, -1, 0, -1, -2), patience=patience, **given)
 
 
 def test_no_valid_score_returns_the_first_variables():
@@ -179,6 +185,13 @@ def test_adam_decays_weights_as_a_gradient():
         assert float(a["w"]) == pytest.approx(float(b["w"]))
         parameters = optax.apply_updates(parameters, a)
     assert training.adam(0.1, 0.25) is training.adam(0.1, 0.25)
+
+
+@pytest.mark.parametrize("optimizer", [training.adam(0.1), graph_training.step_decay_adam(0.01)])
+def test_settings_are_pickled(optimizer):
+    """For a pool of processes: what comes back is equal, and so has the same program."""
+    settings = Settings(optimizer, epochs=3, batch_size=2)
+    assert pickle.loads(pickle.dumps(settings)) == settings == copy.deepcopy(settings)
 
 
 EQUAL = {
@@ -321,6 +334,28 @@ def test_other_bad_input_is_refused():
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+@pytest.mark.usefixtures("untyped")
+def test_what_is_no_array_is_refused_by_its_type():
+    """JAX's own words showed the rows of a table."""
+    z, *parts = blobs()
+    train, objective = parts[0], training.node_classification
+    table, rows = pd.DataFrame(np.asarray(z)), scipy.sparse.csr_array(np.asarray(z))
+    for model, context, first, message in (
+        (linear(3), table, train, "^context must be made of arrays, got DataFrame$"),
+        (linear(3), rows, train, "^context must be made of arrays, got csr_array$"),
+        (linear(3), np.asarray(z).astype(str), train, "^context must be made of arrays of numbers, got <U"),
+        (linear(3), z, Examples([0], [1]), "^train must be made of arrays, got int$"),
+        (linear, z, train, r"^model must be a Model, as models.linear\(...\) makes it, got function$"),
+        (models.gcn(1, 1, 3), z, train, r"inputs must be \(graph, x\) of all nodes, .*, got x alone"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            fit(jax.random.key(0), model, objective, context, first, *parts[1:], SETTINGS)
+    with pytest.raises(TypeError, match="^inputs must be made of arrays, got csr_array$"):
+        training.predict(linear(3), fit(jax.random.key(0), linear(3), objective, z, *parts, SETTINGS), rows)
+    with pytest.raises(ValueError, match=r"optimizer must be one of optax, .*, got float"):
+        Settings(0.01, epochs=1, batch_size=1)
 
 
 # Arguments of every constructor of models: sizes, shares, names.

@@ -67,6 +67,7 @@ def test_what_does_not_fit_is_refused():
         (np.array([0, 1, 2]), pairs, 1.0, r"groups must be in \[-1, 2\), got 0 to 2"),
         (groups, np.array([[0, 3]]), 1.0, r"pairs must be in \[0, 3\), the users of reports, got 3"),
         (groups, pairs + 0.5, 1.0, "pairs must be integers"),
+        (groups, np.zeros((2, 3), int), 1.0, r"pairs must be integers \[m, 2\], got int64 of shape \(2, 3\)"),
         (groups + 0.5, pairs, 1.0, "groups must be int"),
     ):
         with pytest.raises(ValueError, match=message):

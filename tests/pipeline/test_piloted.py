@@ -173,6 +173,8 @@ def test_what_is_wrong_is_refused_before_anybody_is_asked(data):
     ):
         with pytest.raises(ValueError, match=message):
             counted(refuse, rows, **{"labels": labels, **changes})
+    with pytest.raises(ValueError, match=r"and have columns, got shape \(600, 0\)"):
+        counted(refuse, np.zeros((600, 0)), labels)
     for answer in (jnp.zeros((600, 2), int), jnp.zeros((600, 9))):
         with pytest.raises(ValueError, match="noisy_counts must answer with whole numbers of shape"):
             counted(lambda *_, answer=answer: answer, None, labels)

@@ -114,7 +114,7 @@ def test_records_that_know_more_than_structure_are_worth_collecting(graph):
 def test_records_that_know_nothing_are_not(graph):
     """Noise of ten numbers, beside what the graph and the panel's labels really say."""
     records = np.random.default_rng(0).normal(size=(PANEL, 10)).astype(np.float32)
-    labels = np.where(np.arange(N) < PANEL, graph[1], -1)
+    labels = np.where(np.arange(N) < PANEL, graph[1], np.nan)
     facts = panel_facts(jax.random.key(1), graph[2], records, labels, num_classes=3, num_folds=3)
     told = ldp.rehearse(jax.random.key(0), facts, (4.0,), worlds=4)
     assert told.needed is None

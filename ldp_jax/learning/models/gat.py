@@ -8,7 +8,7 @@ from ldp_jax.core.types import Array
 from ldp_jax.learning.models._attention import attend
 from ldp_jax.learning.models._dropout import Dropout
 from ldp_jax.learning.models._model import Model, check_sizes, from_linen
-from ldp_jax.learning.models.gcn import NodeInputs, operator_of
+from ldp_jax.learning.models.gcn import node_inputs, operator_of
 
 _GLOROT = nn.initializers.glorot_uniform()
 _ATTENTION = nn.initializers.glorot_uniform(batch_axis=0)  # a map from the width to one number, for each head
@@ -25,7 +25,7 @@ class _GAT(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: tuple, train: bool) -> Array:
-        graph, x, scale = NodeInputs(*inputs)
+        graph, x, scale = node_inputs(inputs)
         op, h = operator_of(graph, len(x)), jnp.asarray(x)
         for layer in range(self.layers):
             last = layer == self.layers - 1

@@ -45,6 +45,13 @@ def operator_of(graph: Graph | Operator, num_nodes: int) -> Operator:
     return graph
 
 
+def node_inputs(inputs: tuple) -> NodeInputs:
+    """The inputs of a model of whole graphs; of x alone, whose rows would be taken for these, a ``TypeError``."""
+    if not isinstance(inputs, (tuple, list)):
+        raise TypeError("inputs must be (graph, x) of all nodes, trained through training.on_graph, got x alone")
+    return NodeInputs(*inputs)
+
+
 def check_rows(graph: Graph | Operator, num_nodes: int) -> None:
     """Refuse a concrete graph, or an operator, of another number of nodes than x has rows."""
     if isinstance(graph, Operator):
@@ -74,7 +81,7 @@ class _GCN(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: tuple, train: bool) -> Array:
-        graph, x, scale = NodeInputs(*inputs)
+        graph, x, scale = node_inputs(inputs)
         op, h = operator_of(graph, len(x)), jnp.asarray(x)
         for layer in range(self.layers):
             if layer:

@@ -12,7 +12,7 @@ from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import as_points, shorten
 from ldp_jax.learning.models._dropout import Dropout
 from ldp_jax.learning.models._model import Model, check_sizes, from_linen
-from ldp_jax.learning.models.gcn import NodeInputs, Normalisation, average, operator_of
+from ldp_jax.learning.models.gcn import Normalisation, average, node_inputs, operator_of
 
 Activation = Literal["relu", "elu"]
 
@@ -31,7 +31,7 @@ class _HyperbolicGCN(nn.Module):
 
     @nn.compact
     def __call__(self, inputs: tuple, train: bool) -> Array:
-        graph, x, scale = NodeInputs(*inputs)
+        graph, x, scale = node_inputs(inputs)
         op = operator_of(graph, len(x))
         # Between layers a point h is kept as log_0(h), which rounding moves least: exp_0 and log_0 cancel.
         t = as_points("x", x * (1.0 if scale is None else scale[:, None]))  # of 0/1 records, too
