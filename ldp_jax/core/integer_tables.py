@@ -191,9 +191,9 @@ def split(xp: ModuleType, x: object, inputs: int, encoding: str) -> tuple[Any, A
     Total: records are clipped, NaN goes to the centre. Float32 records between -1 and 1 are first rounded to
       multiples of 2^-22; all else is done in integers. Only a grid has parts other than 0.
     """
-    x = xp.asarray(x)
-    x = x.astype(xp.float32) if x.dtype.kind in "biu" else x
-    x = xp.clip(x, -1e9, 1e9).astype(xp.float32)  # no float64 overflows
+    given = xp.asarray(x)
+    given = given.astype(xp.float32) if given.dtype.kind in "biu" else given
+    x = xp.clip(given, -1e9, 1e9).astype(xp.float32)  # no float64 overflows
     if encoding == "grid":
         x = xp.where(xp.isnan(x), xp.float32(0), xp.clip(x, -1.0, 1.0))
         half = 2 ** (_STEPS - 1)
