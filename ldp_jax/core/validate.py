@@ -63,6 +63,22 @@ def positive(**kwargs: object) -> None:
     _each(kwargs, lambda array: (array > 0) & (array < math.inf), "finite and > 0")
 
 
+def in_order(given: _T, name: str) -> "_T | np.ndarray":
+    """:func:`unmasked` rows of nodes; a pandas table whose rows are named is refused, by a ``ValueError``.
+
+    Its rows might be meant by name or as they stand.
+    """
+    import numpy as np
+
+    index = getattr(given, "index", None) if hasattr(given, "columns") else None
+    if index is not None and not np.array_equal(index, np.arange(len(index))):
+        raise ValueError(
+            f"{name} must be rows in the order of nodes, and the index of this table is not 0, 1, ...: "
+            "datasets.read_records(..., nodes=names) finds rows by name, to_numpy() takes them as they stand"
+        )
+    return unmasked(given)
+
+
 def unmasked(given: _T) -> "_T | np.ndarray":
     """An array as it is; of one of NumPy's masked arrays what is masked is NaN.
 
@@ -235,7 +251,7 @@ def pairs(size: int | None = None, of: str = "", /, **kwargs: object) -> "np.nda
     import numpy as np
 
     ((name, value),) = kwargs.items()
-    if hasattr(value, "n_node") or type(value).__module__.startswith("networkx"):
+    if hasattr(value, "n_node") or hasattr(value, "adjacency"):
         raise ValueError(f"{name} must be integers [m, 2], got a graph: graph.graphs.to_edges(it) gives them")
     array = np.asarray(value)
     if array.size == 0:

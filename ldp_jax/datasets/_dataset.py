@@ -181,7 +181,7 @@ class Dataset:
 
 def _real(x: Any, name: str) -> np.ndarray:
     """Dense records, NaN where masked; refused where a cast would read words, dates or parts of complex numbers."""
-    dense = np.asarray(validate.unmasked(x))
+    dense = np.asarray(validate.in_order(x, f"x of {name}"))
     mixed = dense.ravel() if dense.dtype.kind == "O" else ()
     if dense.dtype.kind in "cmMSU" or not all(one is None or isinstance(one, numbers.Real) for one in mixed):
         raise ValueError(f"x of {name} must be real numbers, got {dense.dtype}")

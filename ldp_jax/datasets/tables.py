@@ -74,7 +74,7 @@ def read_records(
     (('age', 'job=cook', 'job=smith'), [[0.5, 0.0, 1.0], [0.25, 1.0, 0.0]], [-1, 0])
     """
     one_of(("centre", "refuse"), missing=missing)
-    if not hasattr(table, "columns"):
+    if not (hasattr(table, "reindex") and hasattr(table, "columns")):
         raise ValueError(f"table must be a pandas.DataFrame, users in its index, got {type(table).__name__}")
     numbers, categories = dict(numbers or {}), dict(categories or {})
     faults: list[str] = []

@@ -51,6 +51,7 @@ _KINDS: dict[Unit, type[Codec]] = {kind.unit: kind for kind in (FieldReports, Co
 _REASON = "integer masses; the words are a keyed hash's, uniform to whoever lacks the device's secret"
 _FIRST = 0  # the round under whose words a permanent answer is drawn
 _ALONE = "a session is neither pickled nor copied, or its budget is spent twice: use to_bytes()"
+_NO_NUMBERS = "records must be real numbers"  # the type that NumPy finds depends on how large others are
 _FAR = 1e9  # numbers beyond are as far out as those at it: every domain lies far within
 
 
@@ -264,7 +265,7 @@ class Session:
             sent = codec.pack(fields, outputs, who, when, self._key)
             self._pay(codec.loss, times)  # first: whatever interrupts this, no release is unpaid
             self._losses[codec.digest] = codec.loss
-            self._released.setdefault(key, {}).update(zip(fields, outputs.tolist(), strict=True))
+            self._released[key] = {**known, **dict(zip(fields, outputs.tolist(), strict=True))}
         return sent
 
     def spent(self, user: SupportsIndex | None = None) -> Guarantee:
@@ -409,16 +410,16 @@ def as_numbers(x: object) -> np.ndarray:
         if numbers.dtype == object:  # integers beyond 64 bits, or no numbers
             numbers = np.array([_float(number) for number in numbers.ravel().tolist()]).reshape(numbers.shape)
         if numbers.dtype.kind not in "biuf":
-            raise TypeError(f"records must be real numbers, got {numbers.dtype.type.__name__}")  # <U7 says a length
+            raise TypeError(_NO_NUMBERS)
         return np.asarray(np.clip(numbers.astype(np.float64), -_FAR, _FAR), np.float32)
 
 
 def _float(number: object) -> float:
     """Of all that NumPy takes for a number among small ones: no refusal may say how large one is."""
     one = np.asarray(number)[()]
-    hidden = isinstance(number, np.ma.MaskedArray)
+    hidden = isinstance(number, np.ma.MaskedArray) or isinstance(one, np.timedelta64)
     if hidden or not isinstance(one, (int, float, np.integer, np.floating, np.bool_)):
-        raise TypeError(f"records must be real numbers, got {type(number).__name__}")
+        raise TypeError(_NO_NUMBERS)
     try:
         return float(one)
     except OverflowError:

@@ -317,8 +317,8 @@ def _named(n: int | None, names: Iterable | None) -> Names:
         raise ValueError(f"nodes must name {n} nodes, got {len(made)} names")
     if len(set(made.tolist())) != len(made):
         raise ValueError("nodes must name each node once, and repeat some")
-    numbers = {str(name) for name in listed if isinstance(name, int)}
-    if not simple and (both := numbers.intersection(name for name in listed if isinstance(name, str))):
+    numbers = set() if simple else {str(name) for name in listed if isinstance(name, int)}
+    if both := numbers.intersection(name for name in listed if isinstance(name, str)):
         raise ValueError(f"nodes must name each node once, got {min(both)!r} as a number and as text: astype(str)")
     return made
 

@@ -472,7 +472,7 @@ def _check_arrays(name: str, values: PyTree, others: tuple[type, ...] = (np.gene
         if not isinstance(leaf, (np.ndarray, jax.Array, *others)):
             raise TypeError(f"{name} must be made of arrays, got {type(leaf).__name__}")
         if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSUMm":
-            raise TypeError(f"{name} must be made of arrays of numbers, got {leaf.dtype}")
+            raise TypeError(f"{name} must be made of arrays of numbers, got {leaf.dtype.type.__name__}")
 
 
 def check_examples(

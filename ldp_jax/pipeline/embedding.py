@@ -310,7 +310,7 @@ def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) ->
             _declared(np.array(x[start : start + _ROWS]), domain, bounds, clip)
         given = None if (domain.lower, domain.upper) == (-1.0, 1.0) else (domain.lower, domain.upper)
         return _FileRows(x, given if bounds is None else bounds)
-    x = validate.unmasked(x)
+    x = validate.in_order(x, "x")
     lower, upper = (domain.lower, domain.upper) if bounds is None else _limits(bounds, domain.dim, x)
     if validate.concrete(x) and not clip:
         with jax.ensure_compile_time_eval():  # x may be a constant of a program

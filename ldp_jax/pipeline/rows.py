@@ -325,7 +325,7 @@ def _of_mean_length_one(row: np.ndarray, column: np.ndarray, values: np.ndarray,
 
 
 def _dense(x: Features) -> np.ndarray:
-    x = np.asarray(validate.unmasked(x))
+    x = np.asarray(validate.in_order(x, "features"))
     if x.dtype.kind in "bf":  # float16 and flags are no sparse matrix
         x = x.astype(np.float64)
     if x.dtype == object and x.ndim == 2 and all(isinstance(value, numbers.Real) for value in x.flat):

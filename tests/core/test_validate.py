@@ -8,6 +8,7 @@ from fractions import Fraction
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 
@@ -199,10 +200,24 @@ def test_masked_numbers_in_a_list_are_refused_and_not_shown():
 
 
 @pytest.mark.usefixtures("untyped")
+def test_rows_of_a_table_by_name_are_refused_and_those_by_number_are_taken():
+    graph, hds = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), features.HDS(1.0, dim=2, k=1)
+    table = pd.DataFrame(np.eye(3, 2))
+    for take in (
+        lambda x: pipeline.private_embedding(jax.random.key(0), graph, x, hds, alpha=0.5, r=0.5).z,
+        lambda x: feature_rows(x).value,
+        lambda x: datasets.Dataset("mine", graph, x, np.zeros(3, int), 0.0, 1.0).x,
+    ):
+        np.testing.assert_array_equal(take(table), take(table.to_numpy()))
+        for index in (["ana", "bo", "cy"], [2, 0, 1]):
+            with pytest.raises(ValueError, match=r"rows in the order of nodes.*finds rows by name, to_numpy\(\)"):
+                take(table.set_axis(index))
+
+
 def test_times_are_no_records():
     """NumPy takes them for integers: a day is 1, 24 or 86 400."""
     for read in (as_records, as_numbers):
-        with pytest.raises(TypeError, match="records must be real numbers, got timedelta64"):
+        with pytest.raises(TypeError, match="records must be real numbers"):
             read(np.array([1, 2], "timedelta64[D]"))
 
 
