@@ -28,7 +28,7 @@ from ldp_jax.core.sharding import divided_by, each_part
 from ldp_jax.core.types import Array
 
 _FIRST, _FURTHER = 4, 8
-"""Neighbours in a node's own row and in each further one. Wide rows waste places, and narrow ones are scattered."""
+"""Neighbours in a node's own row and in each further one: wide rows waste places, narrow ones are more sums."""
 
 _LARGE = 2**15
 """Nodes above which 32 columns of their rows may be out of the cache (:func:`tables`)."""
@@ -124,12 +124,16 @@ class Tables:
     """Rows of the neighbours of a symmetric graph's nodes, which are renumbered; see :func:`tables`.
 
     Attributes:
-      neighbours: in the new numbers; n is a node without neighbours, which free places name.
+      first: int32 [4, n + 1], in the new numbers; n is a node without neighbours, which free places name.
+      others: of the nodes that have more than 4, by their place among these; the last place has none.
+      place: int32 [n + 1], the last where a node has no more.
       order: int32 [n], the node of each new number; None where all keep their own.
       rank: int32 [n], the new number of each node, or None.
     """
 
-    neighbours: NeighbourRows
+    first: Array | np.ndarray
+    others: NeighbourRows
+    place: Array | np.ndarray
     order: Array | None
     rank: Array | None
 
@@ -146,7 +150,15 @@ class Tables:
         return linear(self._sum, self._sum, h)  # the graph is symmetric
 
     def _sum(self, h: Array) -> Array:
-        return self.nodes(self.neighbours.add_up(self.rows(h)))
+        return self.nodes(self.add_up(self.rows(h)))
+
+    def add_up(self, padded: Float[Array, "places ..."]) -> Float[Array, "places ..."]:
+        """:meth:`sum` in the order of the new numbers."""
+        # Sums of some nodes are gathered by all: a scatter would read and write the sums of all once more.
+        total = gather_sum(jnp.zeros_like(padded), self.first, padded)
+        if self.others.first.shape[1] == 1:
+            return total
+        return gather_sum(total, self.place[None], self.others.add_up(padded))
 
 
 @pytree
@@ -243,13 +255,20 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables
         rank = np.empty_like(order)
         rank[order] = np.arange(num_nodes, dtype=np.int32)
         start, degree = (np.append(values[order], values[-1]) for values in (start, degree))
-    made = rows_of_neighbours(senders, start, degree, (_FIRST, _FURTHER), num_nodes)
+    first = _pieces(senders, start, start + degree, _FIRST, num_nodes)
+    many = np.append(np.flatnonzero(degree > _FIRST), num_nodes)
+    place = np.full(num_nodes + 1, len(many) - 1, np.int32)
+    place[many] = np.arange(len(many))
+    left = start[many] + _FIRST, np.maximum(degree[many] - _FIRST, 0)
+    head, more, node = rows_of_neighbours(senders, *left, (_FURTHER, _FURTHER), num_nodes)
+    if not len(node):  # a row of nobody: without a scatter XLA would make the sums anew for whoever gathers them
+        more, node = np.full((_FURTHER, 1), num_nodes, np.int32), np.array([len(many) - 1], np.int32)
     if rank is not None:
-        first, more, node = made
         number = np.append(rank, np.int32(num_nodes))
-        made = number[first], number[more], node
+        first, head, more = number[first], number[head], number[more]
     # jnp.asarray would compile a program for each table that is brought to the device.
-    return Tables(NeighbourRows(*jax.device_put(made)), *jax.device_put((order, rank)))
+    first, place, order, rank = jax.device_put((first, place, order, rank))
+    return Tables(first, NeighbourRows(*jax.device_put((head, more, node))), place, order, rank)
 
 
 def rows_of_neighbours(

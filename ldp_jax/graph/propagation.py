@@ -85,8 +85,8 @@ class Operator:
         sums = self.neighbours
         if isinstance(sums, (Segments, Divided)):
             return sums.senders.size
-        rows = (sums if isinstance(sums, Tables) else sums.whole).neighbours
-        return rows.first.size + rows.more.size
+        rows = sums if isinstance(sums, Tables) else sums.whole
+        return rows.first.size + rows.others.first.size + rows.others.more.size
 
     @property
     def layout(self) -> str:
@@ -96,7 +96,7 @@ class Operator:
     def average(self, w: Float[Array, "n c"]) -> Float[Array, "n c"]:
         """D^-1 A w, of :meth:`rows`; 0 for a node without edges."""
         sums = self.neighbours
-        total = sums.neighbours.add_up(w) if isinstance(sums, Tables) else sums.sum(w)
+        total = sums.add_up(w) if isinstance(sums, Tables) else sums.sum(w)
         return total / jnp.maximum(self.rows(self.degree), 1.0)[:, None]
 
     def rows(self, values: Array) -> Array:
@@ -189,7 +189,7 @@ def operator(
 
 
 def chebyshev_steps(alpha: Scalar, tol: Scalar) -> Array:
-    r"""How many products :func:`ppr` makes: the least m with :math:`1 / T_{m+1}(1 / (1-\alpha)) \le tol`.
+    r"""How many products :func:`ppr` makes: the least even m with :math:`1 / T_{m+1}(1 / (1-\alpha)) \le tol`.
 
     >>> int(chebyshev_steps(0.1, 1e-5))
     26
@@ -197,7 +197,7 @@ def chebyshev_steps(alpha: Scalar, tol: Scalar) -> Array:
     decay = jnp.clip(1.0 - jnp.asarray(alpha, jnp.float32), 1e-6, 1 - 1e-7)
     tol = jnp.clip(jnp.asarray(tol, jnp.float32), 1e-8, 1.0)  # float32 reaches nothing below
     steps = jnp.arccosh(1.0 / tol) / jnp.arccosh(1.0 / decay)
-    return jnp.maximum(jnp.ceil(steps).astype(jnp.int32) - 1, 0)
+    return 2 * (jnp.ceil(steps).astype(jnp.int32) // 2)
 
 
 def power_steps(alpha: Scalar, tol: Scalar) -> Int[Array, ""]:
@@ -217,17 +217,22 @@ def _series(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Arr
 def semi_iteration(step: Callable[[Array], Array], source: Array, decay: Array, steps: Array) -> Array:
     """The solution of z = step(z) + source by Chebyshev's, where the spectrum of step is within [-decay, decay].
 
-    The start 0 makes the first iterate the source without a product.
+    The start 0 makes the first iterate the source without a product. ``steps`` is even.
     """
 
-    def one(_: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
-        z, change, omega = carry  # the last change, and not the iterate before: XLA would copy both in each step
+    def after(newer: Array, older: Array, omega: Array) -> tuple[Array, Array]:
         omega = 1.0 / (1.0 - 0.25 * decay**2 * omega)
-        change = omega * (step(z) + source - z + change) - change
-        return z + change, change, omega
+        return older + omega * (step(newer) + source - older), omega
+
+    def two(_: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        older, newer, omega = carry  # each is written where it was: one step would change their places, by copies
+        older, omega = after(newer, older, omega)
+        newer, omega = after(older, newer, omega)
+        return older, newer, omega
 
     # omega_1 = 1 and omega_2 = 1 / (1 - decay^2 / 2): a start of 2 makes the recurrence give omega_2 first.
-    return jax.lax.fori_loop(0, steps, one, (source, source, jnp.full_like(decay, 2.0)))[0]
+    start = jnp.zeros_like(source), source, jnp.full_like(decay, 2.0)
+    return jax.lax.fori_loop(0, steps // 2, two, start)[1]
 
 
 def _chebyshev(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> Array:

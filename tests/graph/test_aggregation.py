@@ -42,6 +42,16 @@ def test_a_sum_is_the_product_with_the_adjacency_matrix(name):
     np.testing.assert_array_equal(found[-2:], 0.0)
 
 
+@pytest.mark.parametrize("leaves", [0, 3, 4, 5, 12, 13, 40])
+def test_a_star_of_any_size_is_summed(leaves):
+    """A node with a row of its own, a further one, or more: the last neighbour of each counts."""
+    hub, leaf = np.zeros(leaves, int), np.arange(1, leaves + 1)
+    made = aggregation.tables(np.r_[leaf, hub], np.r_[hub, leaf], leaves + 2)
+    h = jnp.arange(1.0, leaves + 3)
+    wanted = [h[1 : leaves + 1].sum(), *np.ones(leaves), 0.0]
+    assert total(made, h[:, None])[:, 0].tolist() == wanted
+
+
 def test_induced_sums_keep_the_edges_within_parts():
     """In value, and in both modes; of one program, whatever the parts."""
     traces, whole = [], layout("tables")
@@ -80,7 +90,7 @@ def test_neighbours_of_a_large_graph_are_laid_out_near_each_other(monkeypatch):
     for large in (400, 0):
         monkeypatch.setattr(aggregation, "_LARGE", large)
         made = aggregation.tables(senders, receivers, 400)
-        away.append(np.abs(np.asarray(made.neighbours.first[:2, :-1]) - np.arange(400)).mean())
+        away.append(np.abs(np.asarray(made.first[:2, :-1]) - np.arange(400)).mean())
         sums.append(np.asarray(total(made, h)))
     assert away[1] < 5 < away[0]
     np.testing.assert_allclose(*sums, atol=1e-6)

@@ -70,10 +70,12 @@ class _Edges:
 
 
 def _of_tables(tables: Tables) -> _Edges:
-    rows = tables.neighbours
-    head, nodes = len(rows.first), jnp.arange(rows.first.shape[1], dtype=jnp.int32)
-    senders = jnp.concatenate([rows.first.T.ravel(), rows.more.T.ravel()])
-    receivers = jnp.concatenate([jnp.repeat(nodes, head), jnp.repeat(rows.node, len(rows.more))])
+    first, others = tables.first, tables.others
+    nodes = jnp.arange(first.shape[1], dtype=jnp.int32)
+    whose = jnp.zeros(others.first.shape[1], jnp.int32).at[tables.place].set(nodes)
+    rows = ((first, nodes), (others.first, whose), (others.more, whose[others.node]))
+    senders = jnp.concatenate([names.T.ravel() for names, _ in rows])
+    receivers = jnp.concatenate([jnp.repeat(receiver, len(names)) for names, receiver in rows])
     senders = jnp.where(senders == nodes[-1], len(nodes), senders)  # free places
     return _Edges(senders, receivers, tables.rows(nodes[:-1]), False)
 
