@@ -51,6 +51,8 @@ _DEGREE, _PRODUCTS = 8, 5
 
 _WIDER, _ROUNDS = 16, 6  # columns beyond SHARED of subspace iteration, and its rounds
 
+_NOTHING = np.float32(1e-30)  # beside a size of 0, where a graph has no edge
+
 _TOL = 1e-3  # relative error of propagations: far below what few labels can tell
 
 
@@ -173,24 +175,25 @@ def leading_vectors(op: Operator, count: int) -> Float[np.ndarray, "n count"]:
 def _leading(op: Operator, start: Array) -> Array:
     root = jnp.sqrt(jnp.maximum(op.rows(op.degree), 1.0))[:, None]
 
-    def product(v: Array) -> Array:
-        return root * op.average(v / root)
-
     def ritz(v: Array) -> tuple[Array, Array]:
         v = jnp.linalg.qr(v)[0]
-        values, turn = jnp.linalg.eigh(matmul(v.T, product(v)))
+        values, turn = jnp.linalg.eigh(matmul(v.T, root * op.average(v / root)))
         return matmul(v, turn[:, ::-1]), values[0]
 
     def filtered(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
         v, least = carry  # eigenvalues in [-1, least] are held down, those above it grow
         middle, half = (least - 1.0) / 2.0, (least + 1.0) / 2.0
 
-        def step(_: Array, pair: tuple[Array, Array]) -> tuple[Array, Array]:
-            now, before = pair
-            return 2.0 * (product(now) - middle * now) / half - before, now
+        def after(now: Array, before: Array, factor: Array | float = 2.0) -> Array:  # of D^-1/2 v, by D^-1 A
+            return factor / half * (op.average(now) - middle * now) - before
 
-        first = (product(v) - middle * v) / half
-        return ritz(jax.lax.fori_loop(1, _DEGREE, step, (first, v))[0])
+        def two(turn: Array, pair: tuple[Array, Array]) -> tuple[Array, Array]:
+            before, now = pair  # each is written where it was, without a copy
+            before = after(now, before, jnp.where(turn == 0, 1.0, 2.0))
+            return before, after(before, now)
+
+        start = jnp.zeros_like(v), v / root
+        return ritz(root * jax.lax.fori_loop(0, _DEGREE // 2, two, start)[1])
 
     return op.nodes(jax.lax.fori_loop(0, _PRODUCTS, filtered, ritz(op.rows(start)))[0])
 
@@ -218,11 +221,20 @@ def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "
     width = min(count + _WIDER, n)
     block = np.random.default_rng(0).standard_normal((n, width), np.float32)
     for _ in range(_ROUNDS):
-        block = np.linalg.qr(matrix @ (matrix.T @ block))[0]
-    left, singular, _ = np.linalg.svd((matrix.T @ block).T, full_matrices=False)
+        block = matrix @ (matrix.T @ block)
+        for _ in range(2):  # after one, rounding leaves weak directions not quite orthogonal
+            size, turn = _principal(block)
+            block = block @ (turn / (np.maximum(size, np.float32(1e-6) * size[0]) + _NOTHING))
+    singular, left = _principal(matrix.T @ block)
     found = np.zeros((n, count), np.float32)
     found[:, :width] = (block @ (left * singular))[:, :count]
     return found
+
+
+def _principal(block: Float[np.ndarray, "n k"]) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k k"]]:
+    """Singular values of a tall matrix, the largest first, and its right singular vectors; by its Gram matrix."""
+    squares, vectors = np.linalg.eigh(block.T @ block)
+    return np.sqrt(np.maximum(squares[::-1], 0.0)), vectors[:, ::-1]
 
 
 def _spectral_designs(graph: graphs.GraphsTuple, op: Operator) -> dict[str, np.ndarray]:
