@@ -64,19 +64,20 @@ def positive(**kwargs: object) -> None:
 
 
 def in_order(given: _T, name: str) -> "_T | np.ndarray":
-    """:func:`unmasked` rows of nodes; a pandas table whose rows are named is refused, by a ``ValueError``.
+    """:func:`unmasked` rows of nodes; ``ValueError`` for a pandas table of named rows."""
+    _check_index(given, name, "datasets.read_records(..., nodes=names) finds rows by name")
+    return unmasked(given)
 
-    Its rows might be meant by name or as they stand.
-    """
+
+def _check_index(given: object, name: str, by_name: str) -> None:
     import numpy as np
 
-    index = getattr(given, "index", None) if hasattr(given, "columns") else None
+    index = getattr(given, "index", None) if hasattr(given, "iloc") else None  # of pandas
     if index is not None and not np.array_equal(index, np.arange(len(index))):
         raise ValueError(
-            f"{name} must be rows in the order of nodes, and the index of this table is not 0, 1, ...: "
-            "datasets.read_records(..., nodes=names) finds rows by name, to_numpy() takes them as they stand"
+            f"{name} must be in the order of nodes, and the index of this {type(given).__name__} is not 0, 1, ...: "
+            f"{by_name}, to_numpy() takes them as they stand"
         )
-    return unmasked(given)
 
 
 def unmasked(given: _T) -> "_T | np.ndarray":
@@ -117,6 +118,12 @@ def labels(given: object) -> "np.ndarray":
     except (OverflowError, TypeError, ValueError):
         return array
     return whole if (whole == filled).all() else array
+
+
+def node_labels(given: object) -> "np.ndarray":
+    """:func:`labels` of all nodes in their order; ``ValueError`` for a pandas series of named values."""
+    _check_index(given, "labels", "reindex(names) brings them into that order")
+    return labels(given)
 
 
 def in_range(lower: float, upper: float, *, open_lower: bool = False, **kwargs: object) -> None:

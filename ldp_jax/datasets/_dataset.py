@@ -66,7 +66,7 @@ class Dataset:
 
         object.__setattr__(self, "graph", graphs.as_graph(self.graph))
         n = graphs.num_nodes(self.graph)
-        object.__setattr__(self, "y", validate.labels(self.y))
+        object.__setattr__(self, "y", validate.node_labels(self.y))
         if not scipy.sparse.issparse(self.x):
             object.__setattr__(self, "x", np.asarray(_real(self.x, self.name), np.float32))
         elif self.x.format not in ("csr", "csc") or not self.x.has_canonical_format:

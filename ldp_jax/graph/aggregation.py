@@ -125,8 +125,7 @@ class Tables:
 
     Attributes:
       first: int32 [4, n + 1], in the new numbers; n is a node without neighbours, which free places name.
-      others: of the nodes that have more than 4, by their place among these; the last place has none.
-      place: int32 [n + 1], the last where a node has no more.
+      others: of the nodes that have more than 4, by ``place`` int32 [n + 1]; the last place is of no node.
       order: int32 [n], the node of each new number; None where all keep their own.
       rank: int32 [n], the new number of each node, or None.
     """

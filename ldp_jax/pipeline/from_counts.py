@@ -144,7 +144,7 @@ def predict_from_counts(
     """
     validate.host_key(key, "predict_from_counts")
     validate.one_of(("list", "relationship"), unit=unit)
-    labels = validate.labels(labels)
+    labels = validate.node_labels(labels)
     if labels.dtype.kind not in "iu":
         hint = "datasets.read_records numbers names of classes"
         raise ValueError(f"labels must be integers, one a user and -1 or None for none, got {labels.dtype}: {hint}")

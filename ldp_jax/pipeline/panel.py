@@ -148,7 +148,7 @@ def folded_panel(
     """Labels and folds of a panel among all n users, and among its members in order; checked first."""
     validate.integer_in(2, num_folds=num_folds)
     validate.in_range(1.0 / num_classes, 1.0, open_lower=True, keep=keep)
-    labels = validate.labels(labels)
+    labels = validate.node_labels(labels)
     if keep == 1.0:
         check_teachers(labels, num_classes)
     labels = labels.astype(np.int32)

@@ -800,7 +800,7 @@ def homophily(pairs: ArrayLike, labels: Int[np.ndarray, " n"]) -> float:
     >>> homophily([[0, 1], [2, 3], [1, 2]], np.array([0, 0, 1, 1]))
     0.333...
     """
-    labels = validate.labels(labels)
+    labels = validate.node_labels(labels)
     ends = labels[_labelled_pairs(pairs, labels)]
     return _beyond_chance(ends, np.zeros(len(ends), np.int64))
 
@@ -853,7 +853,7 @@ def overlap(
 
 
 def _known_pairs(pairs: ArrayLike, labels: ArrayLike, log_q: np.ndarray | Array) -> tuple[np.ndarray, np.ndarray]:
-    labels = validate.labels(labels)
+    labels = validate.node_labels(labels)
     ends = _labelled_pairs(pairs, labels)
     if np.ndim(log_q) != 2 or len(log_q) != len(labels) or np.max(labels) >= np.shape(log_q)[1]:
         raise ValueError(f"log_q must have a row for each of {len(labels)} users and a column for each class")

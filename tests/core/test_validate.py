@@ -210,8 +210,24 @@ def test_rows_of_a_table_by_name_are_refused_and_those_by_number_are_taken():
     ):
         np.testing.assert_array_equal(take(table), take(table.to_numpy()))
         for index in (["ana", "bo", "cy"], [2, 0, 1]):
-            with pytest.raises(ValueError, match=r"rows in the order of nodes.*finds rows by name, to_numpy\(\)"):
+            with pytest.raises(ValueError, match=r"in the order of nodes.*finds rows by name, to_numpy\(\)"):
                 take(table.set_axis(index))
+
+
+@pytest.mark.usefixtures("untyped")
+def test_labels_of_nodes_by_name_are_refused_and_those_of_a_panel_taken():
+    """A panel's stand beside it, whatever their names are."""
+    graph, labels = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), pd.Series([1.0, 0.0, np.nan])
+    for take in (
+        validate.node_labels,
+        lambda y: datasets.Dataset("mine", graph, np.eye(3, 2), y, 0.0, 1.0).y,
+        lambda y: pipeline.rehearsal.homophily([[0, 1]], y),
+    ):
+        np.testing.assert_array_equal(take(labels), take(labels.to_numpy()))
+        for index in (["ana", "bo", "cy"], [2, 0, 1]):
+            with pytest.raises(ValueError, match=r"labels must be in the order of nodes.*Series.*reindex\(names\)"):
+                take(labels.set_axis(index))
+    assert validate.labels(labels[[1, 0]]).tolist() == [0, 1]
 
 
 def test_times_are_no_records():
