@@ -84,7 +84,7 @@ MISTAKES = {
     **{f"frontier --labels {given}": (LABELS,) for given in ("most", "0")},
     **{f"frontier --panels {given}": (PANELS,) for given in ("half", "1.5", "0")},
     "frontier --mechanisms magic": ("--mechanisms: no magic; there are piloted",),
-    "frontier --parts features --mechanisms piloted": ("--mechanisms: no piloted; there are structure",),
+    "frontier --parts features --mechanisms piloted": ("--mechanisms: no piloted; there are structure", "chosen; "),
     "frontier --parts beyond --mechanisms counts": ("--mechanisms: part beyond has all of its rows",),
     "show nothing": ("NAME nothing: ", "privge, dprr"),
     "reproduce nothing": ("NAME nothing: ",),
