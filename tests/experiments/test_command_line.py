@@ -121,6 +121,14 @@ def test_a_set_of_graphs_is_no_graph(capsys, monkeypatch):
     assert "--datasets sets: this is a set of graphs" in refused(capsys, "privge", "--datasets", "sets")
 
 
+def test_a_file_with_unknown_classes_is_refused_by_what_to_do(graph_file, tmp_path, capsys):
+    with np.load(graph_file) as arrays:
+        kept = {name: arrays[name] for name in arrays.files}
+    np.savez(path := tmp_path / "mine.npz", **kept | {"y": np.where(np.arange(len(kept["y"])), kept["y"], -1)})
+    for words in (["privge"], ["frontier"], ["frontier", "--parts", "features"]):
+        assert "(-1): leave those out" in refused(capsys, *words, "--datasets", path)
+
+
 def test_a_file_without_bounds_names_the_option(graph_file, tmp_path, capsys):
     with np.load(graph_file) as arrays:
         kept = {name: arrays[name] for name in arrays.files if name not in ("x_lower", "x_upper")}
