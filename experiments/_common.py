@@ -146,7 +146,7 @@ def check_words(
             raise UsageError(f"{option[name]} must be shares above 0 and below 1, got {given}")
     for name, words in (known or {}).items():
         if unknown := [word for word in getattr(config, name) if word not in words]:
-            raise UsageError(f"{option[name]}: no {', '.join(unknown)}; there are {', '.join(words)}")
+            raise UsageError(f"{option[name]}: no {', '.join(unknown)}; there are {'; '.join(words)}")
 
 
 def planned(cells: Callable[_P, Iterable[tuple[_C, _S]]]) -> Callable[_P, dict[_C, _S]]:

@@ -78,7 +78,9 @@ def load(name: str) -> datasets.Dataset:
     """A graph whose nodes have one class each."""
     data = load_any(name)
     if data.node_graph is not None or data.y.ndim != 1 or (data.y < 0).any():
-        raise UsageError(f"--datasets {name}: one graph whose nodes have one known class each is needed")
+        unknown = data.node_graph is None and data.y.ndim == 1
+        hint = ", and some have none (-1): leave those out" if unknown else ""
+        raise UsageError(f"--datasets {name}: one graph whose nodes have one known class each is needed{hint}")
     return data
 
 

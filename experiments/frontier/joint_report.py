@@ -79,12 +79,12 @@ def totals(part: pd.DataFrame) -> list[float]:
 
 
 def regained(part: pd.DataFrame, mechanism: str, total: float) -> float | None:
-    """Of the way from nothing asked to true records on the true graph."""
-    mine, nothing = (_interval(part, *row, _points.ACCURACY) for row in ((mechanism, total), (NOTHING, 0.0)))
-    true = _interval(part, TRUE_ALL, np.inf, _points.ACCURACY)
-    if mine is None or nothing is None or true is None or true.mean <= nothing.mean:
-        return None
-    return (mine.mean - nothing.mean) / (true.mean - nothing.mean)
+    """Of the way from nothing asked to true records on the true graph, over the draws of all three."""
+    at = _points.pick(part, metric=_points.ACCURACY).set_index("seed")
+    rows = (mechanism, total), (NOTHING, 0.0), (TRUE_ALL, np.inf)
+    each = [_points.pick(at, mechanism=name, epsilon=epsilon).value for name, epsilon in rows]
+    mine, nothing, true = pd.concat(each, axis=1, join="inner").mean()
+    return float((mine - nothing) / (true - nothing)) if true > nothing else None
 
 
 def _percent(share: float | None) -> str:

@@ -109,9 +109,11 @@ def sections(
     if not found:
         return []
     title, stem = "## Rehearsal before anybody reports, against outcome", f"{name}_rehearsal"
-    figures[stem] = figure(found, over)
-    shown = f"![Rehearsal against outcome]({stem}.png)"
-    return [title, words(found, asked_of, over, chosen), shown, table(found, over)]
+    sections = [title, words(found, asked_of, over, chosen)]
+    if asked := [one for one in found if one.labels >= LEAST_LABELS]:
+        figures[stem] = figure(asked, over)
+        sections.append(f"![Rehearsal against outcome]({stem}.png)")
+    return [*sections, table(found, over)]
 
 
 def _counted(found: list[Outcome]) -> str:
@@ -144,8 +146,7 @@ def table(found: list[Outcome], over: str) -> str:
 
 
 def figure(found: list[Outcome], over: str) -> Any:
-    """Measured gain against the points foretold, a colour a budget; wrong verdicts are ringed. No small panels."""
-    found = [one for one in found if one.labels >= LEAST_LABELS]
+    """Measured gain against the points foretold, a colour a budget; wrong verdicts are ringed."""
     plt = show.pyplot()
     made, axis = plt.subplots(figsize=(5.6, 5.0))
     reach = [value for one in found for value in (one.gain.mean, one.told.points)]
@@ -153,10 +154,13 @@ def figure(found: list[Outcome], over: str) -> Any:
     axis.plot(ends, ends, color="0.6", linewidth=1.0, label="as foretold")
     budgets = sorted({one.epsilon for one in found})
     for place, epsilon in enumerate(budgets):
-        here = {one.told.points: one.gain for one in found if one.epsilon == epsilon}
-        colour = plt.get_cmap("viridis")(place / max(len(budgets) - 1, 1) * 0.9)
-        style = {"linestyle": "none", "markersize": 5, "linewidth": 1.0}
-        show.errorbars(axis, here, color=colour, label=f"eps {epsilon:g}", **style)
+        here = [one for one in found if one.epsilon == epsilon]  # several may be foretold the same points
+        half = [one.gain.half_width if one.gain.n > 1 else 0.0 for one in here]
+        axis.errorbar(
+            [one.told.points for one in here], [one.gain.mean for one in here], yerr=half, label=f"eps {epsilon:g}",
+            color=plt.get_cmap("viridis")(place / max(len(budgets) - 1, 1) * 0.9), linestyle="none", marker="o",
+            markersize=5, linewidth=1.0, capsize=2,
+        )  # fmt: skip
     missed = [one for one in found if one.miss]
     axis.plot(
         [one.told.points for one in missed], [one.gain.mean for one in missed], marker="o", linestyle="none",

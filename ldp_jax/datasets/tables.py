@@ -1,7 +1,7 @@
 """Records of mixed columns from a pandas table: declared bounds and categories, missing values, string labels."""
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float32, Int32
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import pandas
 
 Missing = Literal["centre", "refuse"]
+_T = TypeVar("_T")
 
 _UNORDERED = set, frozenset  # of strings each process has an order of its own
 
@@ -76,7 +77,10 @@ def read_records(
     one_of(("centre", "refuse"), missing=missing)
     if not (hasattr(table, "reindex") and hasattr(table, "columns")):
         raise ValueError(f"table must be a pandas.DataFrame, users in its index, got {type(table).__name__}")
-    numbers, categories = dict(numbers or {}), dict(categories or {})
+    numbers, categories = (
+        _declared(numbers, "numbers must be {column: (lower, upper)}"),
+        _declared(categories, "categories must be {column: (word, ...)}"),
+    )
     faults: list[str] = []
     names = list(table.index) if nodes is None else list(nodes)
     if isinstance(nodes, _UNORDERED):
@@ -117,11 +121,17 @@ def read_records(
     if twice:
         faults.append(f"two columns would be called {twice[0]!r}: rename a column, or a word")
     y, found = None, ()
-    if label in there:
+    if isinstance(label, str) and label in there:
         y, found = _labels(table[label].astype(object), classes, _said(faults, label))
     _refuse(faults)
     x = np.concatenate(blocks, axis=1, dtype=np.float32)
     return Records(x, tuple(columns), np.asarray(table.index), y, tuple(map(str, found)))
+
+
+def _declared(given: Mapping[str, _T] | None, wanted: str) -> dict[str, _T]:
+    if given is not None and not hasattr(given, "keys"):
+        raise ValueError(f"{wanted}, got {type(given).__name__}")
+    return dict(() if given is None else given)
 
 
 Say = Callable[[str], None]
@@ -163,7 +173,7 @@ def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, 
 def _one_hot(column: "pandas.Series", words: Sequence[Hashable], refuse: bool, say: Say) -> np.ndarray:
     """[n, categories] of 0 and 1; a missing word is zeros."""
     absent = column.isna().to_numpy()
-    if isinstance(words, (str, *_UNORDERED)) or len(set(words)) != len(words) or not words:
+    if isinstance(words, (str, *_UNORDERED)) or len(set(words)) != len(words) or not len(words):
         say("must declare each category once, and at least one, in a tuple")
         return np.zeros((len(column), 1))
     made = np.stack([(column == word).to_numpy(bool, na_value=False) for word in words], 1)

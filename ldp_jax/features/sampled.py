@@ -37,7 +37,7 @@ class Sampled:
     Utility: the estimate of coordinate j is s * inner.estimate(y_j) if j is in S, else 0, s the ``scale``. With m,
     v the mean and variance of the inner estimate its mean is :math:`\frac{k}{d} s m(x_j)`, its variance
     :math:`\frac{k}{d} s^2 (v(x_j) + m(x_j)^2)` less the squared mean. Scale d / k, the default, keeps an unbiased
-    inner mechanism unbiased (LDP-GE eq. 5, 8); scale 1 gives HDS (eq. 11).
+    inner mechanism unbiased (LDP-GE eq. 4-8); scale 1 gives HDS (eq. 10, 11).
     Numerics: Floyd's algorithm draws the subset in O(k^2) operations and O(k) memory.
     Reference: LDP-GE Algorithm 2; Wang et al., ICDE 2019, Algorithm 4.
 
@@ -219,7 +219,7 @@ def _share(epsilon: Scalar, dim: int, k: int, most: float) -> Scalar:
 def HDS(epsilon: Scalar, dim: int, k: int, *, debias: bool = False) -> Sampled:
     """High-dimensional square wave: k sampled coordinates through :class:`SquareWave` at epsilon / k.
 
-    The estimate is biased, of mean C x (LDP-GE Algorithm 2, Theorem 1, eq. 11), unless ``debias``.
+    The estimate is biased, of mean C x (LDP-GE Algorithm 2, Theorem 1, eq. 10), unless ``debias``.
 
     >>> HDS(1.0, dim=1433, k=20).guarantee().epsilon
     1.0

@@ -64,7 +64,7 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
         hint = ": give its attribute graph"
     elif module in ("networkx", "pandas", "scipy") or hasattr(graph, "edge_index") or hasattr(graph, "edges"):
         hint = ": ldp_jax.graph.interop.read makes one of it, with the names of its nodes, or says what is wrong"
-    elif isinstance(graph, (np.ndarray, list, tuple)):
+    elif isinstance(graph, (list, tuple)) or hasattr(graph, "__array__"):
         hint = ": give it edges, each undirected one once; or here a scipy.sparse.csr_array of an adjacency matrix"
     else:
         hint = ""

@@ -218,7 +218,7 @@ def _parse(source: object, nodes: int | Iterable | None, pairs_in: str | None) -
         return _Source(_places(list(graph.edges()), names), names, weighted, graph.is_directed())
     if module == "pandas":
         return _parse_table(cast("pandas.DataFrame", source), nodes)
-    if isinstance(source, (np.ndarray, list, tuple)):
+    if isinstance(source, (list, tuple)) or hasattr(source, "__array__"):  # tensors too
         if nodes is None:
             raise ValueError("nodes must say how many nodes there are, or their names: an array has edges alone")
         names = np.arange(nodes) if isinstance(nodes, (int, np.integer)) else _named(None, nodes)
@@ -227,7 +227,7 @@ def _parse(source: object, nodes: int | Iterable | None, pairs_in: str | None) -
                 "nodes must not be numbers in another order beside an array, whose numbers may be places or names: "
                 "give a pandas table of two columns for names, or the number of nodes for places"
             )
-        return _Source(_rows(np.asarray(source), pairs_in), names)
+        return _Source(_rows(_host(source), pairs_in), names)
     if isinstance(source, _Geometric) and hasattr(source, "edge_index"):
         weight = getattr(source, "edge_weight", None)
         weighted = weight is not None and bool((_host(weight) != 1).any())

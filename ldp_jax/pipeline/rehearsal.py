@@ -172,7 +172,7 @@ class Rehearsal(NamedTuple):
     def foreseen(self, epsilon: float) -> Foreseen:
         """The forecast for one of :attr:`epsilons`."""
         if epsilon not in self.epsilons:
-            raise ValueError(f"epsilon must be one that was rehearsed, {self.epsilons}, got {epsilon:g}")
+            raise ValueError(f"epsilon must be one that was rehearsed, {self.epsilons}, got {epsilon!r}")
         gains = self.gains[:, self.epsilons.index(epsilon)]
         count, mean = len(gains), float(gains.mean())
         spread = float(gains.std(ddof=1)) * math.sqrt(1 + 1 / count)

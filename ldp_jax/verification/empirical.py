@@ -79,7 +79,7 @@ def fit_of(mechanism: Exact, key: PRNGKey, x: Values, y: Report, significance: f
     trials, codomain = count_of(y), mechanism.codomain()
     impossible = Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
     if not codomain.contains(jax.tree.map(np.asarray, y), rounding=2).all():
-        return impossible
+        return impossible._replace(test=statistics.OUTSIDE)
     if not codomain.continuous and not np.isfinite(logs_of(mechanism, y, x)).all():
         return impossible
     if on_line := codomain.branches == (codomain,) and codomain.continuous:

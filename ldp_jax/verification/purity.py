@@ -23,7 +23,7 @@ from ldp_jax.verification._programs import (
 )
 from ldp_jax.verification._words import calls_host
 from ldp_jax.verification.exact import spaces
-from ldp_jax.verification.statistics import Fit
+from ldp_jax.verification.statistics import OUTSIDE, Fit
 
 FUSED = 2e-5
 """How far an eager report may be from a compiled one, which rounds fused operations once: relative to it, and to
@@ -160,9 +160,11 @@ def is_total(mechanism: Randomizer, key: PRNGKey) -> Fit:
         with np.errstate(over="ignore"):
             short = np.stack([*bad[1:], np.asarray(domain.typical())]).astype(np.float16)
         pairs.append((short, short.astype(np.float32)))
-    wrong = np.zeros(0, bool)
+    inside, same = np.zeros(0, bool), np.zeros(0, bool)
     for asked, meant in pairs:
         reports, others = (report_each(words, mechanism, x) for x in (asked, meant))
-        wrong = np.append(wrong, ~np.asarray(codomain.contains(reports, rounding=2)) | ~_same(reports, others))
-    n = len(wrong)
-    return Fit(not wrong.any(), "reports of no records", float(wrong.sum()), 0.0, 1 / n, n)
+        inside = np.append(inside, np.asarray(codomain.contains(reports, rounding=2)))
+        same = np.append(same, _same(reports, others))
+    n, wrong = len(same), int((~inside | ~same).sum())
+    test = "reports unlike those of the clipped records" if inside.all() else OUTSIDE
+    return Fit(not wrong, test, float(wrong), 0.0, 1 / n, n)

@@ -11,6 +11,8 @@ from ldp_jax.core.types import AnyArray, Scalar, Values
 SIGNIFICANCE = 1e-6
 """How often a test of this library may reject a correct sampler."""
 
+OUTSIDE = "reports that are not in the codomain, to the last bit where it is finite"
+
 
 class Fit(NamedTuple):
     """The outcome of a test of draws against a law.

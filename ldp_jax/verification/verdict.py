@@ -206,7 +206,8 @@ def _within(found: float, limit: float, slack: float = 0.0) -> Answer:
 
 
 def _fit(fit: Fit) -> Answer:
-    said = [fit.test] if fit.test.startswith("G ") else []  # of less than all cells, or of one that must be empty
+    # Of less than all cells, or of one that must be empty; and why there was nothing to test.
+    said = [fit.test] if fit.test.startswith("G ") or (" " in fit.test and not fit.fits) else []
     if fit.records > 1:
         said = [f"{fit.records} records, {fit.draws} draws; finds {fit.smallest_defect:.2g} of the records", *said]
     return fit.statistic, fit.threshold, fit.fits, "; ".join(said)

@@ -25,6 +25,14 @@ def test_declared_columns_are_numbers():
     assert (found.y.tolist(), found.class_names) == ([1, 0, -1, 1], ("blue", "red"))
 
 
+@pytest.mark.usefixtures("untyped")
+def test_categories_stand_in_any_sequence():
+    words = DECLARED["categories"]["city"]
+    for given in (list(words), np.array(words), pd.CategoricalDtype(words).categories):
+        found = read_records(TABLE, categories={"city": given}, missing="centre")
+        assert found.columns == ("city=bern", "city=ulm")
+
+
 def test_rows_follow_the_nodes_and_survive_a_file(tmp_path):
     edges = pd.DataFrame([("dee", "ana"), ("ana", "eve"), ("bo", "cy")])
     graph, names = interop.read(edges)
@@ -75,6 +83,10 @@ def test_all_faults_at_once_and_no_value():
         ({"classes": ("red", "blue", "red")}, "'team' must declare each class once"),
         ({"classes": ("red", "blue", 1, "1")}, "'team' holds classes that are written alike"),
         ({"categories": {"city": {"ulm", "bern"}}}, "'city' must declare each category once, .* in a tuple"),
+        ({"categories": {"city": pd.Index([])}}, "'city' must declare each category once"),
+        ({"numbers": ["age"]}, r"numbers must be {column: \(lower, upper\)}, got list"),
+        ({"categories": "city"}, r"categories must be {column: \(word, ...\)}, got str"),
+        ({"label": ["red", "blue", None, "red"]}, "label must be the name of a column, a string"),
         ({"classes": {"red", "blue"}}, "'team' must declare its classes in order"),
         ({"classes": "rb"}, "'team' must declare its classes in order"),
         ({"nodes": {"ana", "bo", "cy", "dee"}}, "nodes must be in the order of the graph's nodes"),

@@ -84,7 +84,7 @@ MISTAKES = {
     **{f"frontier --labels {given}": (LABELS,) for given in ("most", "0")},
     **{f"frontier --panels {given}": (PANELS,) for given in ("half", "1.5", "0")},
     "frontier --mechanisms magic": ("--mechanisms: no magic; there are piloted",),
-    "frontier --parts features --mechanisms piloted": ("--mechanisms: no piloted; there are structure",),
+    "frontier --parts features --mechanisms piloted": ("--mechanisms: no piloted; there are structure", "chosen; "),
     "frontier --parts beyond --mechanisms counts": ("--mechanisms: part beyond has all of its rows",),
     "show nothing": ("NAME nothing: ", "privge, dprr"),
     "reproduce nothing": ("NAME nothing: ",),
@@ -119,6 +119,14 @@ def test_a_set_of_graphs_is_no_graph(capsys, monkeypatch):
     made = datasets.synthetic_graphs(jax.random.key(0), num_graphs=4)
     monkeypatch.setattr(cells, "load", lambda *_: made)
     assert "--datasets sets: this is a set of graphs" in refused(capsys, "privge", "--datasets", "sets")
+
+
+def test_a_file_with_unknown_classes_is_refused_by_what_to_do(graph_file, tmp_path, capsys):
+    with np.load(graph_file) as arrays:
+        kept = {name: arrays[name] for name in arrays.files}
+    np.savez(path := tmp_path / "mine.npz", **kept | {"y": np.where(np.arange(len(kept["y"])), kept["y"], -1)})
+    for words in (["privge"], ["frontier"], ["frontier", "--parts", "features"]):
+        assert "(-1): leave those out" in refused(capsys, *words, "--datasets", path)
 
 
 def test_a_file_without_bounds_names_the_option(graph_file, tmp_path, capsys):

@@ -150,6 +150,13 @@ def test_a_rehearsal_is_wrong_where_it_promises_nothing_and_where_it_passes_a_ga
     (ringed,) = [line for line in axis.lines if line.get_label() == "the verdict was wrong"]
     assert list(ringed.get_xdata()) == [0.5, 2.0]
     assert rehearsed.outcomes(of_panel(ROWS), pd.concat(measured)) == []
+    alike = [one._replace(epsilon=1.0, told=found[0].told) for one in found]  # as all worlds foretell 0
+    points = rehearsed.figure(alike, "structure").axes[0].containers[0].lines[0]
+    assert points.get_ydata().tolist() == [one.gain.mean for one in found]
+    figures: dict[str, object] = {}
+    few = [one._replace(labels=rehearsed.LEAST_LABELS - 1) for one in found]
+    page = "".join(rehearsed.sections(few, figures, "page", "the panel", "structure"))
+    assert (figures, page.count("refused"), ".png" in page) == ({}, 4, False)
 
 
 @pytest.mark.parametrize("worlds", [4, 10])

@@ -5,13 +5,16 @@ Rows are computed beside those of part features, in ``test_frontier_features.py`
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 from experiments.frontier import joint_methods as joint
+from experiments.frontier import joint_report as report
 from experiments.frontier.features_methods import Asked
 from ldp_jax.graph import graphs
 from ldp_jax.pipeline import JointPrivacy, Rehearsal, StatedFriends
 from ldp_jax.pipeline.rows import feature_rows
+from tests.experiments.rows import of_panel
 
 
 def test_rows_differ_in_what_their_names_say(monkeypatch):
@@ -43,6 +46,13 @@ def test_rows_differ_in_what_their_names_say(monkeypatch):
         assert {joint.METHODS[name].noise for name in names} == {joint.METHODS[names[0]].noise}
     shares = np.exp(joint.METHODS[joint.NOTHING].run(jax.random.key(0), draw, 0.0).scores)
     np.testing.assert_allclose(shares, np.tile((0.5, 0.25, 0.25), (5, 1)))
+
+
+def test_what_is_regained_is_of_the_draws_that_all_rows_have():
+    rows = {(report.NOTHING, 0.0): (20, 40), (joint.JOINT, 4.0): (30,), (report.TRUE_ALL, np.inf): (60, 80)}
+    frame = pd.concat(of_panel([(*name, dict(enumerate(values)))]) for name, values in rows.items())
+    assert report.regained(frame, joint.JOINT, 4.0) == pytest.approx(0.25)
+    assert report.regained(frame, joint.JOINT, 2.0) is None
 
 
 def test_no_mechanism_on_a_class_beats_the_ceiling_and_randomised_response_reaches_it():

@@ -6,12 +6,13 @@ from functools import cache
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 
 from experiments import heterorr
 from experiments._common import run_parts
-from experiments.heterorr import accuracy, attacks, cells, counts, mixing, releases, shares
+from experiments.heterorr import accuracy, attacks, cells, counts, mixing, releases, report, shares
 from experiments.heterorr.releases import EPSILON_0, FEATURES, STRUCTURE
 from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, PRIVATE_LABELS, Config
 from ldp_jax import datasets
@@ -235,6 +236,20 @@ def test_releases_are_counted_and_attacked_beside_epsilon_0(bench, monkeypatch, 
         assert rows[name, 4.0, cells.TRUE] <= min(private, rows[name, 4.0, cells.RELEASED])
     pages, _ = counts.pages(counts.results_in(tmp_path).read())
     assert "| public HRG at eps 0 | 0 |" in pages[counts.NAME]
+
+
+def test_claims_compare_the_budgets_and_seeds_that_both_rows_have():
+    def rows(name, epsilon, *values):
+        of = {"dataset": "g", "level": "features", "rho": 0.0, "metric": "accuracy"}
+        return [
+            {**of, "mechanism": name, "epsilon": epsilon, "seed": seed, "value": value}
+            for seed, value in enumerate(values)
+        ]
+
+    mine = rows("featurerr", 1.0, 0.5, 0.6, 0.5) + rows("featurerr", 4.0, 0.9, 0.9)
+    found = report._claims(pd.DataFrame(mine + rows("lpgnn", 1.0, 0.4, 0.52)))
+    assert "| FeatureRR less multi-bit (LPGNN) | +9.0 ± 12.7 |" in found
+    assert "less multi-bit" not in report._claims(pd.DataFrame(mine + rows("lpgnn", 2.0, 0.4, 0.5)))
 
 
 def test_networks_train_on_reports_of_features_and_labels(bench, monkeypatch):

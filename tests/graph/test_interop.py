@@ -2,6 +2,7 @@
 
 import types
 
+import jax.numpy as jnp
 import networkx
 import numpy as np
 import pandas as pd
@@ -36,6 +37,23 @@ class Tensor(np.ndarray):
         return np.asarray(self)
 
 
+class OfTorch:
+    """As PyTorch's: no array before it is detached and on the host."""
+
+    def __init__(self, values, step=0):
+        self.values, self.step = values, step
+
+    def detach(self):
+        return OfTorch(self.values, 1)
+
+    def cpu(self):
+        return OfTorch(self.values, 2 * self.step)
+
+    def __array__(self, dtype=None, copy=None):
+        assert self.step == 2
+        return self.values
+
+
 def pyg(edges, **more):
     index = np.ascontiguousarray(edges.T).view(Tensor)
     return types.SimpleNamespace(edge_index=index, num_nodes=N, **more)
@@ -52,6 +70,8 @@ SOURCES = {
     "pandas": (pd.DataFrame(NAMED, columns=["from", "to"]), NAMES),
     "edge_index": (BOTH.T, N),
     "rows": (EDGES, NAMES),
+    "an array of JAX": (jnp.asarray(BOTH.T), N),
+    "a tensor": (OfTorch(BOTH.T), N),
     "a list": (BOTH.tolist(), N),
     "PyTorch Geometric": (pyg(BOTH), None),
     "DGL": (dgl(BOTH), None),

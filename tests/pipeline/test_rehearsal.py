@@ -208,11 +208,14 @@ def test_a_total_goes_where_something_is_to_be_learned(monkeypatch, clarity, ali
     assert abs(told.without.mean() + told.foreseen(total).points - right) < 12
 
 
+@pytest.mark.usefixtures("untyped")
 def test_a_verdict_needs_points_and_a_chance():
     gains = np.array([[0.0, 0.4, 0.6, 9.0], [0.0, 0.4, 0.7, -9.0], [0.0, 0.4, 0.8, 3.0]])
     found = Rehearsal((0.5, 1.0, 2.0, 4.0), gains, np.full(3, 50.0), "records", 900, 100)
     assert [found.collect(epsilon) for epsilon in found.epsilons] == [False, False, True, False]
     assert found.foreseen(0.5).chance == 0.5
+    with pytest.raises(ValueError, match="one that was rehearsed, .*, got '0.5'"):
+        found.foreseen("0.5")
     assert 0.5 < found.foreseen(4.0).chance < found.foreseen(1.0).chance < found.foreseen(2.0).chance < 0.8
     low, high = found.foreseen(1.0)[1:3]  # worlds agree, and may all be wrong: 0.8 points, and 0.4 of the gain
     assert (high - low) / 2 == pytest.approx(4.303 * np.hypot(0.8, 0.4 * 0.4), rel=1e-3)

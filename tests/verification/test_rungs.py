@@ -174,6 +174,26 @@ def test_what_cannot_be_asked_is_refused(untyped):
             call()
 
 
+@mechanism
+class Beside(Duchi):
+    """Its reports are a float32 beside the members of its codomain."""
+
+    def privatize(self, key, x):
+        return super().privatize(key, x) * np.nextafter(np.float32(1), np.float32(2))
+
+
+def test_a_refusal_says_that_reports_are_not_in_the_codomain():
+    asked = (
+        "sampler",
+        "",
+        "",
+        lambda key: verdict._fit(verification.matches_density(Beside(1.0), key, trials=1000)),
+    )
+    assert str(verdict.ask(Beside(1.0), *asked, key=jax.random.key(0))).endswith(f"REFUSED: {statistics.OUTSIDE}")
+    assert verification.is_total(Beside(1.0), jax.random.key(0)).test == statistics.OUTSIDE
+    assert verification.is_total(Duchi(1.0), jax.random.key(0)).fits
+
+
 def test_a_law_of_ones_own_is_given():
     """A twin of no known class is compared with the distribution function that its author claims."""
     law = lambda y, x: np.where(y >= 1, 1.0, 0.5 - x / 2 * np.tanh(0.5))
