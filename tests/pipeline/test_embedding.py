@@ -5,6 +5,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 
@@ -313,6 +314,31 @@ def test_a_source_that_gives_less_is_refused(part):
 
     with pytest.raises(ValueError, match=rf"scaled_rows\(0, {N}\) of x must give shape"):
         private_embedding(jax.random.key(0), GRAPH, Short(), HDS(1.0, WIDE.shape[1], 5), alpha=ALPHA, r=R)
+
+
+@pytest.mark.parametrize("kind", [np.ndarray.tolist, pd.DataFrame, lambda x: np.ma.masked_outside(x, -0.7, 0.7)])
+def test_a_source_gives_what_a_dense_array_may_be(kind):
+    """A list, a table whose rows are those of a larger one, and gaps: NaN, and not what stands under them."""
+    x = WIDE.astype(np.float64)
+    x[0, 0] = 1e300  # of which no warning tells
+
+    class Source:
+        num_nodes, num_features = x.shape
+
+        def scaled_rows(self, start, stop):
+            return kind(x)[start:stop]
+
+    m, key = HDS(1.0, x.shape[1], 5), jax.random.key(0)
+    dense = embedding.perturb(key, kind(x), m)
+    jax.tree.map(np.testing.assert_array_equal, embedding.perturb(jax.random.clone(key), Source(), m), dense)
+
+
+def test_the_file_of_the_records_is_no_file_for_the_embedding(tmp_path):
+    """It would be lost."""
+    np.save(tmp_path / "x.npy", WIDE)
+    x, m = np.load(tmp_path / "x.npy", mmap_mode="r"), HDS(1.0, WIDE.shape[1], 5)
+    with pytest.raises(ValueError, match="out must be another file"):
+        private_embedding(jax.random.key(0), GRAPH, x, m, alpha=ALPHA, r=R, out=tmp_path / "x.npy")
 
 
 def test_records_of_a_file_go_to_a_file_and_a_killed_call_goes_on(tmp_path, monkeypatch):
