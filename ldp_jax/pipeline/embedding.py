@@ -407,7 +407,8 @@ def embedding_memory(
     whole = 2 * (min(dim, width) if to_file else columns)
     block = min(dim, width)
     propagating = nodes * (whole + 7 * block + estimates + sent + 8 + dim * dense) + edges * (3 + block / 8)
-    return 4.0 * max(reporting, propagating)
+    bytes_each = max(4.0, jax.eval_shape(one.estimate, report).dtype.itemsize)  # in 64-bit mode some take 8
+    return bytes_each * max(reporting, propagating)
 
 
 def _check_memory(
