@@ -229,6 +229,28 @@ def embeddings() -> None:
     assert all(is_divided(leaf, "devices") for leaf in jax.tree.leaves(reports))
 
 
+def other_meshes() -> None:
+    """Two axes of two types; arrays that are whole on each device; a mesh that is set; records by columns."""
+    op, x, m = operator(network()), values(columns=40), features.HDS(1.0, 40, 5)  # more columns than a block
+    one, pushed, sent = pages(op, x), ppr_push(op, x, 0.1, 0.3), embedded(op, x, m)
+    mixed = jax.make_mesh((4, 2), ("one", "other"), (AxisType.Auto, AxisType.Explicit))
+    for spec in (("one", "other"), (None, ("one", "other")), (("one", "other"), None), ("other", "one")):
+        divided = put(x, mixed, *spec)
+        check_divided(pages(op, divided), one, *spec, atol=TOLERANCE)
+        check_divided(ppr_push(op, divided, 0.1, 0.3), pushed, *spec, atol=TOLERANCE)
+        check_divided(embedded(op, divided, m), sent, spec[0], atol=TOLERANCE)
+    np.testing.assert_allclose(pages(operator(network(), mesh=mixed), x), one, rtol=0, atol=TOLERANCE)
+    for mesh in (mixed, *meshes().values()):
+        check_divided(pages(op, put(x, mesh)), one, atol=TOLERANCE)
+        with jax.set_mesh(mesh):
+            np.testing.assert_allclose(pages(op, x), one, rtol=0, atol=TOLERANCE)
+            np.testing.assert_allclose(embedded(op, x, m), sent, rtol=0, atol=TOLERANCE)
+    by_columns = put(x, mesh, None, "devices")
+    np.testing.assert_allclose(embedded(op, by_columns, m), sent, rtol=0, atol=TOLERANCE)
+    drawn = (mechanisms.privatize(jax.random.key(0), m, some) for some in (by_columns, x))
+    jax.tree.map(lambda *two: np.testing.assert_allclose(*two, rtol=2e-5), *drawn)
+
+
 def counts_by_user() -> None:
     """Counts of divided groups are those of one device; a process counts for its own users; noise moves nothing."""
     graph, key, groups = network(), jax.random.key(2), np.arange(NODES) % 4 - 1
@@ -339,6 +361,7 @@ CHECKS: dict[str, Callable[[], None]] = {
     "nodes on a mesh": nodes_on_a_mesh,
     "nodes and other arrays": nodes_and_other_arrays,
     "embeddings": embeddings,
+    "other meshes": other_meshes,
     "counts by user": counts_by_user,
     "graphs in batches": graphs_in_batches,
     "models by key": models_by_key,

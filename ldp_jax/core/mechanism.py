@@ -488,7 +488,8 @@ def _privatize(
     key: PRNGKey, mechanism: Mechanism[Array, Y], x: Array, block: int | None, over: NamedSharding | None = None
 ) -> Y:
     def reports(key: PRNGKey, mechanism: Mechanism[Array, Y], x: Array) -> Y:
-        first = 0 if over is None else jax.lax.axis_index(over.spec[0]) * len(x)
+        axes = None if over is None else over.spec[0]
+        first = 0 if axes is None else jax.lax.axis_index(axes) * len(x)
         if isinstance(mechanism, ReadsPart) and _in_part(mechanism, x):
             indices = _chosen(key, mechanism, first, len(x), block)
             return _reported(key, mechanism, first, (indices, jnp.take_along_axis(x, indices, 1)), block)

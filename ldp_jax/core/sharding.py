@@ -29,15 +29,28 @@ def placement(x: object) -> NamedSharding | None:
 
 
 def by_rows(x: object) -> NamedSharding | None:
-    """:func:`placement`, where the first axis is divided: that of the users."""
+    """:func:`placement`, where the first axis is divided, that of the users; or another one, by explicit axes."""
     over = placement(x)
-    return None if over is None or over.spec[0] is None else over
+    if over is None or (over.spec[0] is None and AxisType.Explicit not in over.mesh.axis_types):
+        return None
+    return over
+
+
+def _of_type(kind: AxisType, over: NamedSharding) -> NamedSharding:
+    """What the axes of one type divide: no operation of JAX takes axes of both."""
+    mesh = over.mesh
+    names = {name for name, own in zip(mesh.axis_names, mesh.axis_types, strict=True) if own == kind}
+    entries = (entry if isinstance(entry, tuple) else (entry,) for entry in over.spec)
+    return NamedSharding(mesh, P(*(tuple(name for name in entry if name in names) or None for entry in entries)))
 
 
 def divided_by(x: Array, over: NamedSharding) -> Array:
     """An array as ``over`` divides it, within compiled code, whatever the type of the axes."""
-    explicit = AxisType.Explicit in over.mesh.axis_types
-    return jax.reshard(x, over) if explicit else jax.lax.with_sharding_constraint(x, over)
+    if AxisType.Explicit in over.mesh.axis_types:
+        x = jax.reshard(x, _of_type(AxisType.Explicit, over))
+    if AxisType.Auto in over.mesh.axis_types:
+        x = jax.lax.with_sharding_constraint(x, _of_type(AxisType.Auto, over))
+    return x
 
 
 def each_part(
@@ -46,7 +59,7 @@ def each_part(
     """``jax.shard_map`` over the mesh of ``over``, whatever the type of its axes; for compiled code."""
 
     def placed(spec: P, argument: PyTree) -> PyTree:
-        to = NamedSharding(over.mesh, spec)
+        to = _of_type(AxisType.Explicit, NamedSharding(over.mesh, spec))
         return jax.tree.map(lambda leaf: jax.reshard(leaf, to), argument)
 
     def call(*arguments: PyTree) -> _T:

@@ -183,7 +183,8 @@ def directed(senders: ArrayLike | tuple, receivers: ArrayLike | tuple, num_nodes
     """
     ids(_MAX_NODES, senders=senders, receivers=receivers)
     one, other = np.asarray(senders, np.int32), np.asarray(receivers, np.int32)
-    return _tuple(one, other, np.array([num_nodes], np.int32), np.array([len(one)], np.int32))
+    wide = np.int32 if len(one) < 2**31 else np.int64
+    return _tuple(one, other, np.array([num_nodes], np.int32), np.array([len(one)], wide))
 
 
 def _tuple(senders: np.ndarray, receivers: np.ndarray, n_node: np.ndarray, n_edge: np.ndarray):

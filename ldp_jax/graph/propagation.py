@@ -279,18 +279,13 @@ def _blocked(function: Callable[[Array], Array], x: Array) -> Array:
     return pieces.reshape(*pieces.shape[:-2], -1)[..., :own].reshape(*pieces.shape[:-3], columns)
 
 
-def _beside_edges(op: Operator, x: Array) -> Array:
-    """Rows by node on the devices that have their edges, where a mesh shares these."""
-    return op.neighbours.rows(x) if isinstance(op.neighbours, Divided) else x
-
-
 def _by_parts(
     function: Callable[..., Array], lead: tuple[None, ...], over: NamedSharding | None, *arguments: Any
 ) -> Array:
     """``function(op, x, ...)``, [*lead, n, c], where x is divided: rows are exchanged for columns, and back."""
     op, x, *numbers = arguments
     if isinstance(op.neighbours, Divided):
-        return function(op, _beside_edges(op, x), *numbers)
+        return function(op, op.neighbours.rows(x), *numbers)
     if over is None:
         return function(*varying(*arguments))
     rows, columns = over.spec
@@ -382,7 +377,8 @@ def ppr_by_blocks(
         *pieces, last = [_ppr(op, block(np.int32(start)), *numbers) for start in starts]
         return jnp.concatenate([*pieces, last[:, width * len(pieces) - columns :]], axis=1)
     made = block(np.int32(0))
-    z = jax.device_put(np.zeros((op.num_nodes, columns), jnp.result_type(made, jnp.float32)))
+    where = made.sharding if isinstance(made.sharding, NamedSharding) else None  # whole on each device of a mesh
+    z = jax.device_put(np.zeros((op.num_nodes, columns), jnp.result_type(made, jnp.float32)), where)
     z = _ppr_into(z, op, made, np.int32(0), *numbers)
     for start in starts[1:]:
         made = block(np.int32(start))  # one at a time, and the one before it
@@ -497,8 +493,12 @@ def ppr(op_or_graph: Operator | Graph, x: ArrayLike | tuple, alpha: Scalar, r: S
     return z[:, 0] if np.ndim(x) == 1 else z
 
 
-@jax.jit
-def _push(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array) -> Array:
+@partial(jax.jit, static_argnames="over")
+def _push(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array, over: NamedSharding | None = None) -> Array:
+    return _by_parts(_pushed, (), over, op, x, alpha, r, r_max)
+
+
+def _pushed(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array) -> Array:
     power = jnp.maximum(op.rows(op.degree), 1.0)[:, None] ** r
 
     def above(carry: tuple[Array, Array]) -> Array:
@@ -509,7 +509,7 @@ def _push(op: Operator, x: Array, alpha: Array, r: Array, r_max: Array) -> Array
         active = jnp.where(jnp.abs(residue) > r_max, residue, 0.0)
         return reserve + alpha * active, residue - active + (1.0 - alpha) * op.average(active)
 
-    residue = op.rows(_beside_edges(op, x)) / power
+    residue = op.rows(x) / power
     reserve, _ = jax.lax.while_loop(above, sweep, (jnp.zeros_like(residue), residue))
     return op.nodes(reserve * power)
 
@@ -540,7 +540,7 @@ def ppr_push(
     if validate.concrete(alpha) and np.float32(1.0) - np.asarray(alpha, np.float32) == 1.0:
         raise ValueError(f"alpha must be at least 3e-8, below which residues never shrink in float32, got {alpha}")
     op, columns = _given(_as_operator(op_or_graph), x)
-    z = _push(op, columns, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, r_max)))
+    z = _push(op, columns, *(jnp.asarray(v, jnp.float32) for v in (alpha, r, r_max)), over=placement(columns))
     return z[:, 0] if np.ndim(x) == 1 else z
 
 

@@ -262,7 +262,9 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
         place = np.minimum(start + users[:rows], n - 1)  # a last block of the same shape, to be cut off
         own = [leaf if axis is None else np.asarray(leaf)[place] for leaf, axis in zip(leaves, axes, strict=True)]
         stop = min(n, start + rows)
-        block, wanted = real(x.scaled_rows(start, stop)).astype(np.float32, copy=False), (stop - start, domain.dim)
+        block, wanted = validate.unmasked(x.scaled_rows(start, stop)), (stop - start, domain.dim)
+        with np.errstate(all="ignore"):  # a warning would tell of a record
+            block = real(np.asarray(block)).astype(np.float32, copy=False)
         if block.shape != wanted:
             raise ValueError(f"scaled_rows({start}, {stop}) of x must give shape {wanted}, got {block.shape}")
         block = np.pad(_to_domain(block, domain), ((0, rows - len(block)), (0, 0)))
@@ -405,7 +407,8 @@ def embedding_memory(
     whole = 2 * (min(dim, width) if to_file else columns)
     block = min(dim, width)
     propagating = nodes * (whole + 7 * block + estimates + sent + 8 + dim * dense) + edges * (3 + block / 8)
-    return 4.0 * max(reporting, propagating)
+    bytes_each = max(4.0, jax.eval_shape(one.estimate, report).dtype.itemsize)  # in 64-bit mode some take 8
+    return bytes_each * max(reporting, propagating)
 
 
 def _check_memory(
@@ -434,6 +437,9 @@ def _check_file(out: str | Path | None, n: int, dim: int, *given: object) -> Non
     folder, size = Path(out).absolute().parent, 4 * n * dim
     if not folder.is_dir() or Path(out).is_dir():
         raise ValueError(f"out must be a file in a folder that is there, got {out}")
+    names = [one.filename for one in jax.tree.leaves(given) if isinstance(one, np.memmap)]
+    if Path(out).exists() and any(name is not None and Path(out).samefile(name) for name in names):
+        raise ValueError(f"out must be another file than the one that an argument is read from, got {out}")
     started = sum(part.stat().st_size for part in folder.glob(f"{Path(out).name}.*.part"))
     if (free := shutil.disk_usage(folder).free + started) < size:
         raise ValueError(f"out takes {size / 1e9:.3g} GB, and its disk has {free / 1e9:.3g} GB free: {out}")

@@ -75,6 +75,14 @@ def test_codes_of_node_pairs_do_not_overflow():
     graphs.validate_symmetric(graph)
 
 
+def test_more_edges_than_32_bits_count_are_counted(monkeypatch):
+    """Of a view of one number, which no check reads in full."""
+    monkeypatch.setattr(graphs, "ids", lambda *size, **ends: None)
+    many = np.broadcast_to(np.int32(0), 2**31)
+    assert graphs.directed(many, many, 1).n_edge.tolist() == [2**31]
+    assert graphs.directed([0], [0], 1).n_edge.dtype == np.int32
+
+
 def test_blocks_of_edges_change_nothing(monkeypatch):
     """What is done block by block to 10^8 edges, with blocks of three edges."""
     rng = np.random.default_rng(0)
