@@ -19,7 +19,7 @@ class Config:
     Beside published rows: released degrees alone, lengths of DPRR's lists, true degrees, public sizes. A killed run
     goes on, trainings from their last epoch.
 
-    The seconds of the committed rows sum to about 5.5 hours on two cores, in part shared; most are GIN's. Without
+    The seconds of the committed rows sum to about 8 hours on two cores, in part shared; most are GIN's. Without
     further words this is the first of the commands that made them; ``reproduce dprr`` runs all of them.
     """
 

@@ -228,9 +228,10 @@ def _one_or_each(leaf: Scalar, n: int) -> Scalar:
 
 def _refuse_dense(m: BitMechanism, users: Users, half: bool, memory: float) -> None:
     """Refuse a dense output by what a graph without edges lets expect: a refusal must not tell true edges."""
-    count = len(users.place)
-    owned = np.pad(universe(users, half).astype(np.int32), (0, capacity(count) - count))
-    false = _false_if_none(_part(m, 0, count), owned)
+    count, owned = len(users.place), universe(users, half).astype(np.int32)
+    if 16.0 * float(owned.sum(dtype=np.float64)) <= memory:  # all pairs would fit
+        return
+    false = _false_if_none(_part(m, 0, count), np.pad(owned, (0, capacity(count) - count)))
     expected = 16.0 * float(np.asarray(false, np.float64).sum())
     if expected > memory:
         raise ValueError(
