@@ -29,7 +29,7 @@ def placement(x: object) -> NamedSharding | None:
 
 
 def by_rows(x: object) -> NamedSharding | None:
-    """:func:`placement`, where the first axis is divided, that of the users; or another one, by explicit axes."""
+    """:func:`placement`, where the first axis, of users, is divided; or any, on a mesh with explicit axes."""
     over = placement(x)
     if over is None or (over.spec[0] is None and AxisType.Explicit not in over.mesh.axis_types):
         return None

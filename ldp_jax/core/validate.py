@@ -111,7 +111,7 @@ def labels(given: object) -> "np.ndarray":
     array = np.asarray(given)
     if array.dtype.kind not in "fO" or any(isinstance(one, bool | np.bool_) for one in array.ravel()):
         return array
-    filled = np.where(np.equal(array, np.array(None)) | (array != array), -1, array)
+    filled = np.where(np.vectorize(_is_unknown, otypes=[bool])(array), -1, array)
     try:
         with np.errstate(invalid="ignore"):  # beyond 64 bits: not whole, as the comparison finds
             whole = filled.astype(np.int64)
@@ -120,9 +120,16 @@ def labels(given: object) -> "np.ndarray":
     return whole if (whole == filled).all() else array
 
 
+def _is_unknown(label: object) -> bool:
+    try:
+        return label is None or bool(label != label)
+    except TypeError:  # pandas.NA is neither
+        return True
+
+
 def node_labels(given: object) -> "np.ndarray":
     """:func:`labels` of all nodes in their order; ``ValueError`` for a pandas series of named values."""
-    _check_index(given, "labels", "reindex(names) brings them into that order")
+    _check_index(given, "labels", "reindex(names).to_numpy() brings them into that order")
     return labels(given)
 
 

@@ -3,8 +3,8 @@ r"""Sums over neighbours, :math:`y_i = \sum_{j \to i} w_{ji} h_j`, in three layo
 * :class:`Segments`: edges sorted by receiver, a sorted segment sum. Shapes depend on the numbers of nodes and edges
   alone, so one program serves many graphs, traced and stacked ones too.
 * :class:`NeighbourRows`: a few first neighbours of every node, then rows of further ones; batches share shapes.
-* :class:`Tables`: rows of one symmetric graph, of nodes near each other. About four times faster on a CPU, and far
-  slower on a GPU; their shapes are those of one graph.
+* :class:`Tables`: rows of one symmetric graph, of nodes near each other: for a CPU. A GPU is far slower with
+  them; their shapes are those of one graph.
 
 :class:`Divided` is segments on the devices of a mesh, :class:`Induced` tables of which only edges within parts of
 the nodes count. All are differentiable forward and backward. The transpose of a gather is a scatter, slow on every

@@ -149,9 +149,9 @@ def operator(
 
     Args:
       graph: a concrete ``GraphsTuple``, symmetric, as :func:`ldp_jax.graph.graphs.from_edges` makes it.
-      layout: ``ell`` is a gather of padded rows of neighbours, about four times faster on a CPU; its shapes are
-        those of one graph. ``segment`` is a sorted segment sum, far faster on a GPU; one program serves all graphs
-        of as many nodes and edges. ``auto`` is ``ell`` on a CPU, ``segment`` elsewhere.
+      layout: ``ell`` is a gather of padded rows of neighbours, for a CPU; its shapes are those of one graph.
+        ``segment`` is a sorted segment sum, far faster on a GPU; one program serves all graphs of as many nodes and
+        edges. ``auto`` is ``ell`` on a CPU, ``segment`` elsewhere.
       allow_directed: whether to take a graph that is not symmetric, too, in the layout ``segment``: P averages over
         the senders of a node's edges, such as the neighbours that a user reported.
       places: room for so many edges, both directions counted, the rest padding; of layout ``segment``. One program

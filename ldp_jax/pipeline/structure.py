@@ -51,7 +51,8 @@ _DEGREE, _PRODUCTS = 8, 5
 
 _WIDER, _ROUNDS = 16, 6  # columns beyond SHARED of subspace iteration, and its rounds
 
-_NOTHING = np.float32(1e-30)  # beside a size of 0, where a graph has no edge
+# What a float32 Gram matrix tells from rounding, of the largest size; and a size where a graph has no edge.
+_RESOLVED, _NOTHING = np.float32(4e-4), np.float32(1e-30)
 
 _TOL = 1e-3  # relative error of propagations: far below what few labels can tell
 
@@ -222,9 +223,9 @@ def shared_friends(graph: graphs.GraphsTuple, count: int) -> Float[np.ndarray, "
     block = np.random.default_rng(0).standard_normal((n, width), np.float32)
     for _ in range(_ROUNDS):
         block = matrix @ (matrix.T @ block)
-        for _ in range(2):  # after one, rounding leaves weak directions not quite orthogonal
+        for _ in range(3):  # each resolves directions that were too weak before
             size, turn = _principal(block)
-            block = block @ (turn / (np.maximum(size, np.float32(1e-6) * size[0]) + _NOTHING))
+            block = block @ (turn / (np.maximum(size, _RESOLVED * size[0]) + _NOTHING))
     singular, left = _principal(matrix.T @ block)
     found = np.zeros((n, count), np.float32)
     found[:, :width] = (block @ (left * singular))[:, :count]

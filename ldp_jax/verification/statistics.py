@@ -11,7 +11,7 @@ from ldp_jax.core.types import AnyArray, Scalar, Values
 SIGNIFICANCE = 1e-6
 """How often a test of this library may reject a correct sampler."""
 
-OUTSIDE = "reports that are not in the codomain, to the last bit where it is finite"
+OUTSIDE = "reports that are not in the codomain; a finite one must be met to the last bit"
 
 
 class Fit(NamedTuple):

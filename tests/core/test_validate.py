@@ -227,6 +227,9 @@ def test_labels_of_nodes_by_name_are_refused_and_those_of_a_panel_taken():
         for index in (["ana", "bo", "cy"], [2, 0, 1]):
             with pytest.raises(ValueError, match=r"labels must be in the order of nodes.*Series.*reindex\(names\)"):
                 take(labels.set_axis(index))
+    named = labels.set_axis(["ana", "bo", "cy"])
+    assert validate.node_labels(named.reindex(["cy", "ana", "bo"]).to_numpy()).tolist() == [-1, 1, 0]
+    assert validate.labels(pd.Series([1, pd.NA], dtype=object)).tolist() == [1, -1]
     assert validate.labels(labels[[1, 0]]).tolist() == [0, 1]
 
 

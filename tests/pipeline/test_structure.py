@@ -84,6 +84,31 @@ def test_shared_friends_are_singular_vectors_and_tell_classes_that_befriend_othe
     assert not shared_friends(graphs.from_edges([[0, 1], [1, 2]], 3), 5)[:, 3:].any()
 
 
+RING, HUB = np.arange(300), np.zeros(900, int)
+SPECTRA = {
+    "wide": np.concatenate([np.stack([RING, np.roll(RING, 1)], 1) + 1000, np.stack([HUB, np.arange(1, 901)], 1)]),
+    "of low rank": np.array([[i, 20 + j] for i in range(20) for j in range(100)]),
+    "none": np.zeros((0, 2), int),
+    "of few nodes": np.array([[0, 1], [1, 2], [2, 0], [2, 3]]),
+}
+
+
+@pytest.mark.parametrize("name", SPECTRA)
+def test_shared_friends_are_those_of_exact_arithmetic(name):
+    """The same iteration in float64, by QR: float32 loses no direction beside one that is 30 times as long."""
+    ends = SPECTRA[name]
+    graph = graphs.from_edges(ends, n := int(ends.max(initial=3)) + 2)
+    friends = interop.to_scipy(graph).toarray().astype(float)
+    weighed = friends * np.log(n / np.maximum(friends.sum(0), 1))
+    weighed /= np.maximum(np.linalg.norm(weighed, axis=1, keepdims=True), 1e-12)
+    block = np.random.default_rng(0).standard_normal((n, min(16 + structure._WIDER, n)), np.float32)
+    for _ in range(structure._ROUNDS):
+        block = np.linalg.qr(weighed @ (weighed.T @ block))[0]
+    left, values, _ = np.linalg.svd(block.T @ weighed, full_matrices=False)
+    exact, found = (block @ (left * values))[:, :16], shared_friends(graph, 16)
+    np.testing.assert_allclose(found @ found.T, exact @ exact.T, atol=2e-3)
+
+
 @pytest.fixture(scope="module")
 def islands():
     """A planted graph, with a pair and two nodes on their own; labels of a quarter, and their folds."""

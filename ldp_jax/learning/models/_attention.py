@@ -72,7 +72,7 @@ class _Edges:
 def _of_tables(tables: Tables) -> _Edges:
     first, others = tables.first, tables.others
     nodes = jnp.arange(first.shape[1], dtype=jnp.int32)
-    whose = jnp.zeros(others.first.shape[1], jnp.int32).at[tables.place].set(nodes)
+    whose = jnp.zeros(others.first.shape[1], jnp.int32).at[tables.place].max(nodes)
     rows = ((first, nodes), (others.first, whose), (others.more, whose[others.node]))
     senders = jnp.concatenate([names.T.ravel() for names, _ in rows])
     receivers = jnp.concatenate([jnp.repeat(receiver, len(names)) for names, receiver in rows])
