@@ -77,10 +77,8 @@ def read_records(
     one_of(("centre", "refuse"), missing=missing)
     if not (hasattr(table, "reindex") and hasattr(table, "columns")):
         raise ValueError(f"table must be a pandas.DataFrame, users in its index, got {type(table).__name__}")
-    numbers, categories = (
-        _declared(numbers, "numbers must be {column: (lower, upper)}"),
-        _declared(categories, "categories must be {column: (word, ...)}"),
-    )
+    numbers = _declared(numbers, "numbers must be {column: (lower, upper)}")
+    categories = _declared(categories, "categories must be {column: (word, ...)}")
     faults: list[str] = []
     names = list(table.index) if nodes is None else list(nodes)
     if isinstance(nodes, _UNORDERED):
