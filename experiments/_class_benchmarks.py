@@ -22,7 +22,7 @@ loaded, cpu = time.perf_counter(), time.process_time()
 _LISTS = """
 import jax
 from ldp_jax import predict_from_counts
-from ldp_jax.pipeline import feature_rows
+from ldp_jax.servers.parts.rows import feature_rows
 rows = feature_rows(data.x, log=logs)
 found = predict_from_counts(jax.random.key(int(sys.argv[1])), data.graph, rows, labels, 1.0)
 scores = np.asarray(found.log_posterior)
@@ -31,7 +31,7 @@ scores = np.asarray(found.log_posterior)
 _RECORDS = """
 import jax
 from ldp_jax import predict_from_reports
-from ldp_jax.pipeline import feature_rows
+from ldp_jax.servers.parts.rows import feature_rows
 rows, panel = feature_rows(data.x, log=logs), np.flatnonzero(labels >= 0)
 found = predict_from_reports(jax.random.key(int(sys.argv[1])), data.graph, rows, panel, labels[panel], 2.0)
 scores = np.asarray(found.log_posterior)

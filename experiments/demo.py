@@ -17,7 +17,7 @@ from experiments.frontier import config as frontier
 from experiments.frontier.features_methods import CHOSEN, LOCAL, PRIVGE, TRUE, Answer, Asked, Method
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Guarantee, PipelineGuarantee
 from ldp_jax.learning.metrics import ConfidenceInterval
-from ldp_jax.pipeline.self_training import FeaturesPosterior, features_posterior, folds
+from ldp_jax.servers.parts.self_training import FeaturesPosterior, features_posterior, folds
 
 _TEXT = prose("demo")
 

@@ -80,5 +80,6 @@ __getattr__, __dir__ = lazy.attach(
         "pipeline": "JointPrivacy predict_from_counts predict_from_reports predict_jointly"
         " private_embedding rehearse",
     },
-    "accounting attacks core datasets deployment edges features graph hyperbolic learning pipeline verification",
+    "accounting attacks core datasets deployment edges features graph hyperbolic learning pipeline servers"
+    " verification",
 )

@@ -20,10 +20,11 @@ from experiments.privge import settings as published
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.learning import metrics, models, training
-from ldp_jax.pipeline import predict_from_reports, rehearse, self_training, stack, structure
+from ldp_jax.pipeline import predict_from_reports, rehearse
 from ldp_jax.pipeline.local_prediction import Broadcast, LocalPrediction, PanelFacts, local_prediction
-from ldp_jax.pipeline.message import ClassReports
-from ldp_jax.pipeline.rows import Rows
+from ldp_jax.servers.parts import self_training, stack, structure
+from ldp_jax.servers.parts.confusion import ClassReports
+from ldp_jax.servers.parts.rows import Rows
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

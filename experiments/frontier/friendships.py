@@ -18,9 +18,9 @@ from experiments.frontier.methods import METHODS, PILOTED, WITHOUT_EPSILON, Aske
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineGuarantee
 from ldp_jax.core.random_words import places_within
-from ldp_jax.pipeline.rows import Rows, feature_rows
-from ldp_jax.pipeline.self_training import features_posterior
-from ldp_jax.pipeline.self_training import folds as find_folds
+from ldp_jax.servers.parts.rows import Rows, feature_rows
+from ldp_jax.servers.parts.self_training import features_posterior
+from ldp_jax.servers.parts.self_training import folds as find_folds
 
 NAME = "frontier_edges"
 FOUND = ("groups", "strength", "forecast")

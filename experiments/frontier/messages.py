@@ -14,8 +14,8 @@ from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.features import HDS, PersonalAlphabets, PrivUnitG, ProjUnit
 from ldp_jax.pipeline.from_reports import class_reports
 from ldp_jax.pipeline.local_prediction import Broadcast, Collect, PanelFacts, ReadReports
-from ldp_jax.pipeline.message import SMOOTHINGS
-from ldp_jax.pipeline.rows import Rows
+from ldp_jax.servers.parts.confusion import SMOOTHINGS
+from ldp_jax.servers.parts.rows import Rows
 
 AXES = 16
 """Numbers that a record is projected to."""

@@ -12,9 +12,10 @@ from experiments.frontier.baselines._released import Answer, Asked, nothing_kept
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core.types import Graph
-from ldp_jax.pipeline import Rehearsal, StatedFriends, predict_from_counts, rehearse, self_training
+from ldp_jax.pipeline import Rehearsal, StatedFriends, predict_from_counts, rehearse
 from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
 from ldp_jax.pipeline.rehearsal import echo, homophily, overlap
+from ldp_jax.servers.parts import self_training
 
 Unit = Literal["list", "relationship"]
 

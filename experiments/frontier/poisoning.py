@@ -27,8 +27,9 @@ from ldp_jax.attacks import poisoning
 from ldp_jax.features import MultiPiecewise, PersonalAlphabets, Sampled
 from ldp_jax.graph.propagation import operator, ppr
 from ldp_jax.learning.metrics import fidelity
-from ldp_jax.pipeline import message, piloted
+from ldp_jax.pipeline import piloted
 from ldp_jax.pipeline.local_prediction import Broadcast, local_prediction
+from ldp_jax.servers.parts import confusion
 
 NAME = "frontier_poisoning"
 ERROR, CORRELATION = "relative error", "correlation"
@@ -139,7 +140,7 @@ def _of_panel(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> 
     asked = features.draw(settings, cell.setting, cell.seed)
     alphabets = PersonalAlphabets.of(min(cell.epsilon, EXACT), np.exp(np.asarray(asked.facts.structure.log_q)))
 
-    def collect(key: Any, public: Broadcast) -> message.ClassReports:
+    def collect(key: Any, public: Broadcast) -> confusion.ClassReports:
         scores = np.array(public.classifier.scores(asked.rows))
         scores[public.panel] = np.asarray(public.classifier.panel_scores)
         if cell.lie == CLASSES:
@@ -147,7 +148,7 @@ def _of_panel(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> 
         reports = alphabets.privatize(key, alphabets.best(scores))
         if cell.lie in (RANDOM, WORST, RESPONSE):
             reports = poisoning.lying_places(keys.lie, alphabets.sizes, reports, liars, cell.asked)
-        return message.ClassReports(alphabets.log_likelihoods(reports), alphabets.mask)
+        return confusion.ClassReports(alphabets.log_likelihoods(reports), alphabets.mask)
 
     found = local_prediction(keys.noise, collect, asked.facts, guarded=cell.mechanism != UNGUARDED)
     right = found.classes == asked.data.y

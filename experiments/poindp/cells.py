@@ -17,7 +17,7 @@ from ldp_jax.datasets import splits
 from ldp_jax.graph import propagation
 from ldp_jax.learning import metrics, training
 from ldp_jax.learning.models import Model, mlp
-from ldp_jax.pipeline import self_training, structure
+from ldp_jax.servers.parts import self_training, structure
 
 METRICS = ("weighted-F1", "macro-F1", "micro-F1")
 """Of the test nodes. Of one class a node, micro-F1 is the accuracy."""

@@ -25,6 +25,7 @@ from ldp_jax.accounting.guarantee import (
     Status,
     Unit,
     any_two,
+    joint_unit,
     merged,
     one_unit,
     own_words,
@@ -145,8 +146,8 @@ def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
     units = dict.fromkeys(g.unit for g in guarantees)
     parts = [sequential(*(g for g in guarantees if g.unit == unit)) for unit in units]
     delta = _chained([part for part in parts if part.delta > 0.0])
-    together = Unit(" + ".join(sorted(unit.name for unit in units)))
-    return merged(parts, add_up(part.epsilon for part in parts), delta, together, adjacency)
+    epsilon = add_up(part.epsilon for part in parts)
+    return merged(parts, epsilon, delta, joint_unit(*units), adjacency)
 
 
 def _totalled(name: str, unit: Unit) -> None:

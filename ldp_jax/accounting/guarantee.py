@@ -63,8 +63,36 @@ class Unit:
         if self.rate is not None:
             object.__setattr__(self, "rate", rounded_up(exactly("rate", self.rate)))
 
+    @property
+    def parts(self) -> frozenset[tuple[str, str]]:
+        """The data that two inputs may differ in, as pairs of a field and how much of it.
+
+        >>> sorted(Unit("neighbour-list + record").parts)
+        [('list', 'bit'), ('record', 'whole')]
+        """
+        return frozenset(_PARTS.get(word, (word, "whole")) for word in self.name.split(" + "))
+
     def __str__(self) -> str:
         return self.name if self.rate is None else f"{self.name}({digits_up(self.rate)})"
+
+
+_PARTS = {
+    "neighbour-list": ("list", "bit"),
+    "whole neighbour list": ("list", "whole"),
+    "relationship": ("pair", "both ends"),
+    "edge-central": ("graph", "one edge"),
+    "metric": ("record", "distance"),
+}
+"""The parts of units by the words that name them; another word is a field of its own, whole."""
+
+
+def joint_unit(*units: Unit) -> Unit:
+    """The unit of two inputs that may differ in all of some units at once.
+
+    >>> joint_unit(RECORD, NEIGHBOUR_LIST).name
+    'neighbour-list + record'
+    """
+    return Unit(" + ".join(sorted(unit.name for unit in units)))
 
 
 RECORD = Unit("record")

@@ -12,8 +12,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from ldp_jax.accounting.gaussian import GaussianCurve
 from ldp_jax.accounting.guarantee import (
-    EDGE_CENTRAL,
-    LABEL,
     NEIGHBOUR_LIST,
     RECORD,
     RELATIONSHIP,
@@ -24,7 +22,6 @@ from ldp_jax.accounting.guarantee import (
     Unit,
     each_once,
     field_names,
-    metric,
     said_once,
     sequential,
 )
@@ -48,15 +45,12 @@ _EDGES = "edges"  # the name of the field that pipelines give to a graph's edges
 
 def _about(unit: Unit) -> set[str]:
     """The data of a user that a unit speaks of; another library's unit may speak of all."""
-    about: set[str] = set()
-    for name in unit.name.split(" + "):  # as joint() writes it
-        bits = name.startswith(f"{NEIGHBOUR_LIST} of ")  # as whole_list() writes it
-        if name in (RECORD.name, LABEL.name, metric(1.0).name):
-            about |= {"records"}
-        elif bits or name in (NEIGHBOUR_LIST.name, RELATIONSHIP.name, EDGE_CENTRAL.name):
-            about |= {_EDGES}
-        else:
-            about |= {"records", _EDGES}
+    fields = {field for field, _ in unit.parts}
+    about = {"records"} if fields & {"record", "label"} else set()
+    if fields & {"list", "pair", "graph"}:
+        about.add(_EDGES)
+    if fields - {"record", "label", "list", "pair", "graph"}:
+        about |= {"records", _EDGES}
     return about
 
 

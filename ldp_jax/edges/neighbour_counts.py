@@ -100,8 +100,8 @@ class NeighbourCounts(OnLists):
         """() for one mechanism: its arrays are a table and public groups, not a stack."""
         return ()
 
-    def _counts(self, neighbours: NeighbourList, own: Scalar, groups: Values | None = None) -> Array:
-        """The true counts, int32 [K]."""
+    def true_counts(self, neighbours: NeighbourList, own: Scalar, groups: Values | None = None) -> Array:
+        """The counts of one user without noise, int32 [K]: private. Arguments are those of :meth:`privatize`."""
         bits, owned, _, _ = self._record(neighbours, own)
         groups = self.groups if groups is None else groups
         if groups is None:
@@ -123,7 +123,7 @@ class NeighbourCounts(OnLists):
         ``groups`` are public, int [n]; by default the mechanism's own. Traced ones outside [-1, K) count nowhere.
         """
         validate.threefry(key)
-        return self.add_noise(key, self._counts(neighbours, own, groups))
+        return self.add_noise(key, self.true_counts(neighbours, own, groups))
 
     def add_noise(self, key: PRNGKey, counts: Values) -> Array:
         """Counts, clipped to [0, ``most``], with independent noise; int32, float32 of Laplace noise."""
@@ -166,7 +166,7 @@ class NeighbourCounts(OnLists):
     def log_density(self, y: Values, x: NeighbourList, own: Scalar = 0) -> Array:
         """log p of a report given a list: a mass, a density of Laplace noise."""
         y = jnp.asarray(y)
-        return self.log_likelihood(y, self._counts(x, own)).sum(-1)
+        return self.log_likelihood(y, self.true_counts(x, own)).sum(-1)
 
     def log_likelihood(self, y: Values, counts: Values) -> Array:
         """log p of each reported number given the true count; elementwise."""

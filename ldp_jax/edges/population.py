@@ -27,8 +27,14 @@ class Population(NamedTuple):
     private: Bool[np.ndarray, " n"]
 
     @classmethod
-    def of(cls, graph: Graph | graphs.GraphSet, public: Values | None = None) -> "Population":
-        """Check a graph or a set of graphs, and who is public; ``ValueError``, which names no edge, for others."""
+    def of(cls, graph: "Graph | graphs.GraphSet | Population", public: Values | None = None) -> "Population":
+        """Check a graph or a set of graphs, and who is public; ``ValueError``, which names no edge, for others.
+
+        A population stays as it is, but for who is public.
+        """
+        if isinstance(graph, Population):
+            shown = None if public is None else validate.mask(len(graph.group), False, public=public)
+            return graph if shown is None else graph._replace(private=~shown)
         if not all(map(validate.concrete, jax.tree.leaves((graph, public)))):
             raise ValueError(
                 "graph and public must be concrete, because the number of edges is part of shapes: call this "

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from ldp_jax.pipeline.local_prediction import panel_facts
     from ldp_jax.pipeline.rehearsal import Rehearsal, StatedFriends, rehearse
     from ldp_jax.pipeline.rounds import RepeatedReports, collect_rounds
-    from ldp_jax.pipeline.rows import feature_rows
 
 __all__ = [
     "CountedClasses",
@@ -48,7 +47,6 @@ __all__ = [
     "classify_counts",
     "classify_reports",
     "collect_rounds",
-    "feature_rows",
     "joint_facts",
     "non_private_embedding",
     "panel_facts",
@@ -71,8 +69,6 @@ __getattr__, __dir__ = lazy.attach(
         "local_prediction": "panel_facts",
         "rehearsal": "Rehearsal StatedFriends rehearse",
         "rounds": "RepeatedReports collect_rounds",
-        "rows": "feature_rows",
     },
-    "counts design device_classifier field groups guard links message panel piloted posterior"
-    " reported self_training stack structure",
+    "links piloted posterior reported",
 )

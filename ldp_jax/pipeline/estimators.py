@@ -38,7 +38,7 @@ from ldp_jax.graph import graphs
 from ldp_jax.pipeline.embedding import UserRecords, private_embedding
 from ldp_jax.pipeline.from_counts import CountedClasses, Protects, predict_from_counts
 from ldp_jax.pipeline.from_reports import PredictedClasses, predict_from_reports
-from ldp_jax.pipeline.rows import Features, Rows
+from ldp_jax.servers.parts.rows import Features, Rows
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin

@@ -20,8 +20,8 @@ from ldp_jax.edges.neighbour_lists import per_edge
 from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
 from ldp_jax.pipeline.reported import ReportRows
-from ldp_jax.pipeline.rows import Features, Rows, Scaling, warn_of_columns
-from ldp_jax.pipeline.self_training import FeaturesPosterior
+from ldp_jax.servers.parts.rows import Features, Rows, Scaling, warn_of_columns
+from ldp_jax.servers.parts.self_training import FeaturesPosterior
 
 Protects = Literal["list", "relationship"]
 """What epsilon is about: one bit of one list, or one edge, at both of its ends."""
@@ -114,8 +114,8 @@ def predict_from_counts(
       key: a typed threefry key: of the users' noise and of public randomness.
       lists: the private graph, undirected; this simulates all devices.
       features: public: dense [n, d] or a scipy sparse matrix, of which held-out labels choose a scaling
-        (:func:`~ldp_jax.pipeline.rows.scaled_rows`); :func:`~ldp_jax.pipeline.rows.feature_rows`, for rows of
-        length 1 without a choice; or None.
+        (:func:`~ldp_jax.servers.parts.rows.scaled_rows`); or rows of length 1 without a choice
+        (:func:`~ldp_jax.servers.parts.rows.feature_rows`); or None.
       labels: public, int [n] in [0, C), -1, None or NaN for users whose class is asked for.
       epsilon: in [0.001, 40].
       unit: the unit of epsilon.

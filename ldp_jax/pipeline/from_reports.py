@@ -19,10 +19,10 @@ from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator
 from ldp_jax.pipeline.local_prediction import Broadcast, LocalPrediction, PanelFacts, local_prediction, panel_facts
-from ldp_jax.pipeline.message import ClassReports
-from ldp_jax.pipeline.panel import MOST_EPSILON, PanelArguments, label_guarantee, panel_arguments
 from ldp_jax.pipeline.reported import ReportRows, places
-from ldp_jax.pipeline.rows import Features, Rows
+from ldp_jax.servers.parts.confusion import ClassReports
+from ldp_jax.servers.parts.panel import MOST_EPSILON, PanelArguments, label_guarantee, panel_arguments
+from ldp_jax.servers.parts.rows import Features, Rows
 
 _HIDDEN, _IN_THE_CLEAR = ("features of private users",), ("edges", "the panel's records", "the panel's labels")
 
@@ -103,7 +103,8 @@ def predict_from_reports(
       key: a typed threefry key: of the devices' noise and of public randomness.
       graph: public, undirected.
       features: of all users, this simulates all devices: dense [n, d] or a scipy sparse matrix, whose rows are
-        scaled to length 1; or :func:`~ldp_jax.pipeline.rows.feature_rows`. Finite in the panel; private NaN is 0.
+        scaled to length 1; or :func:`~ldp_jax.servers.parts.rows.feature_rows`. Finite in the panel; private
+        NaN is 0.
       panel: the nodes of the panel. Score results on the other nodes.
       labels: in [0, C), of these nodes.
       epsilon: in (0, 20].
@@ -111,8 +112,8 @@ def predict_from_reports(
       facts: what :func:`~ldp_jax.pipeline.local_prediction.panel_facts` found of this graph and panel.
       num_folds: F, in which the panel is asked of models that have not seen it; 10 by default, and as facts say.
       label_epsilon: in (0, 20], where the panel's labels are private too: each member reports one through
-        :func:`~ldp_jax.features.GeneralizedRR` (:mod:`ldp_jax.pipeline.panel`). ``num_classes``, which is public,
-        must then be given, and labels outside [0, C) are clipped.
+        :func:`~ldp_jax.features.GeneralizedRR` (:mod:`ldp_jax.servers.parts.panel`). ``num_classes``, which is
+        public, must then be given, and labels outside [0, C) are clipped.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
     ``ValueError`` before anybody reports, for arguments that do not fit each other or are out of range, or a panel
@@ -200,7 +201,7 @@ def classify_reports(
     that no alphabet has, outputs that it does not have, or a user with two rows.
 
     >>> from ldp_jax.deployment import Alphabet, Classifier, Device, Session, alphabet_table, decode, report_class
-    >>> from ldp_jax.pipeline.rows import feature_rows
+    >>> from ldp_jax.servers.parts.rows import feature_rows
     >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
     >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
     >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as the record says

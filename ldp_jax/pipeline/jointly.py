@@ -7,14 +7,14 @@ No edge is public: structure tells nothing before reports. A panel shows records
    panel's own reports are simulated from records that the classifier has not seen.
 3. Everybody counts neighbours by what the server thinks of all classes (:mod:`ldp_jax.pipeline.piloted`).
 4. Counts are believed as far as reports of records, or labels that their model has not seen, bear them out; reports
-   of records as far as counts do (:mod:`ldp_jax.pipeline.guard`). Both are stacked on the panel, where the noise of
-   private labels is corrected for. Records that are asked for alone are taken at their word.
+   of records as far as counts do (:mod:`ldp_jax.servers.parts.guard`). Both are stacked on the panel, where the
+   noise of private labels is corrected for. Records that are asked for alone are taken at their word.
 
 Where reports of somebody else's record all agree, as of a table that was joined wrongly, nothing of this tells. So
 a ``check`` of the panel may report as private users do: both reports are then believed as far as its labels bear
 them out. :func:`ldp_jax.rehearse` says which split of a total is best. The cost of a list is stated per bit of it,
 and what one bit and the record cost together as a unit of its own. One report of both
-(:mod:`ldp_jax.pipeline.one_message`) protects the record and the whole list together.
+(:mod:`ldp_jax.servers.parts.one_message`) protects the record and the whole list together.
 """
 
 import dataclasses
@@ -40,17 +40,23 @@ from ldp_jax.edges import NeighbourCounts, Population, privatize_counts
 from ldp_jax.edges.neighbour_lists import per_edge
 from ldp_jax.features import Discrete, PersonalAlphabets
 from ldp_jax.graph.graphs import GraphSet
-from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifier
 from ldp_jax.pipeline.from_reports import class_reports
-from ldp_jax.pipeline.guard import checked, guard
 from ldp_jax.pipeline.local_prediction import Broadcast
-from ldp_jax.pipeline.message import ClassReports, likeliest_evidence
-from ldp_jax.pipeline.one_message import HOMOPHILY, Devices, one_message
-from ldp_jax.pipeline.panel import MOST_EPSILON, folded_panel, label_guarantee, panel_arguments, reported_shares
 from ldp_jax.pipeline.piloted import Ask, CountRound, PilotedCounts, PublicFacts, piloted_counts
-from ldp_jax.pipeline.rows import Features, Rows, as_rows
-from ldp_jax.pipeline.self_training import FoldedLabels
-from ldp_jax.pipeline.stack import stack_out_of_fold
+from ldp_jax.servers.parts.confusion import ClassReports, likeliest_evidence
+from ldp_jax.servers.parts.device_classifier import DeviceClassifier, device_classifier
+from ldp_jax.servers.parts.guard import checked, guard
+from ldp_jax.servers.parts.one_message import HOMOPHILY, Devices, one_message
+from ldp_jax.servers.parts.panel import (
+    MOST_EPSILON,
+    folded_panel,
+    label_guarantee,
+    panel_arguments,
+    reported_shares,
+)
+from ldp_jax.servers.parts.rows import Features, Rows, as_rows
+from ldp_jax.servers.parts.self_training import FoldedLabels
+from ldp_jax.servers.parts.stack import stack_out_of_fold
 
 WHOLE_LIST = Unit(f"{RECORD} + whole neighbour list")
 """A user's record and all of their list: of one report of both. Reports of two kinds add bit by bit alone."""

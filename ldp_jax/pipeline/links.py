@@ -21,7 +21,7 @@ from jaxtyping import Float, Int
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.edges.neighbour_counts import checked_groups
-from ldp_jax.pipeline.counts import noise_variance
+from ldp_jax.servers.parts.count_evidence import noise_variance
 
 # Of neighbours in a group: what their mean is at least, and an estimate as a share of it.
 _LEAST_MEAN, _LEAST_SHARE = 1e-3, 0.05

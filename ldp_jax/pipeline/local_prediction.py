@@ -22,14 +22,20 @@ from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import Operator, operator, ppr
-from ldp_jax.pipeline.device_classifier import DeviceClassifier, device_classifier, panel_regression
-from ldp_jax.pipeline.guard import guard
-from ldp_jax.pipeline.message import ClassReports, likeliest_evidence
-from ldp_jax.pipeline.panel import folded_panel
-from ldp_jax.pipeline.rows import Features, Rows, as_rows
-from ldp_jax.pipeline.self_training import FoldedLabels
-from ldp_jax.pipeline.stack import stack_out_of_fold
-from ldp_jax.pipeline.structure import MANY, StructurePosterior, best_field, label_log_loss, structure_posterior
+from ldp_jax.servers.parts.confusion import ClassReports, likeliest_evidence
+from ldp_jax.servers.parts.device_classifier import DeviceClassifier, device_classifier, panel_regression
+from ldp_jax.servers.parts.guard import guard
+from ldp_jax.servers.parts.panel import folded_panel
+from ldp_jax.servers.parts.rows import Features, Rows, as_rows
+from ldp_jax.servers.parts.self_training import FoldedLabels
+from ldp_jax.servers.parts.stack import stack_out_of_fold
+from ldp_jax.servers.parts.structure import (
+    MANY,
+    StructurePosterior,
+    best_field,
+    label_log_loss,
+    structure_posterior,
+)
 
 _ALPHA = 0.1  # of the PageRank of the evidence
 
@@ -137,9 +143,9 @@ def panel_facts(
     and ``num_folds`` F. A label is the true one with probability ``keep`` in (1 / C, 1]. Below 1, labels are
     reports, and a class that nobody reported is no error.
 
-    ``ValueError`` for a panel that cannot teach (:func:`~ldp_jax.pipeline.groups.check_teachers`).
+    ``ValueError`` for a panel that cannot teach (:func:`~ldp_jax.servers.parts.groups.check_teachers`).
 
-    >>> from ldp_jax.pipeline.rows import feature_rows
+    >>> from ldp_jax.servers.parts.rows import feature_rows
     >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
     >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
     >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as the record says

@@ -26,13 +26,21 @@ from ldp_jax.core import random_words, validate
 from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.edges import NoisyCounts
-from ldp_jax.pipeline.counts import DISPERSIONS, evidence, table_size
-from ldp_jax.pipeline.design import CountModel, Design, GroupShares, design, expected_counts, group_shares, pilot
-from ldp_jax.pipeline.device_classifier import count_regression
-from ldp_jax.pipeline.groups import check_posterior, check_teachers, class_shares, fine_groups, merge, merged
-from ldp_jax.pipeline.guard import guard
-from ldp_jax.pipeline.rows import Features, Rows, Scaling, feature_rows, scaled_rows
-from ldp_jax.pipeline.self_training import (
+from ldp_jax.servers.parts.count_evidence import DISPERSIONS, evidence, table_size
+from ldp_jax.servers.parts.device_classifier import count_regression
+from ldp_jax.servers.parts.group_design import (
+    CountModel,
+    Design,
+    GroupShares,
+    design,
+    expected_counts,
+    group_shares,
+    pilot,
+)
+from ldp_jax.servers.parts.groups import check_posterior, check_teachers, class_shares, fine_groups, merge, merged
+from ldp_jax.servers.parts.guard import guard
+from ldp_jax.servers.parts.rows import Features, Rows, Scaling, feature_rows, scaled_rows
+from ldp_jax.servers.parts.self_training import (
     FeaturesPosterior,
     FoldedLabels,
     best_scaling,
@@ -41,7 +49,7 @@ from ldp_jax.pipeline.self_training import (
     label_evidence,
     self_train,
 )
-from ldp_jax.pipeline.stack import weigh
+from ldp_jax.servers.parts.stack import weigh
 
 _FOLDS, _FEW_FOLDS, _MANY_ENTRIES = 10, 5, 100_000  # folds by default: the fewer where features have many entries
 
@@ -60,13 +68,14 @@ class PublicFacts(NamedTuple):
     """The public facts of the users.
 
     Attributes:
-      rows: features [n, d], of which held-out labels choose a scaling (:func:`~ldp_jax.pipeline.rows.scaled_rows`);
-        one of them (:func:`~ldp_jax.pipeline.rows.feature_rows`), or several; None where there are none.
+      rows: features [n, d], of which held-out labels choose a scaling
+        (:func:`~ldp_jax.servers.parts.rows.scaled_rows`); one of them
+        (:func:`~ldp_jax.servers.parts.rows.feature_rows`), or several; None where there are none.
       labels: int [n] in [0, C), -1, None or NaN for users who have none.
       num_classes: C.
       log_q: a posterior from elsewhere in place of the features' logistic regression, natural logarithms, of which
         probabilities below 1e-9 are raised to it; no user's may depend on their own label. Or what
-        :func:`~ldp_jax.pipeline.self_training.features_posterior` found of these very rows and labels.
+        :func:`~ldp_jax.servers.parts.self_training.features_posterior` found of these very rows and labels.
       silent: bool [n], labelled users who are never asked; nobody by default.
     """
 

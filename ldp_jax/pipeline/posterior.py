@@ -10,7 +10,7 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning import training
 from ldp_jax.learning.models import Model
-from ldp_jax.pipeline.self_training import folds
+from ldp_jax.servers.parts.self_training import folds
 
 _ADAM = training.adam(0.01, 5e-4)
 

@@ -46,17 +46,17 @@ from ldp_jax.edges import NeighbourCounts
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning import metrics
-from ldp_jax.pipeline.groups import check_labels, check_posterior
 from ldp_jax.pipeline.jointly import JointFacts, JointPrivacy, joint_prediction, one_report, record_alphabets
 from ldp_jax.pipeline.links import LinkFacts, link_scores
 from ldp_jax.pipeline.local_prediction import Broadcast, PanelFacts, local_prediction
-from ldp_jax.pipeline.message import ClassReports
-from ldp_jax.pipeline.one_message import Devices
-from ldp_jax.pipeline.panel import MOST_EPSILON
 from ldp_jax.pipeline.piloted import CountRound, PublicFacts, piloted_counts, with_posterior
-from ldp_jax.pipeline.rows import DenseRows, Rows, RowTables, laid_out
-from ldp_jax.pipeline.self_training import FeaturesPosterior
-from ldp_jax.pipeline.stack import combine, stack
+from ldp_jax.servers.parts.confusion import ClassReports
+from ldp_jax.servers.parts.groups import check_labels, check_posterior
+from ldp_jax.servers.parts.one_message import Devices
+from ldp_jax.servers.parts.panel import MOST_EPSILON
+from ldp_jax.servers.parts.rows import DenseRows, Rows, RowTables, laid_out
+from ldp_jax.servers.parts.self_training import FeaturesPosterior
+from ldp_jax.servers.parts.stack import combine, stack
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 """Of which the least that is worth asking for is looked for."""

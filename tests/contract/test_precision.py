@@ -11,7 +11,7 @@ from jax.lax import Precision
 from ldp_jax.edges import NeighbourList
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.sensitivity import intra_hierarchy_of_nodes
-from ldp_jax.pipeline import rows
+from ldp_jax.servers.parts import rows
 from ldp_jax.verification.cases import CASES
 from tests.contract import checks
 from tests.contract.test_mechanisms import ON_THE_BALL

@@ -32,9 +32,9 @@ from ldp_jax.features import distribution
 from ldp_jax.graph import graphs, interop, propagation
 from ldp_jax.learning import label_training, metrics, models, training
 from ldp_jax.pipeline import links, piloted
-from ldp_jax.pipeline.device_classifier import device_classifier
-from ldp_jax.pipeline.rows import DenseRows, feature_rows
-from ldp_jax.pipeline.self_training import FoldedLabels
+from ldp_jax.servers.parts.device_classifier import device_classifier
+from ldp_jax.servers.parts.rows import DenseRows, feature_rows
+from ldp_jax.servers.parts.self_training import FoldedLabels
 
 
 def test_several_keywords_are_checked_and_the_wrong_one_is_named():

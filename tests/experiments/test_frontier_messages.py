@@ -10,8 +10,8 @@ from experiments.frontier.features_methods import LOCAL, METHODS
 from experiments.frontier.messages import density_evidence, principal_axes, score_directions
 from ldp_jax.features import PrivUnitG
 from ldp_jax.pipeline.local_prediction import local_prediction, panel_facts
-from ldp_jax.pipeline.message import SMOOTHINGS
-from ldp_jax.pipeline.rows import feature_rows
+from ldp_jax.servers.parts.confusion import SMOOTHINGS
+from ldp_jax.servers.parts.rows import feature_rows
 from tests.pipeline.planted import blocks
 
 N, PANEL = 600, 150  # with the folds below, the facts of tests/pipeline/test_from_reports.py, whose programs serve

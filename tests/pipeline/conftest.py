@@ -4,11 +4,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from ldp_jax.pipeline import counts
+from ldp_jax.servers.parts import count_evidence
 
 
 @pytest.fixture(scope="package", autouse=True)
 def _small_tables() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counts, "_LEAST_SIZE", 256.0)
+        patch.setattr(count_evidence, "_LEAST_SIZE", 256.0)
         yield

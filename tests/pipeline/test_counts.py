@@ -10,7 +10,7 @@ import pytest
 from scipy import special, stats
 
 from ldp_jax.edges import NeighbourCounts
-from ldp_jax.pipeline import counts
+from ldp_jax.servers.parts import count_evidence
 
 
 def log_law(reports, means, dispersion, epsilon):
@@ -25,13 +25,15 @@ def log_law(reports, means, dispersion, epsilon):
     return special.logsumexp(log_pmf[..., None, :] - epsilon * away + scale, axis=-1)  # [..., reports]
 
 
-@pytest.mark.parametrize(("dispersion", "epsilon"), list(zip(counts.DISPERSIONS, itertools.cycle((0.3, 1.0, 4.0)))))
+@pytest.mark.parametrize(
+    ("dispersion", "epsilon"), list(zip(count_evidence.DISPERSIONS, itertools.cycle((0.3, 1.0, 4.0))))
+)
 def test_the_law_of_a_report_is_the_sum_over_all_counts(dispersion, epsilon):
     reports = np.array([-40, -3, -1, 0, 1, 2, 5, 17, 60, 301, 419])
     means = np.array([1e-8, 0.004, 0.3, 1.0, 7.7, 40.0, 290.0])
-    size = counts.table_size(reports, means, epsilon)
-    tables = counts.report_tables(dispersion, means[None, :, None], epsilon, size=size)
-    found = counts.log_likelihoods(tables, reports[:, None], epsilon)
+    size = count_evidence.table_size(reports, means, epsilon)
+    tables = count_evidence.report_tables(dispersion, means[None, :, None], epsilon, size=size)
+    found = count_evidence.log_likelihoods(tables, reports[:, None], epsilon)
     exact = log_law(reports, means, dispersion, epsilon)
     np.testing.assert_allclose(found.T, exact, rtol=1e-6, atol=1e-6)
 
@@ -40,11 +42,11 @@ def test_groups_classes_and_rates_add_up_as_brute_force_says():
     rng = np.random.default_rng(2)
     means = rng.gamma(1.0, 4.0, (3, 2, 4)).astype(np.float32)
     reports = rng.integers(-3, 15, (20, 4))
-    size = counts.table_size(reports, means, 1.0)
+    size = count_evidence.table_size(reports, means, 1.0)
     prior = np.full((20, 3), 1 / 3, np.float32)
-    found = counts.evidence(jnp.asarray(reports), jnp.asarray(means), prior, 1.0, size=size)
+    found = count_evidence.evidence(jnp.asarray(reports), jnp.asarray(means), prior, 1.0, size=size)
     marginals = []
-    for s, dispersion in enumerate(counts.DISPERSIONS):
+    for s, dispersion in enumerate(count_evidence.DISPERSIONS):
         each = sum(log_law(reports[:, k], means[:, :, k].astype(float), dispersion, 1.0) for k in range(4))
         each = np.moveaxis(each, -1, 0)  # [users, classes, rates]
         by_class = special.logsumexp(each + np.log(1 / 3), axis=1)
@@ -61,7 +63,7 @@ def test_groups_classes_and_rates_add_up_as_brute_force_says():
     counted, found = np.arange(20) < 13, []  # who did not report counts for nothing
     for others in (reports, np.where(counted[:, None], reports, 14)):
         found.append(
-            counts.evidence(jnp.asarray(others), jnp.asarray(means), prior, 1.0, size=size, counted=counted)
+            count_evidence.evidence(jnp.asarray(others), jnp.asarray(means), prior, 1.0, size=size, counted=counted)
         )
     np.testing.assert_array_equal(found[0].weights, found[1].weights)
     np.testing.assert_array_equal(*(each.log_likelihood[:13] for each in found))
@@ -77,16 +79,16 @@ def test_the_dispersion_of_the_users_is_found():
         noise = NeighbourCounts(1.0, num_groups=2)
         reports = noise.add_noise(jax.random.key(s), jnp.asarray(rng.poisson(rate)))
         means, prior = jnp.full((1, 2, 2), jnp.array([[12.0], [24.0]])), np.ones((users, 1), np.float32)
-        found = counts.evidence(reports, means, prior, 1.0, size=128)
+        found = count_evidence.evidence(reports, means, prior, 1.0, size=128)
         assert int(found.dispersion) == s
 
 
 def test_nothing_that_was_reported_is_nan_and_what_is_no_law_is_refused():
     reports = jnp.array([[2**30, -(2**30)], [0, 0]])
-    tables = counts.report_tables(3.0, jnp.ones((2, 3, 2)), 1.0, size=32)
-    found = counts.log_likelihoods(tables, reports, 1.0)
+    tables = count_evidence.report_tables(3.0, jnp.ones((2, 3, 2)), 1.0, size=32)
+    found = count_evidence.log_likelihoods(tables, reports, 1.0)
     assert not np.isnan(np.asarray(found)).any()
     with pytest.raises(ValueError, match="epsilon must be finite and > 0"):
-        counts.table_size(np.zeros((1, 1)), np.ones(1), 0.0)
+        count_evidence.table_size(np.zeros((1, 1)), np.ones(1), 0.0)
     with pytest.raises(ValueError, match="dispersion must be > 0"):
-        counts.report_tables(0.0, np.ones((1, 1, 1)), 1.0, size=32)
+        count_evidence.report_tables(0.0, np.ones((1, 1, 1)), 1.0, size=32)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from ldp_jax import edges
-from ldp_jax.pipeline.design import CountModel, GroupShares, design, expected_counts, group_shares, pilot
-from ldp_jax.pipeline.groups import MERGES, class_shares, fine_groups
+from ldp_jax.servers.parts.group_design import CountModel, GroupShares, design, expected_counts, group_shares, pilot
+from ldp_jax.servers.parts.groups import MERGES, class_shares, fine_groups
 from tests.pipeline.planted import blocks, noisy_counts, some_labels
 
 

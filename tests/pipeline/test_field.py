@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ldp_jax.graph import graphs, interop, propagation
-from ldp_jax.pipeline.field import class_field, observations, precision_weighted_ppr
+from ldp_jax.servers.parts.label_diffusion import class_field, observations, precision_weighted_ppr
 
 N = 40
 

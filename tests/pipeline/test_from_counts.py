@@ -14,7 +14,7 @@ from ldp_jax.edges import whole_counts
 from ldp_jax.graph import graphs
 from ldp_jax.pipeline import from_counts, predict_from_counts
 from ldp_jax.pipeline.from_counts import silent_users
-from ldp_jax.pipeline.rows import feature_rows
+from ldp_jax.servers.parts.rows import feature_rows
 from tests.pipeline.planted import blocks, right, some_labels
 
 FOLDS = 4

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ldp_jax.pipeline.groups import MERGES, TIERS, class_shares, fine_groups, merge, merged
+from ldp_jax.servers.parts.groups import MERGES, TIERS, class_shares, fine_groups, merge, merged
 
 
 def test_tiers_are_labelled_confident_and_rest():

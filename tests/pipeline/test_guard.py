@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 
-from ldp_jax.pipeline.guard import guard, likelihood_ratios, strength
+from ldp_jax.servers.parts.guard import guard, likelihood_ratios, strength
 
 
 def users(n=4000, classes=3, seed=0):

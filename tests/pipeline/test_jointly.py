@@ -11,9 +11,11 @@ from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
 from ldp_jax.edges import Population
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import JointPrivacy, feature_rows, joint_facts, jointly, panel, predict_jointly
+from ldp_jax.pipeline import JointPrivacy, joint_facts, jointly, predict_jointly
 from ldp_jax.pipeline.jointly import WHOLE_LIST, record_alphabets
-from ldp_jax.pipeline.one_message import HOMOPHILY, Devices, one_message
+from ldp_jax.servers.parts import panel
+from ldp_jax.servers.parts.one_message import HOMOPHILY, Devices, one_message
+from ldp_jax.servers.parts.rows import feature_rows
 from tests.pipeline.planted import blocks
 
 N, PANEL, FOLDS, TOTAL = 600, 150, 4, 4.0  # the users and folds of other files, whose programs serve here

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.pipeline.message import SMOOTHINGS, ClassReports, ScoredPanel, likeliest_evidence
+from ldp_jax.servers.parts.confusion import SMOOTHINGS, ClassReports, ScoredPanel, likeliest_evidence
 
 
 def test_evidence_is_the_sum_over_what_the_device_may_have_chosen():

@@ -15,8 +15,8 @@ from ldp_jax.edges import NeighbourCounts, NoisyCounts, Population, privatize_co
 from ldp_jax.pipeline import piloted
 from ldp_jax.pipeline.from_counts import classify_counts
 from ldp_jax.pipeline.piloted import PublicFacts, piloted_counts
-from ldp_jax.pipeline.rows import feature_rows
-from ldp_jax.pipeline.self_training import features_posterior, folds
+from ldp_jax.servers.parts.rows import feature_rows
+from ldp_jax.servers.parts.self_training import features_posterior, folds
 from tests.pipeline.planted import blocks, right, some_labels
 from tests.pipeline.planted import noisy_counts as reported
 

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from ldp_jax.features import GeneralizedRR
-from ldp_jax.pipeline.device_classifier import device_classifier
-from ldp_jax.pipeline.field import observations
 from ldp_jax.pipeline.local_prediction import panel_facts
-from ldp_jax.pipeline.message import ScoredPanel, confusions
-from ldp_jax.pipeline.panel import keep_of, reported_shares, soft_labels
-from ldp_jax.pipeline.rows import DenseRows
-from ldp_jax.pipeline.self_training import FoldedLabels
-from ldp_jax.pipeline.stack import stack_out_of_fold
-from ldp_jax.pipeline.structure import label_log_loss
+from ldp_jax.servers.parts.confusion import ScoredPanel, confusions
+from ldp_jax.servers.parts.device_classifier import device_classifier
+from ldp_jax.servers.parts.label_diffusion import observations
+from ldp_jax.servers.parts.panel import keep_of, reported_shares, soft_labels
+from ldp_jax.servers.parts.rows import DenseRows
+from ldp_jax.servers.parts.self_training import FoldedLabels
+from ldp_jax.servers.parts.stack import stack_out_of_fold
+from ldp_jax.servers.parts.structure import label_log_loss
 
 N, C, FOLDS = 6000, 3, 3
 

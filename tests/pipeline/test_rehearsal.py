@@ -17,15 +17,15 @@ from ldp_jax.pipeline import (
     predict_jointly,
     rehearsal,
 )
-from ldp_jax.pipeline.device_classifier import DeviceClassifier
 from ldp_jax.pipeline.jointly import JointFacts
 from ldp_jax.pipeline.links import LinkFacts, link_scores
 from ldp_jax.pipeline.local_prediction import PanelFacts, panel_facts
 from ldp_jax.pipeline.piloted import PublicFacts
 from ldp_jax.pipeline.rehearsal import coupled_classes, donors, echo, homophily, overlap, shared_spread
-from ldp_jax.pipeline.rows import feature_rows
-from ldp_jax.pipeline.self_training import FoldedLabels
-from ldp_jax.pipeline.structure import StructurePosterior
+from ldp_jax.servers.parts.device_classifier import DeviceClassifier
+from ldp_jax.servers.parts.rows import feature_rows
+from ldp_jax.servers.parts.self_training import FoldedLabels
+from ldp_jax.servers.parts.structure import StructurePosterior
 from tests.pipeline.planted import blocks, some_labels
 
 N, DIM, PANEL = 360, 24, 150

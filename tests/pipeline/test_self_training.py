@@ -7,10 +7,10 @@ import pytest
 import scipy.sparse
 from sklearn.linear_model import LogisticRegression
 
-from ldp_jax.pipeline import self_training
-from ldp_jax.pipeline.device_classifier import count_regression
-from ldp_jax.pipeline.rows import DenseRows, RowTables, feature_rows, laid_out
-from ldp_jax.pipeline.self_training import (
+from ldp_jax.servers.parts import self_training
+from ldp_jax.servers.parts.device_classifier import count_regression
+from ldp_jax.servers.parts.rows import DenseRows, RowTables, feature_rows, laid_out
+from ldp_jax.servers.parts.self_training import (
     FeaturesPosterior,
     FoldedLabels,
     Lesson,
@@ -20,7 +20,7 @@ from ldp_jax.pipeline.self_training import (
     regression,
     self_train,
 )
-from ldp_jax.pipeline.stack import combine, likeliest
+from ldp_jax.servers.parts.stack import combine, likeliest
 from tests.pipeline.planted import some_labels
 
 CLASSES, FOLDS = 3, 4

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from ldp_jax.pipeline.self_training import FoldedLabels
-from ldp_jax.pipeline.stack import stack, stack_out_of_fold
+from ldp_jax.servers.parts.self_training import FoldedLabels
+from ldp_jax.servers.parts.stack import stack, stack_out_of_fold
 
 
 def scores(n=600, seed=0):

@@ -6,10 +6,10 @@ import pytest
 
 from ldp_jax.graph import graphs, interop
 from ldp_jax.graph.propagation import kprop, operator, ppr
-from ldp_jax.pipeline import structure
-from ldp_jax.pipeline.rows import feature_rows
-from ldp_jax.pipeline.self_training import FoldedLabels, folds
-from ldp_jax.pipeline.structure import (
+from ldp_jax.servers.parts import structure
+from ldp_jax.servers.parts.rows import feature_rows
+from ldp_jax.servers.parts.self_training import FoldedLabels, folds
+from ldp_jax.servers.parts.structure import (
     leading_vectors,
     shared_friends,
     spectral_coordinates,

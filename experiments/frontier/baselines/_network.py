@@ -15,9 +15,9 @@ from experiments.frontier.baselines._released import Asked
 from ldp_jax.core.types import Array, Graph
 from ldp_jax.graph.aggregation import Segments, linear
 from ldp_jax.learning import models, training
-from ldp_jax.pipeline.rows import DenseRows, Rows
-from ldp_jax.pipeline.self_training import features_posterior, folds
-from ldp_jax.pipeline.stack import combine, stack
+from ldp_jax.servers.parts.rows import DenseRows, Rows
+from ldp_jax.servers.parts.self_training import features_posterior, folds
+from ldp_jax.servers.parts.stack import combine, stack
 
 FOLDS = 5
 """Of the features' logistic regression, and of labels, of which one part in so many chooses and stops."""

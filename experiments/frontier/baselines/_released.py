@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, PipelineGuarantee
-from ldp_jax.pipeline import StatedFriends, self_training
-from ldp_jax.pipeline.rows import Rows
+from ldp_jax.pipeline import StatedFriends
+from ldp_jax.servers.parts import self_training
+from ldp_jax.servers.parts.rows import Rows
 
 
 class Asked(NamedTuple):

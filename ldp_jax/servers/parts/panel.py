@@ -21,9 +21,9 @@ from ldp_jax.core.mechanism import check_epsilon, privatize
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Discrete, GeneralizedRR
-from ldp_jax.pipeline.groups import check_teachers
-from ldp_jax.pipeline.rows import Features, Rows, feature_rows
-from ldp_jax.pipeline.self_training import FoldedLabels, folds
+from ldp_jax.servers.parts.groups import check_teachers
+from ldp_jax.servers.parts.rows import Features, Rows, feature_rows
+from ldp_jax.servers.parts.self_training import FoldedLabels, folds
 
 MOST_EPSILON = 20.0
 """Of a report: beyond, its table of whole numbers has none for the rarest place."""

@@ -20,7 +20,7 @@ from jaxtyping import Float, Int
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array, PRNGKey, Scalar
-from ldp_jax.pipeline.rows import DenseRows, Rows, RowTables, Scaling, laid_out, part_size, parts_of
+from ldp_jax.servers.parts.rows import DenseRows, Rows, RowTables, Scaling, laid_out, part_size, parts_of
 
 RIDGES = (10.0, 2.0, 0.4, 0.08, 0.016)
 """Weights of half the squared norm beside the summed loss that :func:`features_posterior` chooses from."""
@@ -436,7 +436,7 @@ def best_scaling(
 ) -> tuple[Scaling, FeaturesPosterior]:
     """The scaling of least log-loss on held-out labels, and what features say under it; of equals the first.
 
-    Candidates of one layout (:func:`~ldp_jax.pipeline.rows.scaled_rows`) share one compiled regression.
+    Candidates of one layout (:func:`~ldp_jax.servers.parts.rows.scaled_rows`) share one compiled regression.
     """
     fit = partial(features_posterior, labels=labels, fold=fold, num_classes=num_classes, num_folds=num_folds)
     found = {name: fit(rows) for name, rows in candidates.items()}

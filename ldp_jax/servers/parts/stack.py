@@ -11,7 +11,7 @@ from threadpoolctl import threadpool_limits
 from ldp_jax.core import validate
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.types import Array
-from ldp_jax.pipeline.self_training import FoldedLabels
+from ldp_jax.servers.parts.self_training import FoldedLabels
 
 one_thread = threadpool_limits.wrap(limits=1, user_api="blas")
 """For linear algebra of few columns, whose threads would wait for each other most of the time."""

@@ -54,7 +54,7 @@ def report_tables(
     """log P(r) of reports r below ``size`` of each group, at each class and rate; float32 [G, size, C L].
 
     ``dispersion`` s is above 0, infinite for Poisson counts. ``means`` are of the true counts
-    (:func:`~ldp_jax.pipeline.design.expected_counts`), at least 1e-8; ``size`` is of :func:`table_size`.
+    (:func:`~ldp_jax.servers.parts.group_design.expected_counts`), at least 1e-8; ``size`` is of :func:`table_size`.
     """
     if not dispersion > 0:
         raise ValueError(f"dispersion must be > 0, or infinite for Poisson counts, got {dispersion}")

@@ -24,7 +24,7 @@ from scipy.special import softmax
 from ldp_jax.core import random
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import PersonalAlphabets
-from ldp_jax.pipeline.message import ScoredPanel, confusions
+from ldp_jax.servers.parts.confusion import ScoredPanel, confusions
 
 HOMOPHILY = 0.6
 """The share of friends of one's own class, beyond chance, where nobody states it."""

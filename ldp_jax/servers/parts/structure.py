@@ -22,12 +22,12 @@ from ldp_jax.core.types import Array
 from ldp_jax.graph import graphs
 from ldp_jax.graph.aggregation import Segments, Tables
 from ldp_jax.graph.propagation import Operator, block_width, operator, ppr
-from ldp_jax.pipeline.device_classifier import panel_regression
-from ldp_jax.pipeline.field import class_field, observations
-from ldp_jax.pipeline.panel import soft_labels
-from ldp_jax.pipeline.rows import Rows
-from ldp_jax.pipeline.self_training import FoldedLabels
-from ldp_jax.pipeline.stack import one_thread, stack_out_of_fold
+from ldp_jax.servers.parts.device_classifier import panel_regression
+from ldp_jax.servers.parts.label_diffusion import class_field, observations
+from ldp_jax.servers.parts.panel import soft_labels
+from ldp_jax.servers.parts.rows import Rows
+from ldp_jax.servers.parts.self_training import FoldedLabels
+from ldp_jax.servers.parts.stack import one_thread, stack_out_of_fold
 
 ALPHAS = (0.3, 0.1, 0.03)
 """Of the PageRanks."""

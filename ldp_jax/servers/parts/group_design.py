@@ -17,8 +17,8 @@ from scipy.special import log_softmax, logsumexp
 
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.pipeline.counts import LEAST, log_likelihoods, noise_variance, report_tables
-from ldp_jax.pipeline.groups import MERGES, merge, merged
+from ldp_jax.servers.parts.count_evidence import LEAST, log_likelihoods, noise_variance, report_tables
+from ldp_jax.servers.parts.groups import MERGES, merge, merged
 
 _RATES = 10  # points of the grid of rates
 
@@ -68,7 +68,7 @@ def expected_counts(model: GroupShares) -> Float[np.ndarray, "classes rates grou
     """The mean of each count of each class at each rate; float32 [C, L, G].
 
     Ten rates, in geometric progression from an eighth of the mean degree to eight times it; how many users are at
-    each is for the reports to say (:func:`~ldp_jax.pipeline.counts.evidence`).
+    each is for the reports to say (:func:`~ldp_jax.servers.parts.count_evidence.evidence`).
 
     >>> model = GroupShares(np.array([[0.75, 0.25], [0.5, 0.5]]), np.array([4.0, 4.0]), 0.5)
     >>> expected_counts(model)[0, (0, -1)].tolist()
@@ -143,7 +143,7 @@ def group_shares(
 
 
 class Design(NamedTuple):
-    """The forecast of each merge by its name in :data:`~ldp_jax.pipeline.groups.MERGES`, and the best one.
+    """The forecast of each merge by its name in :data:`~ldp_jax.servers.parts.groups.MERGES`, and the best one.
 
     Attributes:
       gain: how much the expected log posterior of a user's class rises with their report, in nats.

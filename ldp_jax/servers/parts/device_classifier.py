@@ -8,9 +8,9 @@ from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.types import Array
-from ldp_jax.pipeline.message import ScoredPanel
-from ldp_jax.pipeline.rows import DenseRows, Rows
-from ldp_jax.pipeline.self_training import FoldedLabels, Lesson, regression
+from ldp_jax.servers.parts.confusion import ScoredPanel
+from ldp_jax.servers.parts.rows import DenseRows, Rows
+from ldp_jax.servers.parts.self_training import FoldedLabels, Lesson, regression
 
 RIDGES = (2.0, 0.4, 0.08, 0.016, 0.0032)
 """Weights of half the squared norm beside the summed loss: a panel is small, and its records have length 1."""
@@ -23,7 +23,7 @@ class DeviceClassifier(NamedTuple):
     """A multinomial logistic regression; made by :func:`device_classifier`.
 
     Attributes:
-      weights: float32 [d, C], for records scaled to length 1 (:func:`~ldp_jax.pipeline.rows.feature_rows`).
+      weights: float32 [d, C], for records scaled to length 1 (:func:`~ldp_jax.servers.parts.rows.feature_rows`).
       panel_scores: float32 [panel, C], log posteriors of the panel's records by models that have not seen them.
     """
 
@@ -51,7 +51,7 @@ def _scores(rows: Rows | DenseRows, weights: Array, bias: Array) -> Array:
 def device_classifier(rows: Rows | DenseRows, panel: FoldedLabels, *, room: int | None = None) -> DeviceClassifier:
     """Step 2 of local prediction: f, from the panel's records and labels alone.
 
-    The ridge is chosen out of fold, as :func:`~ldp_jax.pipeline.self_training.features_posterior` does. The
+    The ridge is chosen out of fold, as :func:`~ldp_jax.servers.parts.self_training.features_posterior` does. The
     mean of the folds' weights is broadcast; each of them has seen all the panel but its fold. ``rows`` are the
     panel's records, ``panel`` labels of these, all of them known; panels of no more than ``room`` rows share a
     program. ``ValueError`` for no labels, or of another number than rows.
@@ -98,10 +98,10 @@ def count_regression(
     """The log posterior of a logistic regression on log q and noisy counts; of a labelled user out of fold.
 
     Where friends share what features say as well (a house, a subject), the evidence of
-    :mod:`ldp_jax.pipeline.counts` repeats the features. A regression on both weighs them by labels, but has many
-    more unknowns: :func:`~ldp_jax.pipeline.stack.likeliest` decides. ``log_q`` of a labelled user is by a model
-    that has not seen the label; groups that were not asked for are columns of 0. Labels of the silent are not read,
-    and their posterior is q.
+    :mod:`ldp_jax.servers.parts.count_evidence` repeats the features. A regression on both weighs them by labels,
+    but has many more unknowns: :func:`~ldp_jax.servers.parts.stack.likeliest` decides. ``log_q`` of a labelled user
+    is by a model that has not seen the label; groups that were not asked for are columns of 0. Labels of the
+    silent are not read, and their posterior is q.
 
     >>> y = np.arange(200) % 2
     >>> reports = np.stack([8 * y, 8 - 8 * y], 1) + np.random.default_rng(0).integers(-3, 4, (200, 2))

@@ -1,0 +1,215 @@
+"""The driver: a server asks, users answer, and the guarantee is computed before the first question.
+
+A **server** is a frozen dataclass of public facts and options with three methods. ``statement()`` says from these
+alone which answers each user can be asked for at most. ``init(key)`` gives the first state, and ``step(state,
+answers)`` the next one or the result. A **state** is a pytree with a ``question`` that is open; it holds what facts
+and key cannot rebuild. A server never sees private data.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
+
+import jax
+import numpy as np
+
+from ldp_jax.accounting.guarantee import Budget, PipelineGuarantee
+from ldp_jax.accounting.ledger import Ledger
+from ldp_jax.accounting.statement import Account, Statement
+from ldp_jax.core import random, validate
+from ldp_jax.core.progress import Progress, phase, watched
+from ldp_jax.core.pytree import digest
+from ldp_jax.core.types import PRNGKey, Report
+from ldp_jax.servers.questions.question import Answers, HasSizes, Question
+from ldp_jax.servers.users import Respondents
+
+_T = TypeVar("_T")
+_T_co = TypeVar("_T_co", covariant=True)
+
+
+@runtime_checkable
+class State(Protocol):
+    """A pytree with the question that is open."""
+
+    question: Question
+
+
+@runtime_checkable
+class Server(Protocol[_T_co]):
+    """Public facts and options, and what to ask next."""
+
+    def statement(self) -> Statement:
+        """The answers that each user can be asked for at most, from public facts and options alone."""
+
+    def init(self, key: PRNGKey) -> Any:
+        """The first state; ``key`` is of the server's own randomness, which is public."""
+
+    def step(self, state: Any, answers: Answers) -> Any:
+        """The next state, or the result where no question is left."""
+
+
+class Round(NamedTuple):
+    """One question as it was asked.
+
+    Attributes:
+      digest: of the question, 16 bytes in hexadecimal digits.
+      asked: how many users were asked.
+      reported: how many of them reported.
+      download: bytes that each device received.
+      upload: bytes of one report, in the mean.
+    """
+
+    digest: str
+    asked: int
+    reported: int
+    download: int
+    upload: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Released(Generic[_T]):
+    """The result of a protocol, and what it costs.
+
+    Attributes:
+      value: what the server found.
+      guarantee: what was stated beforehand, per unit; it holds whatever was reported.
+      statement: the roles that it stands for.
+      realised: the guarantee as if what was asked had been fixed beforehand: for information.
+      rounds: the questions, in order.
+    """
+
+    value: _T
+    guarantee: PipelineGuarantee
+    statement: Statement
+    realised: PipelineGuarantee | None
+    rounds: tuple[Round, ...]
+
+    def __repr__(self) -> str:
+        asked = sum(one.asked for one in self.rounds)
+        return f"Released({type(self.value).__name__}, {len(self.rounds)} rounds, {asked} answers asked for)"
+
+
+def simulate(
+    key: PRNGKey,
+    server: Server[_T],
+    users: Respondents,
+    budget: float | Budget | Sequence[Budget] | None = None,
+    *,
+    history: Statement | None = None,
+    progress: Progress | None = None,
+) -> Released[_T]:
+    """Run a protocol: ask, blank whoever was not asked, charge, and step until there is a result.
+
+    Guarantee: that of the server's statement, composed with ``history``. It is checked against ``budget`` before
+    the first question, and every question against the statement before anybody answers.
+
+    Args:
+      key: a typed threefry key: of the server's public randomness and of the users' noise.
+      server: see :class:`Server`.
+      users: :class:`~ldp_jax.servers.users.Users`, or others who answer.
+      budget: the most that the protocol may cost, as :class:`~ldp_jax.accounting.ledger.Ledger` takes it.
+      history: the statement of what the same users took part in before (:attr:`Released.statement`).
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
+
+    Raises:
+      BudgetExceededError: where the statement does not fit the budget, or a question not the statement.
+      TypeError: for a state that is no pytree, or a question that holds private data or code.
+      ValueError: for a question that asks nobody, or of another number of users.
+
+    >>> from ldp_jax.features import GeneralizedRR
+    >>> from ldp_jax.servers import Share, Users
+    >>> found = simulate(jax.random.key(0), Share(GeneralizedRR(2.0, 2), 500), Users(labels=np.arange(500) % 2))
+    >>> found.value.round(1).tolist(), found.rounds[0].asked
+    ([0.5, 0.5], 500)
+    """
+    validate.host_key(key, "simulate")
+    stated = server.statement()
+    total = stated if history is None else stated.after(history)
+    guarantee = total.guarantee()
+    if budget is not None:
+        Ledger(budget).spend(type(server).__name__, guarantee)
+    account = Account.of(stated, users.num_users)
+    server_key, users_key = random.split(key)
+    rounds: tuple[Round, ...] = ()
+    exact = False
+    with watched(type(server).__name__, progress):
+        made = server.init(server_key)
+        while isinstance(made, State):
+            check_state(made, users)
+            asked = np.asarray(made.question.asked)
+            account = account.charge(made.question.cost(), asked)
+            put = users.put(made.question)
+            exact = exact or put is not made.question
+            state = made if put is made.question else dataclasses.replace(made, question=put)
+            phase(f"{int(asked.sum())} users answer", 0.0)
+            answers = users.answer(random.fold_in(users_key, len(rounds)), put)
+            rounds = (*rounds, _round(made.question, answers))
+            made = server.step(state, answers)
+    if exact:
+        guarantee = _without(guarantee)
+    return Released(made, guarantee, total, account.realised(), rounds)
+
+
+def _without(guarantee: PipelineGuarantee) -> PipelineGuarantee:
+    """No privacy in any unit: what exact answers cost."""
+    gone = tuple(
+        dataclasses.replace(one, epsilon=np.inf, status="none", reason="users answered without noise")
+        for one in guarantee.guarantees
+    )
+    return PipelineGuarantee(gone, (), (*guarantee.unprotected, *guarantee.protected))
+
+
+def _round(question: Question, answers: Answers) -> Round:
+    asked = np.asarray(question.asked)
+    if isinstance(question, HasSizes):
+        download, upload = question.download_bytes(), question.upload_bytes()
+    else:
+        download, upload = _nbytes(question) - asked.nbytes, _report_bytes(answers.values, len(asked))
+    who, reported = int(asked.sum()), int(np.asarray(answers.reported).sum())
+    return Round(digest(question).hex(), who, reported, download, upload)
+
+
+def _nbytes(tree: Any) -> int:
+    return sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(tree))
+
+
+def _report_bytes(values: Report, users: int) -> int:
+    return _nbytes(values) // max(users, 1)
+
+
+# --- What a server could get wrong -------------------------------------------------------------------------------
+
+
+def check_state(state: State, users: Respondents) -> None:
+    """Refuse a state that is no pytree, and a question that is not public or asks nobody."""
+    name = type(state).__name__
+    if jax.tree_util.all_leaves([state]):
+        raise TypeError(f"{name} must be a pytree: decorate it with ldp_jax.core.pytree.pytree")
+    if not isinstance(state.question, Question) or jax.tree_util.all_leaves([state.question]):
+        raise TypeError(f"the question of {name} must be a pytree with asked, cost() and answer(key, user)")
+    for leaf in jax.tree.leaves(state):
+        if callable(leaf) or not isinstance(leaf, (bool, int, float, np.ndarray, np.generic, jax.Array)):
+            raise TypeError(f"{name} must hold arrays and numbers, got {type(leaf).__name__}")
+    asked = np.asarray(state.question.asked)
+    if asked.shape != (users.num_users,) or asked.dtype != bool:
+        wanted = f"bool [{users.num_users}]"
+        raise ValueError(f"asked must be {wanted}, one a user, got {asked.dtype} of shape {asked.shape}")
+    if not asked.any():
+        raise ValueError(f"the question of {name} asks nobody: return a result in its place")
+    for held in private_arrays(users):
+        for leaf in jax.tree.leaves(state):
+            if leaf is held or _shares(leaf, held):
+                raise TypeError(
+                    f"{name} holds an array of the users' private data: a server is made of public facts alone"
+                )
+
+
+def private_arrays(users: Any) -> list[Any]:
+    """The arrays of the users' private fields; nothing of respondents who hold none."""
+    fields = (getattr(users, name, None) for name in ("records", "labels", "lists"))
+    return [leaf for leaf in jax.tree.leaves(tuple(fields)) if isinstance(leaf, (np.ndarray, jax.Array))]
+
+
+def _shares(leaf: Any, held: Any) -> bool:
+    """Whether two arrays of the host overlap in memory."""
+    return isinstance(leaf, np.ndarray) and isinstance(held, np.ndarray) and np.may_share_memory(leaf, held)

@@ -1,0 +1,1 @@
+"""Pure functions between arrays that servers are made of."""

@@ -1,0 +1,23 @@
+"""What servers ask of users: numbers and vectors, classes, counts of neighbours, whole lists."""
+
+from ldp_jax.servers.questions.counts import CountQuestion as CountQuestion
+from ldp_jax.servers.questions.question import Answers as Answers
+from ldp_jax.servers.questions.question import AnswersAll as AnswersAll
+from ldp_jax.servers.questions.question import Ask as Ask
+from ldp_jax.servers.questions.question import HasExact as HasExact
+from ldp_jax.servers.questions.question import HasSizes as HasSizes
+from ldp_jax.servers.questions.question import Noiseless as Noiseless
+from ldp_jax.servers.questions.question import Question as Question
+from ldp_jax.servers.questions.question import User as User
+
+__all__ = [
+    "Answers",
+    "AnswersAll",
+    "Ask",
+    "CountQuestion",
+    "HasExact",
+    "HasSizes",
+    "Noiseless",
+    "Question",
+    "User",
+]
