@@ -2,7 +2,6 @@
 
 * :func:`private_embedding` - private features, public graph;
 * :func:`predict_from_reports` - private features, public graph and panel;
-* :func:`predict_from_counts` - public features, private graph;
 * :func:`predict_jointly` - private features and graph, public panel;
 * :func:`rehearse` - what each of these will bring, before anybody reports;
 * :func:`collect_rounds` - the same data in every round;
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
         private_embedding,
         private_embeddings,
     )
-    from ldp_jax.pipeline.from_counts import CountedClasses, classify_counts, predict_from_counts
     from ldp_jax.pipeline.from_reports import PredictedClasses, classify_reports, predict_from_reports
     from ldp_jax.pipeline.jointly import JointClasses, JointPrivacy, joint_facts, predict_jointly
     from ldp_jax.pipeline.local_prediction import panel_facts
@@ -35,7 +33,6 @@ if TYPE_CHECKING:
     from ldp_jax.pipeline.rounds import RepeatedReports, collect_rounds
 
 __all__ = [
-    "CountedClasses",
     "Embedding",
     "JointClasses",
     "JointPrivacy",
@@ -44,14 +41,12 @@ __all__ = [
     "Rehearsal",
     "RepeatedReports",
     "StatedFriends",
-    "classify_counts",
     "classify_reports",
     "collect_rounds",
     "joint_facts",
     "non_private_embedding",
     "panel_facts",
     "perturb",
-    "predict_from_counts",
     "predict_from_reports",
     "predict_jointly",
     "private_embedding",
@@ -63,12 +58,11 @@ __getattr__, __dir__ = lazy.attach(
     __name__,
     {
         "embedding": "Embedding PublicRecord non_private_embedding perturb private_embedding private_embeddings",
-        "from_counts": "CountedClasses classify_counts predict_from_counts",
         "from_reports": "PredictedClasses classify_reports predict_from_reports",
         "jointly": "JointClasses JointPrivacy joint_facts predict_jointly",
         "local_prediction": "panel_facts",
         "rehearsal": "Rehearsal StatedFriends rehearse",
         "rounds": "RepeatedReports collect_rounds",
     },
-    "links piloted posterior reported",
+    "links posterior reported",
 )

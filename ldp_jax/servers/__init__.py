@@ -3,7 +3,8 @@
 * :func:`simulate` runs a server on simulated users, and states the guarantee;
 * :class:`Users` hold private data: the only door to them;
 * questions: :class:`Ask` a mechanism, :class:`CountQuestion`;
-* servers: :class:`Share`.
+* servers: :class:`CountServer`, and the smallest one, :class:`Share`;
+* in one call: :func:`predict_from_counts`.
 """
 
 from typing import TYPE_CHECKING
@@ -11,6 +12,13 @@ from typing import TYPE_CHECKING
 from ldp_jax.core import lazy
 
 if TYPE_CHECKING:
+    from ldp_jax.servers.counts import (
+        CountedClasses,
+        CountServer,
+        classify_counts,
+        count_facts,
+        predict_from_counts,
+    )
     from ldp_jax.servers.driver import Released, Server, simulate
     from ldp_jax.servers.questions import Answers, Ask, CountQuestion, Question, User
     from ldp_jax.servers.questions.counts import count_cost
@@ -21,13 +29,18 @@ __all__ = [
     "Answers",
     "Ask",
     "CountQuestion",
+    "CountServer",
+    "CountedClasses",
     "Question",
     "Released",
     "Server",
     "Share",
     "User",
     "Users",
+    "classify_counts",
     "count_cost",
+    "count_facts",
+    "predict_from_counts",
     "simulate",
 ]
 
@@ -37,6 +50,7 @@ __getattr__, __dir__ = lazy.attach(
         "questions": "Answers Ask CountQuestion Question User",
         "questions.counts": "count_cost",
         "share": "Share",
+        "counts": "CountServer CountedClasses classify_counts count_facts predict_from_counts",
         "driver": "Released Server simulate",
         "users": "Users",
     },

@@ -12,7 +12,7 @@ from ldp_jax.features import PrivUnitG
 from ldp_jax.pipeline.local_prediction import local_prediction, panel_facts
 from ldp_jax.servers.parts.confusion import SMOOTHINGS
 from ldp_jax.servers.parts.rows import feature_rows
-from tests.pipeline.planted import blocks
+from tests.servers.planted import blocks
 
 N, PANEL = 600, 150  # with the folds below, the facts of tests/pipeline/test_from_reports.py, whose programs serve
 

@@ -24,7 +24,7 @@ from ldp_jax.servers.parts.panel import panel_arguments
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.structure import label_log_loss
-from tests.pipeline.planted import blocks, compiled
+from tests.servers.planted import blocks, compiled
 
 N, PANEL, FOLDS = 600, 150, 4
 
