@@ -1,5 +1,6 @@
 """What is compared where friendships are private, by name, each a function of one draw and a budget; rehearsals."""
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
@@ -13,6 +14,7 @@ from ldp_jax import edges
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core.types import Graph
 from ldp_jax.pipeline import Rehearsal, StatedFriends, predict_from_counts, rehearse, self_training
+from ldp_jax.pipeline.jointly import STATED_FRIENDS
 from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
 from ldp_jax.pipeline.rehearsal import echo, homophily, overlap
 
@@ -41,7 +43,7 @@ def foretold(found: Rehearsal, epsilon: float) -> dict[str, float]:
 
 
 def stated(graph: Graph, y: np.ndarray, q: self_training.FeaturesPosterior | None = None) -> StatedFriends:
-    """What an owner states who knows friendships well: as they are."""
+    """What an owner states who knows friendships well: as they are. Of a private graph this is a release."""
     pairs = np.stack([np.asarray(graph.senders), np.asarray(graph.receivers)], 1)
     degree = np.bincount(pairs[:, 0], minlength=len(y))
     told = (None, None) if q is None else (overlap(pairs, y, q.log_q), echo(pairs, y, q.log_q))
@@ -100,7 +102,10 @@ def _rehearsal(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
     """What worlds foretell of piloted counts; nobody reports."""
     public = PublicFacts(asked.rows, asked.labels, asked.classes, asked.q)
     found = rehearse(key, public, (epsilon,), friends=asked.friends, worlds=WORLDS)
-    return Answer({LABELS: found.labels, **foretold(found, epsilon)}, nothing_read())
+    guarantee = nothing_read()
+    shown = (*guarantee.unprotected, STATED_FRIENDS, "spread, overlap and echo: public")
+    guarantee = dataclasses.replace(guarantee, unprotected=shown)
+    return Answer({LABELS: found.labels, **foretold(found, epsilon)}, guarantee)
 
 
 _NO_NOISE = 20.0

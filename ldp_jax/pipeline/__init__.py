@@ -73,6 +73,6 @@ __getattr__, __dir__ = lazy.attach(
         "rounds": "RepeatedReports collect_rounds",
         "rows": "feature_rows",
     },
-    "counts design device_classifier field groups guard links message panel piloted posterior"
+    "absent counts design device_classifier field groups guard links message panel piloted posterior"
     " reported self_training stack structure",
 )

@@ -18,6 +18,8 @@ from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.edges import NeighbourCounts, NoisyCounts, Population, ownership, privatize_counts
 from ldp_jax.edges.neighbour_lists import per_edge
 from ldp_jax.graph.graphs import GraphSet
+from ldp_jax.pipeline.absent import absent_words
+from ldp_jax.pipeline.groups import check_teachers
 from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
 from ldp_jax.pipeline.reported import ReportRows
 from ldp_jax.pipeline.rows import Features, Rows, Scaling, warn_of_columns
@@ -61,12 +63,17 @@ class CountedClasses(NamedTuple):
         """Which scaling of the features held-out labels chose; None where there was no choice."""
         return self.found.scaling
 
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """The classes that no label names. Their posterior is the prior."""
+        return self.found.absent
+
     def __repr__(self) -> str:
         n, classes = self.log_posterior.shape
         scaled = "" if self.scaling is None else f", features scaled by {self.scaling!r}"
         return (
             f"CountedClasses({n} users, {classes} classes, counted by {self.found.design.best!r}, "
-            f"strength {self.strength:.2f}{scaled})"
+            f"strength {self.strength:.2f}{scaled}{absent_words(self.absent)})"
         )
 
 
@@ -119,7 +126,9 @@ def predict_from_counts(
       labels: public, int [n] in [0, C), -1, None or NaN for users whose class is asked for.
       epsilon: in [0.001, 40].
       unit: the unit of epsilon.
-      num_classes: C; by default the largest label plus 1.
+      num_classes: C; by default the largest label plus 1. Where it is given, a class may have no label.
+        Its posterior is then its prior: what ``log_q`` gives, else the share of half a labelled user
+        (:mod:`ldp_jax.pipeline.absent`). ``absent`` names such classes.
       log_q: a public posterior in place of the features' logistic regression, such as
         :func:`~ldp_jax.pipeline.posterior.model_posterior`; see :class:`~ldp_jax.pipeline.piloted.PublicFacts`.
       silent: bool [n], labelled users who report nothing; by default nobody, by relationship :func:`silent_users`.
@@ -151,6 +160,7 @@ def predict_from_counts(
     labels = labels.astype(np.int64)
     if num_classes is None:
         num_classes = int(labels.max(initial=-1)) + 1
+        check_teachers(labels, num_classes, counted=True)
     NeighbourCounts(epsilon, max(num_classes, 1), most=most)  # refuses an epsilon before anybody is asked
     users = Population.of(lists)
     if labels.shape != users.group.shape:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import scipy.special
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
@@ -26,6 +27,7 @@ from ldp_jax.core import random_words, validate
 from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.edges import NoisyCounts
+from ldp_jax.pipeline.absent import Numbering
 from ldp_jax.pipeline.counts import DISPERSIONS, evidence, table_size
 from ldp_jax.pipeline.design import CountModel, Design, GroupShares, design, expected_counts, group_shares, pilot
 from ldp_jax.pipeline.device_classifier import count_regression
@@ -33,6 +35,7 @@ from ldp_jax.pipeline.groups import check_posterior, check_teachers, class_share
 from ldp_jax.pipeline.guard import guard
 from ldp_jax.pipeline.rows import Features, Rows, Scaling, feature_rows, scaled_rows
 from ldp_jax.pipeline.self_training import (
+    IMPOSSIBLE,
     FeaturesPosterior,
     FoldedLabels,
     best_scaling,
@@ -63,7 +66,7 @@ class PublicFacts(NamedTuple):
       rows: features [n, d], of which held-out labels choose a scaling (:func:`~ldp_jax.pipeline.rows.scaled_rows`);
         one of them (:func:`~ldp_jax.pipeline.rows.feature_rows`), or several; None where there are none.
       labels: int [n] in [0, C), -1, None or NaN for users who have none.
-      num_classes: C.
+      num_classes: C. A class that no label names is absent (:mod:`ldp_jax.pipeline.absent`).
       log_q: a posterior from elsewhere in place of the features' logistic regression, natural logarithms, of which
         probabilities below 1e-9 are raised to it; no user's may depend on their own label. Or what
         :func:`~ldp_jax.pipeline.self_training.features_posterior` found of these very rows and labels.
@@ -128,6 +131,8 @@ class PilotedCounts(NamedTuple):
       dispersion: s of the negative binomial, second round.
       pilot: bool [n], who reported in the first round.
       scaling: of the features, by held-out labels; None where one was given.
+      absent: the classes that no label names. Their posterior is the prior, or what a posterior from
+        elsewhere gives (:mod:`ldp_jax.pipeline.absent`). ``model`` has the taught classes alone, renumbered.
     """
 
     log_posterior: Float[Array, "n classes"]
@@ -143,6 +148,7 @@ class PilotedCounts(NamedTuple):
     dispersion: float
     pilot: Bool[np.ndarray, " n"]
     scaling: Scaling | None = None
+    absent: tuple[int, ...] = ()
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:
@@ -174,6 +180,11 @@ def piloted_counts(
     """
     validate.threefry(key)
     public = _checked(public, epsilon)
+    mine = Numbering.of(public.labels, public.num_classes)
+    if mine.absent:
+        some, log_prior = _taught(public, mine)
+        found = piloted_counts(key, noisy_counts, some, epsilon, num_folds=num_folds, guarded=guarded)
+        return counts_of_all_classes(found, mine, log_prior)
     fold_key, pilot_key, first_key, design_key, second_key = random_words.split(key, 5)
     labels, quiet, classes = np.asarray(public.labels, np.int32), public.quiet, public.num_classes
     phase("what features say", 0.0)
@@ -212,6 +223,47 @@ def piloted_counts(
     )  # fmt: skip
 
 
+def _taught(public: PublicFacts, mine: Numbering) -> tuple[PublicFacts, np.ndarray]:
+    """The facts of the classes that labels name, renumbered, and the log prior [..., C] of all classes."""
+    labels, log_q, log_prior = mine.renumbered(public.labels), public.log_q, mine.log_prior
+    if isinstance(log_q, FeaturesPosterior):
+        weights = log_q.classifier
+        if weights is not None:
+            each = np.asarray(weights).reshape(len(weights), log_q.num_folds, -1)[..., mine.taught]
+            weights = jax.device_put(each.reshape(len(weights), -1))
+        q = _among(log_q.log_q, mine)
+        log_q = log_q._replace(log_q=jax.device_put(q), labels=labels, classifier=weights)
+    elif log_q is not None:
+        log_prior = _floored(log_q)
+        log_q = _among(log_prior, mine)
+    return public._replace(labels=labels, num_classes=len(mine.taught), log_q=log_q), log_prior
+
+
+def _floored(log_q: Array | np.ndarray) -> np.ndarray:
+    """A posterior from elsewhere of which no probability is 0."""
+    least = np.float32(np.log(_LEAST))
+    given = scipy.special.log_softmax(np.asarray(log_q, np.float64), axis=1)
+    return scipy.special.log_softmax(np.maximum(given, least), axis=1)
+
+
+def _among(log_q: Array | np.ndarray, mine: Numbering) -> Float[np.ndarray, "n taught"]:
+    given = np.asarray(log_q, np.float64)[:, mine.taught]
+    return scipy.special.log_softmax(given, axis=1).astype(np.float32)
+
+
+def counts_of_all_classes(
+    found: PilotedCounts, mine: Numbering, log_prior: Float[np.ndarray, "... classes"] | None = None
+) -> PilotedCounts:
+    """The same with absent classes: they have ``log_prior`` [..., C], by default the shares of labels."""
+    believed = bool(np.asarray(found.log_regression).any())
+    posteriors = ("log_posterior", "log_q", "log_f", *(("log_regression",) if believed else ()))
+    arrays = {name: mine.posterior(getattr(found, name), log_prior) for name in posteriors}
+    arrays["log_likelihood"] = mine.evidence(found.log_likelihood, found.log_q)
+    if not believed:
+        arrays["log_regression"] = mine.spread(found.log_regression, 0.0)
+    return found._replace(**jax.device_put(arrays), absent=mine.absent)
+
+
 def with_posterior(key: PRNGKey, public: PublicFacts) -> PublicFacts:
     """The same facts with features in one scaling and a :class:`FeaturesPosterior` for ``log_q``: found once.
 
@@ -219,8 +271,27 @@ def with_posterior(key: PRNGKey, public: PublicFacts) -> PublicFacts:
     """
     validate.threefry(key)
     public = _checked(public, 1.0)
+    mine = Numbering.of(public.labels, public.num_classes)
+    if mine.absent:
+        some, log_prior = _taught(public, mine)
+        some = with_posterior(key, some)
+        return public._replace(rows=some.rows, log_q=_with_absent(some.log_q, mine, log_prior, public.labels))
     rows, known, _ = _features(key, public, None)
     return public._replace(rows=rows, log_q=known)
+
+
+def _with_absent(
+    known: FeaturesPosterior, mine: Numbering, log_prior: np.ndarray, labels: np.ndarray
+) -> FeaturesPosterior:
+    """The same with absent classes, by their prior; no regression ever finds one."""
+    weights = known.classifier
+    if weights is not None:
+        each = np.asarray(weights).reshape(len(weights), known.num_folds, -1)
+        each = mine.spread(each, 0.0)
+        each[-1, :, list(mine.absent)] = IMPOSSIBLE
+        weights = jax.device_put(each.reshape(len(weights), -1))
+    log_q = jax.device_put(mine.posterior(known.log_q, log_prior))
+    return known._replace(log_q=log_q, labels=labels, classifier=weights)
 
 
 def _features(
@@ -309,9 +380,10 @@ def _checked(public: PublicFacts, epsilon: float) -> PublicFacts:
     quiet = validate.mask(len(labels), silent=public.quiet)
     if (quiet & (labels < 0)).any():
         raise ValueError("silent users must have a label: of the others the class is asked for, by their reports")
+    named = np.bincount(labels[labels >= 0], minlength=classes)
     left = np.bincount(labels[(labels >= 0) & ~quiet], minlength=classes)
-    if not left.all():
-        raise ValueError(f"silent must leave a labelled user of each class, got none of class {left.argmin()}")
+    if (lost := (named > 0) & (left == 0)).any():
+        raise ValueError(f"silent must leave a labelled user of each class, got none of class {lost.argmax()}")
     return public._replace(labels=labels, rows=scaled)
 
 
