@@ -87,8 +87,8 @@ def _joint(
     graph, rows = asked.data.graph, asked.rows
     if placebo:
         key, list_key, record_key = jax.random.split(key, 3)
-        wrong = np.sort(np.append(asked.private, jointly.checked_members(asked.members, privacy.check)))
-        graph, rows = renamed(list_key, graph, wrong), shuffled(record_key, rows, wrong)
+        dealt = np.sort(np.append(asked.private, jointly.checked_members(asked.members, privacy.check)))
+        graph, rows = renamed(list_key, graph, dealt), shuffled(record_key, rows, dealt)
     alike = publicly_stated(asked.data, wrong).homophily if privacy.both else None
     made = predict_jointly(
         key, graph, rows, asked.members, asked.labels[asked.members], privacy,

@@ -9,7 +9,7 @@ Guarantee: that of the reports; everything here is post-processing, of public ra
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -106,6 +106,8 @@ class ReadReports(NamedTuple):
     evidence: Float[Array, "n classes"]
     smoothing: float
 
+
+_Answers = TypeVar("_Answers", bound=ClassReports | ReadReports)
 
 Collect = Callable[[PRNGKey, Broadcast], ClassReports | ReadReports]
 """What the devices do, and what their mechanism's law says of it."""
@@ -224,11 +226,11 @@ def with_absent_scores(classifier: DeviceClassifier, mine: Numbering) -> DeviceC
 
 
 def among_taught(
-    collect: Collect, classifier: DeviceClassifier, mine: Numbering
-) -> Callable[[PRNGKey, Broadcast], ClassReports | ReadReports]:
+    collect: Callable[[PRNGKey, Broadcast], _Answers], classifier: DeviceClassifier, mine: Numbering
+) -> Callable[[PRNGKey, Broadcast], _Answers]:
     """Devices that choose among all classes, for a server that reads only what is said of the taught ones."""
 
-    def collect_taught(key: PRNGKey, public: Broadcast) -> ClassReports | ReadReports:
+    def collect_taught(key: PRNGKey, public: Broadcast) -> _Answers:
         posterior = mine.spread(public.posterior, 0.0)
         answers = collect(key, Broadcast(posterior, classifier, public.panel))
         _check_shapes(answers, posterior.shape)
@@ -259,8 +261,8 @@ def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guard
     validate.threefry(key)
     if facts.taught is not None:
         mine = facts.numbering
-        asked = among_taught(collect, facts.classifier, mine)
-        found = local_prediction(key, asked, facts.taught, guarded=guarded)
+        devices = among_taught(collect, facts.classifier, mine)
+        found = local_prediction(key, devices, facts.taught, guarded=guarded)
         arrays = {
             "log_posterior": mine.posterior(found.log_posterior),
             "log_likelihood": mine.evidence(found.log_likelihood, facts.taught.structure.log_q),

@@ -275,6 +275,7 @@ def with_posterior(key: PRNGKey, public: PublicFacts) -> PublicFacts:
     if mine.absent:
         some, log_prior = _taught(public, mine)
         some = with_posterior(key, some)
+        assert isinstance(some.log_q, FeaturesPosterior)
         return public._replace(rows=some.rows, log_q=_with_absent(some.log_q, mine, log_prior, public.labels))
     rows, known, _ = _features(key, public, None)
     return public._replace(rows=rows, log_q=known)
