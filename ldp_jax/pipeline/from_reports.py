@@ -20,6 +20,7 @@ from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator
 from ldp_jax.pipeline.local_prediction import Broadcast, LocalPrediction, PanelFacts, local_prediction, panel_facts
 from ldp_jax.pipeline.reported import ReportRows, places
+from ldp_jax.servers.parts.absent import absent_words
 from ldp_jax.servers.parts.confusion import ClassReports
 from ldp_jax.servers.parts.panel import MOST_EPSILON, PanelArguments, label_guarantee, panel_arguments
 from ldp_jax.servers.parts.rows import Features, Rows
@@ -59,9 +60,15 @@ class PredictedClasses(NamedTuple):
         """``reports``, or ``structure`` where that alone is what was returned."""
         return self.found.used
 
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """The classes of which the panel has nobody. Their posterior is the prior."""
+        return self.found.facts.absent
+
     def __repr__(self) -> str:
         n, classes = self.log_posterior.shape
-        return f"PredictedClasses({n} users, {classes} classes, by {self.used}, strength {self.strength:.2f})"
+        said = f"by {self.used}, strength {self.strength:.2f}{absent_words(self.absent)}"
+        return f"PredictedClasses({n} users, {classes} classes, {said})"
 
 
 def class_reports(alphabets: PersonalAlphabets, rows: Rows) -> Callable[[PRNGKey, Broadcast], ClassReports]:
@@ -108,7 +115,9 @@ def predict_from_reports(
       panel: the nodes of the panel. Score results on the other nodes.
       labels: in [0, C), of these nodes.
       epsilon: in (0, 20].
-      num_classes: C; by default the largest label plus 1.
+      num_classes: C; by default the largest label plus 1. Where it is given, the panel may have nobody of
+        some class. Its posterior is then its prior, the share of half a panel member, for every user
+        (:mod:`ldp_jax.servers.parts.absent`). ``absent`` names such classes.
       facts: what :func:`~ldp_jax.pipeline.local_prediction.panel_facts` found of this graph and panel.
       num_folds: F, in which the panel is asked of models that have not seen it; 10 by default, and as facts say.
       label_epsilon: in (0, 20], where the panel's labels are private too: each member reports one through
@@ -116,8 +125,8 @@ def predict_from_reports(
         public, must then be given, and labels outside [0, C) are clipped.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
-    ``ValueError`` before anybody reports, for arguments that do not fit each other or are out of range, or a panel
-    without a member of some class or of one class alone.
+    ``ValueError`` before anybody reports, for arguments that do not fit each other or are out of range, or a
+    panel of one class alone. Without ``num_classes`` the panel must have a member of every class.
 
     >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
     >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
@@ -147,7 +156,7 @@ def predict_from_reports(
                 facts_key, graph, given.rows.take(given.members), labels, num_classes=given.num_classes,
                 num_folds=10 if num_folds is None else num_folds, keep=given.keep,
             )  # fmt: skip
-        alphabets = PersonalAlphabets.of(epsilon, np.exp(np.asarray(facts.structure.log_q)))
+        alphabets = PersonalAlphabets.of(epsilon, facts.alphabet_prior)
         found = local_prediction(key, class_reports(alphabets, given.rows), facts)
     spent = [alphabets.guarantee()]
     protected, unprotected = _HIDDEN, _IN_THE_CLEAR
@@ -193,6 +202,7 @@ def classify_reports(
       facts: of a panel with public labels; their classifier is what devices ran
         (:class:`ldp_jax.deployment.Classifier`).
       alphabets: of devices: user i has the :class:`ldp_jax.deployment.Alphabet` of ``order[i][:sizes[i]]``.
+        Choose them by :attr:`~ldp_jax.pipeline.local_prediction.PanelFacts.alphabet_prior`.
       nodes: the user of each node, distinct.
       reports: of one round, the rows of each table (:func:`ldp_jax.deployment.alphabet_table`).
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
@@ -208,7 +218,7 @@ def classify_reports(
     >>> labels, x = np.where(nodes % 3 == 0, y, -1), np.eye(2)[y]
     >>> given = (circles, feature_rows(x[::3]), labels)
     >>> facts = panel_facts(jax.random.key(0), *given, num_classes=2, num_folds=2)
-    >>> alphabets = PersonalAlphabets.of(4.0, np.exp(np.asarray(facts.structure.log_q)))
+    >>> alphabets = PersonalAlphabets.of(4.0, facts.alphabet_prior)
     >>> classifier, table = Classifier(*map(np.asarray, facts.classifier[:2])), alphabet_table(4.0, 2, 2)
     >>> def send(user):  # on a device
     ...     alphabet = Alphabet(np.asarray(alphabets.order[user]), 4.0, table)

@@ -40,9 +40,10 @@ from ldp_jax.edges.neighbour_lists import per_edge
 from ldp_jax.features import Discrete, PersonalAlphabets
 from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.pipeline.from_reports import class_reports
-from ldp_jax.pipeline.local_prediction import Broadcast
-from ldp_jax.servers.counts import CountServer, PilotedCounts, count_facts
+from ldp_jax.pipeline.local_prediction import Broadcast, among_taught, with_absent_scores
+from ldp_jax.servers.counts import CountServer, PilotedCounts, count_facts, counts_of_all
 from ldp_jax.servers.driver import simulate
+from ldp_jax.servers.parts.absent import Numbering, absent_words
 from ldp_jax.servers.parts.confusion import ClassReports, likeliest_evidence
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier, device_classifier
 from ldp_jax.servers.parts.guard import checked, guard
@@ -62,6 +63,9 @@ from ldp_jax.servers.users import Respondents, Users
 WHOLE_LIST = Unit(f"{RECORD} + whole neighbour list")
 """A user's record and all of their list: of one report of both. Reports of two kinds add bit by bit alone."""
 
+STATED_FRIENDS = "mean degree and homophily: public"
+"""The field that a guarantee names as unprotected where stated facts of friendships chose or read the reports."""
+
 _RECORD_AND_BIT = "two inputs that differ in one user's record, or label, and in one bit of their list"
 
 
@@ -78,6 +82,8 @@ class JointPrivacy:
       check: share of the panel that reports as private users do, in [0, 0.5] (:func:`checked_members`). It teaches
         nothing else; where labels are private it is 0. Fewer than some 25 users cost more than they mend.
       both: epsilon of one report of the record and the whole list together, in [0, 20]; labels are then public.
+      rehearsed: whether stated facts of friendships chose this split; :func:`ldp_jax.rehearse` sets it. The
+        guarantee then names these facts as public, because no budget pays for them.
 
     ``ValueError`` for a number out of its range, or where nothing is asked for.
     """
@@ -87,6 +93,7 @@ class JointPrivacy:
     labels: float | None = None
     check: float = 0.0
     both: float = 0.0
+    rehearsed: bool = dataclasses.field(default=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("record", "list", "both", "check"):
@@ -139,6 +146,8 @@ class JointClasses(NamedTuple):
       counts: what came of the lists; None where they were not counted.
       round: int8 [n], when a user reported of a list: 1 in the first half or the pilot, 2 after it, 0 if never.
       guarantee: per record, label, bit of a list, relationship, and record with a bit; names what is protected.
+      absent: the classes of which the panel has nobody outside its check. Their posterior is the prior,
+        that of :attr:`log_prior` (:mod:`ldp_jax.servers.parts.absent`).
     """
 
     log_posterior: Float[np.ndarray, "n classes"]
@@ -148,6 +157,7 @@ class JointClasses(NamedTuple):
     counts: PilotedCounts | None
     round: Int[np.ndarray, " n"]
     guarantee: PipelineGuarantee
+    absent: tuple[int, ...] = ()
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:
@@ -156,18 +166,21 @@ class JointClasses(NamedTuple):
 
     def __repr__(self) -> str:
         n, classes = self.log_posterior.shape
-        return f"JointClasses({n} users, {classes} classes; {self.reason})"
+        return f"JointClasses({n} users, {classes} classes; {self.reason}{absent_words(self.absent)})"
 
 
 class JointFacts(NamedTuple):
     """All that is known before private users report; made by :func:`joint_facts`.
 
     Labels of the panel as the server has them, the classifier that devices run, and class shares of the panel.
+    Where the panel has nobody of some class, ``taught`` are the facts of the other classes, renumbered
+    (:mod:`ldp_jax.servers.parts.absent`). It is None where all classes are taught.
     """
 
     known: FoldedLabels
     classifier: DeviceClassifier
     prior: Float[np.ndarray, " classes"]
+    taught: "JointFacts | None" = None
 
     @property
     def labels(self) -> Int[np.ndarray, " n"]:
@@ -178,6 +191,16 @@ class JointFacts(NamedTuple):
     def log_prior(self) -> Float[np.ndarray, " classes"]:
         """Natural logarithms of the class shares; float32."""
         return np.log(self.prior).astype(np.float32)
+
+    @property
+    def numbering(self) -> Numbering:
+        """Which classes labels teach."""
+        return Numbering.of(self.labels, len(self.prior))
+
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """The classes of which the panel has nobody; none are known of private labels."""
+        return () if self.taught is None else self.numbering.absent
 
 
 def joint_facts(
@@ -201,6 +224,12 @@ def joint_facts(
     """
     known, members = folded_panel(key, labels, num_classes, num_folds, keep)
     shares = reported_shares(members.labels, num_classes, keep)
+    mine = Numbering.of(known.labels, num_classes)
+    if keep == 1.0 and mine.absent:
+        labels = mine.renumbered(known.labels)
+        taught = joint_facts(jax.random.clone(key), rows, labels, num_classes=len(mine.taught), num_folds=num_folds)
+        known = known._replace(fold=taught.known.fold)
+        return JointFacts(known, with_absent_scores(taught.classifier, mine), shares, taught)
     return JointFacts(known, device_classifier(as_rows(rows), members), shares)
 
 
@@ -215,8 +244,9 @@ class Learned(NamedTuple):
 
 
 def record_alphabets(facts: JointFacts, epsilon: float) -> PersonalAlphabets:
-    """Everybody's: the likeliest classes of the panel."""
-    return PersonalAlphabets.of(epsilon, np.tile(facts.prior, (len(facts.labels), 1)))
+    """Everybody's: the likeliest classes of the panel; an absent class is in none."""
+    prior = facts.prior if facts.taught is None else facts.numbering.spread(facts.taught.prior, 0.0)
+    return PersonalAlphabets.of(epsilon, np.tile(prior, (len(facts.labels), 1)))
 
 
 def joint_prediction(
@@ -231,8 +261,13 @@ def joint_prediction(
 
     ``records``, and ``counts``, who are asked twice, are None where they are not asked for. Lists are
     left out where no label of some class is left to count with. ``check`` are classes of those outside the panel
-    who report as private users do, -1 for others; None for no check.
+    who report as private users do, -1 for others; None for no check. Nothing is read of an absent class.
     """
+    if facts.taught is not None:
+        mine = facts.numbering
+        send = None if records is None else among_taught(records, facts.classifier, mine)
+        judges = None if check is None else mine.renumbered(check)
+        return _of_all_classes(joint_prediction(key, facts.taught, send, counts, epsilon, judges), mine)
     record_key, count_key = random.split(key)
     labels, prior, shape = facts.labels, facts.log_prior, (len(facts.labels), len(facts.prior))
     phase("reports of records", 0.3)
@@ -271,6 +306,11 @@ def one_report(
     check: Int[np.ndarray, " n"] | None = None,
 ) -> Learned:
     """One report of the record and the whole list, of an ``epsilon``, believed as far as the check bears it out."""
+    if facts.taught is not None:
+        mine = facts.numbering
+        devices = devices._replace(scores=devices.scores[:, mine.taught])
+        judges = None if check is None else mine.renumbered(check)
+        return _of_all_classes(one_report(key, facts.taught, devices, epsilon, homophily, judges), mine)
     phase("reports of records and lists", 0.3)
     alphabets, believed = record_alphabets(facts, epsilon), 1.0
     own, first = one_message(key, devices, facts.labels, facts.prior, alphabets, homophily)
@@ -279,6 +319,12 @@ def one_report(
     log_posterior = log_softmax(facts.log_prior + own, axis=1)
     when = np.where(first, np.int8(1), np.int8(2))
     return Learned(log_posterior, "record and list in one report", believed, None, when)
+
+
+def _of_all_classes(found: Learned, mine: Numbering) -> Learned:
+    """The same with absent classes, which have their prior."""
+    counts = None if found.counts is None else counts_of_all(found.counts, mine)
+    return found._replace(log_posterior=mine.posterior(found.log_posterior), counts=counts)
 
 
 def predict_jointly(
@@ -310,10 +356,12 @@ def predict_jointly(
       panel: its members. Score results on the other nodes.
       labels: in [0, C), of these members.
       privacy: what each report costs.
-      num_classes: C; by default the largest label plus 1, where labels are public.
+      num_classes: C; by default the largest label plus 1, where labels are public. Where it is given, the
+        panel may have nobody of some class. Its posterior is then its prior, and ``absent`` names it.
       num_folds: F.
       homophily: of one report of both: the share of friends of one's own class beyond chance, in [0, 1), as it is
-        publicly stated (:func:`~ldp_jax.pipeline.rehearsal.homophily`). A wrong number costs accuracy alone.
+        publicly stated (:func:`~ldp_jax.pipeline.rehearsal.homophily`), by default 0.6. A wrong number costs
+        accuracy alone. A stated one is named among the unprotected: the true one of a private graph is a release.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
     ``ValueError`` for arguments that do not fit each other or are out of range, before anybody reports.
@@ -370,7 +418,10 @@ def predict_jointly(
             )
     records = [] if alphabets is None else [alphabets.guarantee()]
     guarantee = _of_one_report(*records) if privacy.both else _guarantee(records, given.noise, privacy.list)
-    return JointClasses(found.log_posterior, facts.log_prior, *found[1:], guarantee)
+    if privacy.rehearsed or homophily is not None:
+        stated = STATED_FRIENDS if privacy.rehearsed else "homophily: public"
+        guarantee = dataclasses.replace(guarantee, unprotected=(*guarantee.unprotected, stated))
+    return JointClasses(found.log_posterior, facts.log_prior, *found[1:], guarantee, facts.absent)
 
 
 def _stacked(

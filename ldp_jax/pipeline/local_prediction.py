@@ -9,7 +9,7 @@ Guarantee: that of the reports; everything here is post-processing, of public ra
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -22,12 +22,13 @@ from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import Operator, operator, ppr
+from ldp_jax.servers.parts.absent import Numbering
 from ldp_jax.servers.parts.confusion import ClassReports, likeliest_evidence
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier, device_classifier, panel_regression
 from ldp_jax.servers.parts.guard import guard
 from ldp_jax.servers.parts.panel import folded_panel
 from ldp_jax.servers.parts.rows import Features, Rows, as_rows
-from ldp_jax.servers.parts.self_training import FoldedLabels
+from ldp_jax.servers.parts.self_training import IMPOSSIBLE, FoldedLabels
 from ldp_jax.servers.parts.stack import stack_out_of_fold
 from ldp_jax.servers.parts.structure import (
     MANY,
@@ -45,13 +46,17 @@ _RIDGE = 5.0  # of the stacks, which are pulled to Bayes' rule: structure and ow
 class PanelFacts(NamedTuple):
     """All that is known before anybody reports, of any epsilon; made by :func:`panel_facts`.
 
-    Labels of the panel, what structure says, the classifier that devices run, and the graph's operator.
+    Labels of the panel, what structure says, the classifier that devices run, and the graph's operator. Where
+    the panel has nobody of some class, ``taught`` are the facts of the other classes, renumbered
+    (:mod:`ldp_jax.servers.parts.absent`). Structure then gives an absent class its prior, and no device
+    predicts it. ``taught`` is None where all classes are taught.
     """
 
     known: FoldedLabels
     structure: StructurePosterior
     classifier: DeviceClassifier
     op: Operator
+    taught: "PanelFacts | None" = None
 
     @property
     def labels(self) -> Int[np.ndarray, " n"]:
@@ -62,6 +67,23 @@ class PanelFacts(NamedTuple):
     def num_classes(self) -> int:
         """C."""
         return self.known.num_classes
+
+    @property
+    def numbering(self) -> Numbering:
+        """Which classes labels teach."""
+        return Numbering.of(self.labels, self.num_classes)
+
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """The classes of which the panel has nobody; none are known of private labels."""
+        return () if self.taught is None else self.numbering.absent
+
+    @property
+    def alphabet_prior(self) -> Float[np.ndarray, "n classes"]:
+        """What alphabets are chosen by: the posterior of structure, 0 of absent classes."""
+        if self.taught is None:
+            return np.exp(np.asarray(self.structure.log_q))
+        return self.numbering.spread(self.taught.alphabet_prior, 0.0)
 
 
 class Broadcast(NamedTuple):
@@ -90,6 +112,8 @@ class ReadReports(NamedTuple):
     evidence: Float[Array, "n classes"]
     smoothing: float
 
+
+_Answers = TypeVar("_Answers", bound=ClassReports | ReadReports)
 
 Collect = Callable[[PRNGKey, Broadcast], ClassReports | ReadReports]
 """What the devices do, and what their mechanism's law says of it."""
@@ -140,8 +164,8 @@ def panel_facts(
 
     ``key`` is of public randomness; ``graph`` is public and symmetric. ``rows`` are the panel's records alone, in
     ascending order of their nodes. ``labels`` are in [0, C) in the panel, and -1 elsewhere. ``num_classes`` is C,
-    and ``num_folds`` F. A label is the true one with probability ``keep`` in (1 / C, 1]. Below 1, labels are
-    reports, and a class that nobody reported is no error.
+    and ``num_folds`` F. A label is the true one with probability ``keep`` in (1 / C, 1]. The panel may have
+    nobody of some class (:attr:`PanelFacts.absent`). Below 1, labels are reports, and no class is absent.
 
     ``ValueError`` for a panel that cannot teach (:func:`~ldp_jax.servers.parts.groups.check_teachers`).
 
@@ -165,6 +189,13 @@ def panel_facts(
     ('reports', 39)
     """
     known, panel = folded_panel(key, labels, num_classes, num_folds, keep)
+    mine = Numbering.of(known.labels, num_classes)
+    if keep == 1.0 and mine.absent:
+        some = len(mine.taught)
+        given = (graph, rows, mine.renumbered(known.labels))
+        return _with_absent(
+            panel_facts(jax.random.clone(key), *given, num_classes=some, num_folds=num_folds), known, mine
+        )
     graph, rows = graphs.as_graph(graph), as_rows(rows)
     op = operator(graph)
     phase("what structure says", 0.0)
@@ -175,6 +206,59 @@ def panel_facts(
     return PanelFacts(known, structure, classifier, op)
 
 
+def _with_absent(taught: PanelFacts, known: FoldedLabels, mine: Numbering) -> PanelFacts:
+    """The same facts with all classes: absent ones have their prior, and scores that are never the best."""
+    structure, classifier = taught.structure, taught.classifier
+    sources = np.moveaxis(np.asarray(structure.sources), 1, -1)
+    posteriors = {
+        "log_q": mine.posterior(structure.log_q),
+        "sources": np.moveaxis(mine.posterior(sources), -1, 1),
+    }
+    return PanelFacts(
+        known._replace(fold=taught.known.fold),
+        structure._replace(**jax.device_put(posteriors)),
+        with_absent_scores(classifier, mine),
+        taught.op,
+        taught,
+    )
+
+
+def with_absent_scores(classifier: DeviceClassifier, mine: Numbering) -> DeviceClassifier:
+    """The same classifier with all classes; the scores of absent ones are finite, and never the best."""
+    arrays = {
+        "weights": mine.spread(classifier.weights, 0.0),
+        "bias": mine.spread(classifier.bias, IMPOSSIBLE),
+        "panel_scores": mine.spread(classifier.panel_scores, IMPOSSIBLE),
+    }
+    return classifier._replace(**jax.device_put(arrays))
+
+
+def among_taught(
+    collect: Callable[[PRNGKey, Broadcast], _Answers], classifier: DeviceClassifier, mine: Numbering
+) -> Callable[[PRNGKey, Broadcast], _Answers]:
+    """Devices that choose among all classes, for a server that reads only what is said of the taught ones."""
+
+    def collect_taught(key: PRNGKey, public: Broadcast) -> _Answers:
+        posterior = mine.spread(public.posterior, 0.0)
+        answers = collect(key, Broadcast(posterior, classifier, public.panel))
+        _check_shapes(answers, posterior.shape)
+        if isinstance(answers, ReadReports):
+            return answers._replace(evidence=answers.evidence[:, mine.taught])
+        alphabets = np.asarray(answers.alphabets)[:, mine.taught]
+        if not alphabets.any(1).all():
+            raise ValueError("alphabets must hold a class that labels name, and some hold none")
+        return answers._replace(log_likelihood=answers.log_likelihood[:, mine.taught], alphabets=alphabets)
+
+    return collect_taught
+
+
+def _check_shapes(answers: ClassReports | ReadReports, shape: tuple[int, ...]) -> None:
+    for name, given in answers._asdict().items():
+        wanted = shape[:1] if name == "reported" else shape
+        if name != "smoothing" and given is not None and np.shape(given) != wanted:
+            raise ValueError(f"{name} of reports must have shape {wanted}, got {np.shape(given)}")
+
+
 def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guarded: bool = True) -> LocalPrediction:
     """Steps 3 to 8 of local prediction: ask everybody once, and say what class each user is of.
 
@@ -183,14 +267,20 @@ def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guard
     unless ``guarded``, where s is 1. ``ValueError`` for reports of another shape. Example: :func:`panel_facts`.
     """
     validate.threefry(key)
+    if facts.taught is not None:
+        mine = facts.numbering
+        devices = among_taught(collect, facts.classifier, mine)
+        found = local_prediction(key, devices, facts.taught, guarded=guarded)
+        arrays = {
+            "log_posterior": mine.posterior(found.log_posterior),
+            "log_likelihood": mine.evidence(found.log_likelihood, facts.taught.structure.log_q),
+        }
+        return found._replace(**jax.device_put(arrays), facts=facts)
     known, op, log_q = facts.known, facts.op, facts.structure.log_q
     labels, asked, posterior = known.labels, known.labels < 0, np.exp(np.asarray(log_q))
     phase("devices report", 0.65)
     answers = collect(key, Broadcast(posterior, facts.classifier, known.nodes))
-    for name, given in answers._asdict().items():
-        wanted = log_q.shape[:1] if name == "reported" else log_q.shape
-        if name != "smoothing" and given is not None and np.shape(given) != wanted:
-            raise ValueError(f"{name} of reports must have shape {wanted}, got {np.shape(given)}")
+    _check_shapes(answers, log_q.shape)
     if isinstance(answers, ClassReports):
         asked = asked if answers.reported is None else asked & answers.reported
         own, smoothing = likeliest_evidence(answers, facts.classifier.scored(known), posterior, asked)

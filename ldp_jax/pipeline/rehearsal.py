@@ -114,6 +114,9 @@ _COLUMNS, _STEPS, _RIDGE = 64, 30, 0.01  # of the estimate of variances; of conj
 class StatedFriends(NamedTuple):
     """Known or assumed facts of private friendships.
 
+    They are public, and no budget pays for them: state a guess. The true ones of a private graph are a release.
+    :func:`~ldp_jax.predict_jointly` names them as unprotected where a rehearsal chose how a total is spent.
+
     Attributes:
       mean_degree: neighbours of a user, > 0 and fewer than there are users.
       homophily: share of neighbours of the own class, beyond chance, in [0, 1] (:func:`homophily`).
@@ -203,7 +206,8 @@ class Rehearsal(NamedTuple):
             verdict = f"{yes}, at epsilon {self.needed:g} or more"
         stated = ""
         if self.friends is not None:
-            stated = f", of {self.friends.mean_degree:g} friends and homophily {self.friends.homophily:g} as stated"
+            told = f"{self.friends.mean_degree:g} friends and homophily {self.friends.homophily:g}"
+            stated = f", of {told} as stated, public"
         alone = f"{self.without.mean():.1f} %"
         message = "lists" if links else self.message
         lines = [
@@ -289,6 +293,8 @@ def rehearse(
     message, splits, right, private = "lists", [], [], validate.labels(public.labels) < 0
     with watched("rehearse", progress):
         phase("what is public", 0.0)
+        if isinstance(public, (PanelFacts, JointFacts)) and public.taught is not None:
+            public = public.taught  # the worlds have the classes of the panel alone
         if isinstance(public, PanelFacts):
             if friends is not None:
                 raise ValueError("friends must be None of records, whose graph is public")
@@ -325,7 +331,8 @@ def _phases(worlds: int) -> Iterator[int]:
 def _splits(total: float) -> list[JointPrivacy]:
     """Those that leave a list nothing, or enough for whole noise; and one report of both."""
     enough = [share for share in SHARES if share == 1.0 or (1.0 - share) * total > 2 * MIN_EPSILON]
-    return [*(JointPrivacy.split(total, share) for share in enough), JointPrivacy(both=total)]
+    each = [*(JointPrivacy.split(total, share) for share in enough), JointPrivacy(both=total)]
+    return [dataclasses.replace(one, rehearsed=True) for one in each]
 
 
 def _best(

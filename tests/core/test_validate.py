@@ -288,7 +288,7 @@ def _mistaken():
             ),
             "key must be concrete: predict_from_counts is called in a Python loop, outside jit",
         ),
-        (lambda: panelled([0, 1], [1, 2]), "all classes, 0 to 2, got none of class 0: number those that there are"),
+        (lambda: panelled([0, 1], [1, 2]), "got none of class 0: give num_classes=3 if it exists, else number"),
         (lambda: graphs.as_graph(np.eye(3)), "csr_array of an adjacency matrix"),
         (lambda: interop.read([("ana", "bo")], nodes=["ana", "bo"]), r"of names give pandas.DataFrame\(it\)"),
         (

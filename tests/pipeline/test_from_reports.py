@@ -197,7 +197,7 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
     mirrored = graphs.from_edges(N - 1 - graphs.to_edges(graph), N)
     for changes, message in (
         ({"epsilon": 21.0}, "epsilon must be"),
-        ({"labels": labels, "num_classes": 4}, "got none of class 3"),
+        ({"labels": labels, "num_classes": 4, "facts": facts}, "facts must be of this graph"),
         ({"labels": labels - 1}, r"labels of the panel must be in \[0, 2\^31\), got -1 to 1"),
         ({"labels": labels + np.where(panel == 0, 2**32, 0), "num_classes": 3}, r"must be in \[0, 2\^31\)"),
         ({"panel": panel + N - 5}, r"panel must name nodes in \[0, 600\)"),

@@ -1,5 +1,6 @@
 """Records, lists and labels private at once, by reports of each or one of both: what it says, spends, refuses."""
 
+import dataclasses
 from fractions import Fraction
 
 import jax
@@ -11,7 +12,7 @@ from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
 from ldp_jax.edges import Population
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import JointPrivacy, joint_facts, jointly, predict_jointly
+from ldp_jax.pipeline import JointPrivacy, StatedFriends, joint_facts, jointly, predict_jointly, rehearse
 from ldp_jax.pipeline.jointly import WHOLE_LIST, record_alphabets
 from ldp_jax.servers.parts import panel
 from ldp_jax.servers.parts.one_message import HOMOPHILY, Devices, one_message
@@ -158,7 +159,7 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
     members, labels, privacy = np.arange(PANEL), y[:PANEL], JointPrivacy(2.0, 2.0)
     private = {"privacy": JointPrivacy(2.0, 2.0, labels=1.0), "num_classes": 3}
     for changes, message in (
-        ({"labels": np.where(labels == 1, 0, labels)}, "got none of class 1"),
+        ({"labels": np.where(labels == 1, 0, labels)}, "got none of class 1: give num_classes=3"),
         ({"panel": members // 2}, "each of its members once"),
         ({"features": x[:-1]}, "features must have a row for each of 600 users"),
         ({"features": np.where(np.arange(N)[:, None] == 3, np.nan, x)}, "features must be finite"),
@@ -323,3 +324,21 @@ def test_a_homophily_that_is_no_share_or_that_nothing_reads_is_refused(data, hom
         predicted(data, JointPrivacy(both=1.0), homophily=homophily)
     with pytest.raises(ValueError, match="nothing else reads it"):
         predicted(data, JointPrivacy(record=1.0), homophily=homophily)
+
+
+def test_facts_of_friendships_that_were_stated_are_named_as_public(data):
+    """No budget pays for them: neither for those that chose a split, nor for those that read friends."""
+    graph, y, x = data
+    labels = np.where(np.arange(N) < PANEL, y, -1)
+    facts = joint_facts(jax.random.key(0), feature_rows(x[:PANEL]), labels, num_classes=3, num_folds=FOLDS)
+    told = rehearse(jax.random.key(1), facts, (TOTAL,), friends=StatedFriends(10.0, 0.6), worlds=2)
+    assert "10 friends and homophily 0.6 as stated, public" in str(told)
+    chosen = told.splits[0]
+    checked = dataclasses.replace(chosen, check=0.2)  # the rest of the choice is kept
+    for privacy in (chosen, checked):
+        shown = predicted(data, privacy).guarantee.unprotected
+        assert shown.count("mean degree and homophily: public") == 1
+    own = JointPrivacy(both=TOTAL)
+    assert predicted(data, own, homophily=0.3).guarantee.unprotected[-1] == "homophily: public"
+    for privacy in (own, JointPrivacy(record=TOTAL)):
+        assert not any("homophily" in field for field in predicted(data, privacy).guarantee.unprotected)

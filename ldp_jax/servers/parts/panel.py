@@ -130,10 +130,11 @@ def panel_arguments(
     shown = validate.labels(labels) if noise is None else np.zeros(np.shape(labels), np.int32)
     everybody = _labels(panel, shown, n)
     members = np.flatnonzero(everybody >= 0)
+    counted = num_classes is None
     if num_classes is None:
         num_classes = int(everybody.max(initial=-1)) + 1
     if noise is None:
-        check_teachers(everybody, num_classes)
+        check_teachers(everybody, num_classes, counted=counted)
     elif not 2 <= len(members) < n:
         raise ValueError(f"panel must have at least two members and leave others, got {len(members)} of {n} users")
     rows = features if isinstance(features, Rows) else feature_rows(features, public=members)
