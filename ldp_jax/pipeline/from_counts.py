@@ -120,8 +120,8 @@ def predict_from_counts(
       epsilon: in [0.001, 40].
       unit: the unit of epsilon.
       num_classes: C; by default the largest label plus 1.
-      log_q: a public posterior in place of the features' logistic regression, such as
-        :func:`~ldp_jax.pipeline.posterior.model_posterior`; see :class:`~ldp_jax.pipeline.piloted.PublicFacts`.
+      log_q: a public posterior in place of the features' logistic regression; see
+        :class:`~ldp_jax.pipeline.piloted.PublicFacts`.
       silent: bool [n], labelled users who report nothing; by default nobody, by relationship :func:`silent_users`.
       most: the largest count that is reported (:class:`~ldp_jax.edges.NeighbourCounts`).
       num_folds: of the logistic regressions.
