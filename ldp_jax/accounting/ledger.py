@@ -50,10 +50,9 @@ def _about(unit: Unit) -> set[str]:
     """The data of a user that a unit speaks of; another library's unit may speak of all."""
     about: set[str] = set()
     for name in unit.name.split(" + "):  # as joint() writes it
-        bits = name.startswith(f"{NEIGHBOUR_LIST} of ")  # as whole_list() writes it
         if name in (RECORD.name, LABEL.name, metric(1.0).name):
             about |= {"records"}
-        elif bits or name in (NEIGHBOUR_LIST.name, RELATIONSHIP.name, EDGE_CENTRAL.name):
+        elif name in (NEIGHBOUR_LIST.name, RELATIONSHIP.name, EDGE_CENTRAL.name):
             about |= {_EDGES}
         else:
             about |= {"records", _EDGES}
