@@ -9,7 +9,7 @@ Guarantee: that of the reports; everything here is post-processing, of public ra
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -100,22 +100,7 @@ class Broadcast(NamedTuple):
     panel: Int[np.ndarray, " panel"]
 
 
-class ReadReports(NamedTuple):
-    """The server's reading of reports that name no class, such as noisy vectors.
-
-    Attributes:
-      evidence: float32 [n, C], log P(report i | class of the user), up to a number for each user; of a member of
-        the panel as if nobody knew it.
-      smoothing: of what the panel says of reports, in counts.
-    """
-
-    evidence: Float[Array, "n classes"]
-    smoothing: float
-
-
-_Answers = TypeVar("_Answers", bound=ClassReports | ReadReports)
-
-Collect = Callable[[PRNGKey, Broadcast], ClassReports | ReadReports]
+Collect = Callable[[PRNGKey, Broadcast], ClassReports]
 """What the devices do, and what their mechanism's law says of it."""
 
 
@@ -233,17 +218,13 @@ def with_absent_scores(classifier: DeviceClassifier, mine: Numbering) -> DeviceC
     return classifier._replace(**jax.device_put(arrays))
 
 
-def among_taught(
-    collect: Callable[[PRNGKey, Broadcast], _Answers], classifier: DeviceClassifier, mine: Numbering
-) -> Callable[[PRNGKey, Broadcast], _Answers]:
+def among_taught(collect: Collect, classifier: DeviceClassifier, mine: Numbering) -> Collect:
     """Devices that choose among all classes, for a server that reads only what is said of the taught ones."""
 
-    def collect_taught(key: PRNGKey, public: Broadcast) -> _Answers:
+    def collect_taught(key: PRNGKey, public: Broadcast) -> ClassReports:
         posterior = mine.spread(public.posterior, 0.0)
         answers = collect(key, Broadcast(posterior, classifier, public.panel))
         _check_shapes(answers, posterior.shape)
-        if isinstance(answers, ReadReports):
-            return answers._replace(evidence=answers.evidence[:, mine.taught])
         alphabets = np.asarray(answers.alphabets)[:, mine.taught]
         if not alphabets.any(1).all():
             raise ValueError("alphabets must hold a class that labels name, and some hold none")
@@ -252,10 +233,10 @@ def among_taught(
     return collect_taught
 
 
-def _check_shapes(answers: ClassReports | ReadReports, shape: tuple[int, ...]) -> None:
+def _check_shapes(answers: ClassReports, shape: tuple[int, ...]) -> None:
     for name, given in answers._asdict().items():
         wanted = shape[:1] if name == "reported" else shape
-        if name != "smoothing" and given is not None and np.shape(given) != wanted:
+        if given is not None and np.shape(given) != wanted:
             raise ValueError(f"{name} of reports must have shape {wanted}, got {np.shape(given)}")
 
 
@@ -281,11 +262,9 @@ def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guard
     phase("devices report", 0.65)
     answers = collect(key, Broadcast(posterior, facts.classifier, known.nodes))
     _check_shapes(answers, log_q.shape)
-    if isinstance(answers, ClassReports):
-        asked = asked if answers.reported is None else asked & answers.reported
-        own, smoothing = likeliest_evidence(answers, facts.classifier.scored(known), posterior, asked)
-    else:
-        own, smoothing = answers
+    if answers.reported is not None:
+        asked = asked & answers.reported
+    own, smoothing = likeliest_evidence(answers, facts.classifier.scored(known), posterior, asked)
     trusted = guard(own, posterior, asked)
     strength = trusted.strength if guarded else 1.0
     evidence = jax.device_put(trusted.log_likelihood) if guarded else own
