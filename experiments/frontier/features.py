@@ -107,15 +107,9 @@ def plan(config: Config, part: Part = FEATURES) -> Iterator[tuple[Cell, Settings
     for dataset in config.datasets:
         data = friendships.load(dataset)
         settings = Settings(dataset, _common.fingerprint(data), dataset in friendships.COUNTS, BASE_SEED)
-        rows = list(variants(config, part))
-        if data.num_nodes * data.num_features > (most := methods.MOST_NUMBERS):
-            left = sorted({mechanism for mechanism, _ in rows if mechanism in methods.DENSE})
-            rows = [row for row in rows if row[0] not in left]
-            for mechanism in left:
-                _runner.console.print(f"{dataset}: no rows of {mechanism}, which is for {most:.0e} numbers at most")
+        named = [(*row, part.unit) for row in variants(config, part)]
         for setting in config.panels:
             friendships.check_count("--panels", setting, data)
-            named = [(*row, part.unit) for row in rows]
             yield from friendships.cells(Cell, data, settings, config.seeds, named, panel=setting)
 
 

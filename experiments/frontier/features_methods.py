@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments._common import best, fingerprint
-from experiments.frontier import messages, methods
+from experiments.frontier import methods
 from experiments.frontier.baselines import BASELINES
 from experiments.frontier.baselines._network import Inputs, of_graph, over, parts, standardised, trained
 from experiments.frontier.methods import CHANCE, REHEARSAL, Answer, foretold
@@ -19,8 +19,10 @@ from experiments.privge import cells
 from experiments.privge import settings as published
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
+from ldp_jax.features import PersonalAlphabets
 from ldp_jax.learning import metrics, models, training
 from ldp_jax.pipeline import predict_from_reports, rehearse
+from ldp_jax.pipeline.from_reports import class_reports
 from ldp_jax.pipeline.local_prediction import Broadcast, LocalPrediction, PanelFacts, local_prediction
 from ldp_jax.servers.parts import self_training, stack, structure
 from ldp_jax.servers.parts.confusion import ClassReports
@@ -85,15 +87,17 @@ def _local(key: Any, asked: Asked, epsilon: float, *, placebo: bool = False) -> 
 
 
 def _by_steps(
-    key: Any, asked: Asked, epsilon: float, *, guarded: bool = True, placebo: bool = False,
-    message: Callable[[float, PanelFacts, Rows], messages.Message] = messages.best_class,
-) -> Answer:  # fmt: skip
-    """The same steps and keys with another message, or without the guard."""
+    key: Any, asked: Asked, epsilon: float, *, guarded: bool = True, placebo: bool = False, plain: bool = False
+) -> Answer:
+    """The same steps and keys without the guard, or with the plain alphabet of all classes."""
     key, rows = _rows(key, asked, placebo)
     _, key = jax.random.split(key)  # of the other half, facts are found
-    sent = message(epsilon, asked.facts, rows)
-    found = local_prediction(key, sent.collect, asked.facts, guarded=guarded)
-    guarantee = PipelineGuarantee.of([sent.guarantee], protected=(PROTECTED,), unprotected=PANEL)
+    posterior = np.exp(np.asarray(asked.facts.structure.log_q))
+    if plain:  # where all classes are equally likely, the best alphabet holds all of them
+        posterior = np.full(posterior.shape, 1.0 / asked.classes)
+    alphabets = PersonalAlphabets.of(epsilon, posterior)
+    found = local_prediction(key, class_reports(alphabets, rows), asked.facts, guarded=guarded)
+    guarantee = PipelineGuarantee.of([alphabets.guarantee()], protected=(PROTECTED,), unprotected=PANEL)
     return Answer(found.log_posterior, guarantee, _believed(found))
 
 
@@ -243,7 +247,6 @@ LOCAL, UNGUARDED = "local prediction", "local prediction, no guard"
 PLACEBO, UNGUARDED_PLACEBO = "local prediction, placebo", "local prediction, placebo, no guard"
 PLAIN, PRIVGE = "local prediction, plain alphabet", "privge"
 FIDELITY = "privge, fidelity"
-SCORES, RECORD_ITSELF, SAMPLED = (f"{LOCAL}, {name}" for name in ("scores", "record", "sampled"))
 STRUCTURE, CHOSEN = "structure", "structure, chosen"
 TRUE = "non-private"
 
@@ -267,13 +270,10 @@ METHODS: dict[str, Method] = {
     f"{TRUE}, gcn": Method(22, partial(_true_records, "non-private, gcn")),
     LOCAL: Method(0, _local),
     UNGUARDED: Method(0, partial(_by_steps, guarded=False)),
-    PLAIN: Method(0, partial(_by_steps, message=messages.any_class)),
+    PLAIN: Method(0, partial(_by_steps, plain=True)),
     PLACEBO: Method(1, partial(_local, placebo=True)),
     UNGUARDED_PLACEBO: Method(1, partial(_by_steps, placebo=True, guarded=False)),
     PRIVGE: Method(13, _privge),
-    SCORES: Method(0, partial(_by_steps, message=messages.class_scores)),
-    RECORD_ITSELF: Method(0, partial(_by_steps, message=messages.projected_record)),
-    SAMPLED: Method(0, partial(_by_steps, message=messages.sampled_numbers)),
     REHEARSAL: Method(30, _rehearsal),
     FIDELITY: Method(13, _fidelity),
 }
@@ -284,9 +284,3 @@ WITHOUT_EPSILON = tuple(name for name in METHODS if name.startswith((STRUCTURE, 
 
 LAST = {REHEARSAL: CHANCE, FIDELITY: CORRELATION}
 """Of rows without an accuracy, the metric that is computed last."""
-
-DENSE = (SAMPLED,)
-"""Rows that hold a number for each user and feature, zeros too."""
-
-MOST_NUMBERS = 50_000_000
-"""Of these: a graph with more has no such rows."""

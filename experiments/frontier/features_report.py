@@ -68,8 +68,8 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataF
         sections.append(f"![Gain against the size of the panel]({NAME}_panels.png)")
     foretold = rehearsal_report.outcomes(frame, _points.pick(found, mechanism=LOCAL, metric=OVER_CHOSEN))
     sections += ["## All graphs", summary(found)]
-    if said := messages(found):
-        sections += ["## What a device should say", _TEXT.messages, said]
+    if said := alphabets(found):
+        sections += ["## A few likely classes, or all", _TEXT.alphabets, said]
     about = "the panel and the graph alone", "chosen structure"
     sections += rehearsal_report.sections(foretold, figures, NAME, *about)
     for (dataset, setting), part in found.groupby(_points.PANEL, sort=False):
@@ -159,28 +159,23 @@ def summary(found: pd.DataFrame) -> show.Rows:
         }
 
 
-_OTHERS = {
-    "class of all": methods.PLAIN, "class scores": methods.SCORES, "record on axes": methods.RECORD_ITSELF,
-    "sampled": methods.SAMPLED,
-}  # fmt: skip
-
-
 @show.tabled
-def messages(found: pd.DataFrame) -> show.Rows:
-    """What other messages are worth beside a class of a personal alphabet; empty where there are none."""
+def alphabets(found: pd.DataFrame) -> show.Rows:
+    """What a plain alphabet is worth beside a personal one."""
     for (dataset, setting), part in found.groupby(_points.PANEL, sort=False):
-        if not part.mechanism.isin((methods.SCORES, methods.RECORD_ITSELF, methods.SAMPLED)).any():
-            continue
         at = _points.pick(part, metric=_points.ACCURACY).set_index("seed")
         for epsilon in _budgets(part):
-            here = {name: one.value for name, one in at[at.epsilon == epsilon].groupby("mechanism", sort=False)}
+            plain = _points.pick(at, mechanism=methods.PLAIN, epsilon=epsilon)
+            if plain.empty:
+                continue
+            personal = _points.pick(at, mechanism=LOCAL, epsilon=epsilon)
             gain = _points.interval_of(part, OVER_BEST, mechanism=LOCAL, epsilon=epsilon)
-            less = {words: show.paired(here.get(name), here[LOCAL]) for words, name in _OTHERS.items()}
             yield {
-                "graph, panel": f"{dataset}, {setting}", "eps": f"{epsilon:g}",
-                "class, less best structure-only": show.signed(gain),
-                **{f"{words}, less class": show.signed(one) for words, one in less.items()},
-            }  # fmt: skip
+                "graph, panel": f"{dataset}, {setting}",
+                "eps": f"{epsilon:g}",
+                "a few, less best structure-only": show.signed(gain),
+                "all, less a few": show.signed(show.paired(plain.value, personal.value)),
+            }
 
 
 def gains(found: pd.DataFrame, mechanism: str, metric: str) -> dict[Any, ConfidenceInterval]:

@@ -19,7 +19,7 @@ from experiments._runner import Found, Results, rounded
 from experiments.frontier import features, friendships
 from experiments.frontier.baselines._released import nothing_kept, of_lists, spent
 from experiments.frontier.config import Config
-from experiments.frontier.features_methods import MOST_NUMBERS, SHOWN
+from experiments.frontier.features_methods import SHOWN
 from experiments.frontier.friendships import ACCURACY, Settings
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, PipelineGuarantee
@@ -40,6 +40,8 @@ EXACT = 20.0
 """The epsilon of reports without privacy: their law's noise is 0 but once in 2e8."""
 ALPHA = 0.1
 """Of embeddings."""
+MOST_NUMBERS = 50_000_000
+"""Of embeddings, a number for each user and feature: a larger graph has no rows of them."""
 MOST_USERS = 3000
 """Of randomised response: a larger graph has no rows of lists, of which half of all pairs are reported."""
 

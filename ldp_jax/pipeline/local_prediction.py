@@ -78,20 +78,7 @@ class Broadcast(NamedTuple):
     panel: Int[np.ndarray, " panel"]
 
 
-class ReadReports(NamedTuple):
-    """The server's reading of reports that name no class, such as noisy vectors.
-
-    Attributes:
-      evidence: float32 [n, C], log P(report i | class of the user), up to a number for each user; of a member of
-        the panel as if nobody knew it.
-      smoothing: of what the panel says of reports, in counts.
-    """
-
-    evidence: Float[Array, "n classes"]
-    smoothing: float
-
-
-Collect = Callable[[PRNGKey, Broadcast], ClassReports | ReadReports]
+Collect = Callable[[PRNGKey, Broadcast], ClassReports]
 """What the devices do, and what their mechanism's law says of it."""
 
 
@@ -189,13 +176,11 @@ def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guard
     answers = collect(key, Broadcast(posterior, facts.classifier, known.nodes))
     for name, given in answers._asdict().items():
         wanted = log_q.shape[:1] if name == "reported" else log_q.shape
-        if name != "smoothing" and given is not None and np.shape(given) != wanted:
+        if given is not None and np.shape(given) != wanted:
             raise ValueError(f"{name} of reports must have shape {wanted}, got {np.shape(given)}")
-    if isinstance(answers, ClassReports):
-        asked = asked if answers.reported is None else asked & answers.reported
-        own, smoothing = likeliest_evidence(answers, facts.classifier.scored(known), posterior, asked)
-    else:
-        own, smoothing = answers
+    if answers.reported is not None:
+        asked = asked & answers.reported
+    own, smoothing = likeliest_evidence(answers, facts.classifier.scored(known), posterior, asked)
     trusted = guard(own, posterior, asked)
     strength = trusted.strength if guarded else 1.0
     evidence = jax.device_put(trusted.log_likelihood) if guarded else own

@@ -12,18 +12,20 @@ import scipy.stats
 
 from experiments import frontier
 from experiments._common import run_parts, write_parts
-from experiments.frontier import features, features_report, joint, joint_methods, joint_report, messages
+from experiments.frontier import features, features_report, joint, joint_methods, joint_report
 from experiments.frontier import features_methods as methods
 from experiments.frontier import rehearsal_report as rehearsed
 from experiments.frontier.config import Config
-from experiments.frontier.features_methods import CHOSEN, FIDELITY, LOCAL, METHODS, PLACEBO, SAMPLED, STRUCTURE
+from experiments.frontier.features_methods import CHOSEN, FIDELITY, LOCAL, METHODS, PLACEBO, STRUCTURE
 from experiments.frontier.joint_methods import JOINT, NOTHING, RECORDS
 from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LOW, REHEARSAL
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.pipeline import JointPrivacy, Rehearsal
+from ldp_jax.pipeline.local_prediction import panel_facts
 from ldp_jax.servers.parts.rows import feature_rows
 from tests.experiments import contract
 from tests.experiments.rows import of_panel
+from tests.pipeline.planted import blocks
 
 TRUE = "non-private, class"
 FEW = (f"{STRUCTURE}, stack", f"{STRUCTURE}, field", f"{STRUCTURE}, records of the panel", TRUE, LOCAL, PLACEBO)
@@ -171,14 +173,6 @@ def test_the_spread_of_worlds_alone_is_told_from_the_ends_of_an_interval(worlds)
     assert (one.rehearsed, one.inside, one.alone) == (2, 2, 1)
 
 
-def test_records_are_not_made_dense_where_there_are_many(graph_file, monkeypatch, capsys):
-    config = Config(parts=("features",), datasets=(str(graph_file),), mechanisms=(LOCAL, SAMPLED), epsilons=(1.0,))
-    assert {cell.mechanism for cell in features.plan(config)} == {CHOSEN, LOCAL, SAMPLED}
-    monkeypatch.setattr(methods, "MOST_NUMBERS", 120 * 12 - 1)
-    assert {cell.mechanism for cell in features.plan(config)} == {CHOSEN, LOCAL}
-    assert SAMPLED in capsys.readouterr().out
-
-
 def test_three_panels_of_a_graph_are_a_figure():
     frames = [of_panel(ROWS, panel=setting).assign(members=int(setting)) for setting in ("5", "20", "50")]
     found = features_report.points(pd.concat(frames))
@@ -209,17 +203,32 @@ def test_padding_is_no_record():
     np.testing.assert_array_equal(more.dense(), rows.dense())
 
 
-def test_rows_that_are_compared_differ_in_what_their_names_say(monkeypatch):
-    """One noise for all of true records, and one for all placebos; a plain alphabet holds all classes."""
-    told = (methods.SCORES, methods.RECORD_ITSELF, SAMPLED)
-    names = (LOCAL, methods.UNGUARDED, methods.PLAIN, PLACEBO, methods.UNGUARDED_PLACEBO, *told)
-    others = (messages.class_scores, messages.projected_record, messages.sampled_numbers)
-    alone = [{}, {"guarded": False}, {"message": messages.any_class}, {"placebo": True}]
+def test_rows_that_are_compared_differ_in_what_their_names_say():
+    """Rows of true records share one noise, and placebos share another."""
+    names = (LOCAL, methods.UNGUARDED, methods.PLAIN, PLACEBO, methods.UNGUARDED_PLACEBO)
+    alone = [{}, {"guarded": False}, {"plain": True}, {"placebo": True}]
     found = [getattr(METHODS[name].run, "keywords", {}) for name in names]
-    assert found == [*alone, {"placebo": True, "guarded": False}, *({"message": made} for made in others)]
-    monkeypatch.setattr(messages, "class_reports", lambda alphabets, rows: alphabets)
-    facts = type("Facts", (), {"num_classes": 3, "labels": np.array([0, -1, -1, -1])})
-    assert messages.any_class(1.0, facts, feature_rows(np.eye(4))).collect.sizes.tolist() == [3, 3, 3, 3]
-    true = (LOCAL, methods.UNGUARDED, methods.PLAIN, *told)
+    assert found == [*alone, {"placebo": True, "guarded": False}]
+    true = (LOCAL, methods.UNGUARDED, methods.PLAIN)
     assert {METHODS[name].noise for name in true} == {METHODS[LOCAL].noise}
     assert METHODS[PLACEBO].noise == METHODS[methods.UNGUARDED_PLACEBO].noise != METHODS[LOCAL].noise
+
+
+def test_the_steps_are_the_one_call_and_a_plain_alphabet_holds_all_classes(monkeypatch):
+    """Rows by steps have the noise and the guarantee of the row of the library's call."""
+    graph, y, x = blocks(n=600, degree=5.0, homophily=0.35, clarity=3.0)
+    labels = np.where(np.arange(600) < 150, y, -1)
+    known = feature_rows(x[:150])
+    facts = panel_facts(jax.random.key(0), graph, known, labels, num_classes=3, num_folds=4)
+    data = type("Data", (), {"graph": graph})
+    asked = methods.Asked("g", data, feature_rows(x), labels, facts)
+    whole = METHODS[LOCAL].run(jax.random.key(4), asked, 2.0)
+    steps = methods._by_steps(jax.random.key(4), asked, 2.0)
+    np.testing.assert_array_equal(whole.scores, steps.scores)
+    assert (str(whole.guarantee), whole.also) == (str(steps.guarantee), steps.also)
+    sizes = []
+    made = methods.class_reports
+    record = lambda alphabets, rows: sizes.append(alphabets.sizes) or made(alphabets, rows)
+    monkeypatch.setattr(methods, "class_reports", record)
+    METHODS[methods.PLAIN].run(jax.random.key(4), asked, 2.0)
+    assert (sizes[0] == 3).all()
