@@ -15,7 +15,7 @@ import pandas as pd
 from experiments import _references, _runner
 from experiments import _report as show
 from experiments._sides import Sides, clock, code_of, in_a_process, key_of, row
-from ldp_jax import datasets, edges, features, pipeline
+from ldp_jax import datasets, edges, features, pipeline, servers
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import models, training
 
@@ -132,7 +132,7 @@ def classes_job(job: str, n: int) -> dict[str, Any]:
     def predicted() -> Any:
         if job == "counts":
             return pipeline.predict_from_counts(key_of(1), data.graph, data.x, labels, 2.0, num_classes=classes)
-        return pipeline.predict_from_reports(
+        return servers.predict_from_reports(
             key_of(1), data.graph, data.x, known, truth[known], 2.0, num_classes=classes
         )
 

@@ -1,12 +1,11 @@
 """The main jobs in one call: what users report, what the server makes of it, and what the whole of it spends.
 
 * :func:`private_embedding` - private features, public graph;
-* :func:`predict_from_reports` - private features, public graph and panel;
 * :func:`predict_from_counts` - public features, private graph;
 * :func:`predict_jointly` - private features and graph, public panel;
 * :func:`rehearse` - what each of these will bring, before anybody reports;
 * :func:`collect_rounds` - the same data in every round;
-* :func:`classify_reports`, :func:`classify_counts`, ``reported.embed_reports`` - the same of what devices sent;
+* :func:`classify_counts`, ``reported.embed_reports`` - the same of what devices sent;
 * ``estimators`` - all this in scikit-learn's manner.
 
 Each step is a pure function in a module of its own, imported on first use. From reports: ``structure``,
@@ -28,9 +27,7 @@ if TYPE_CHECKING:
         private_embeddings,
     )
     from ldp_jax.pipeline.from_counts import CountedClasses, classify_counts, predict_from_counts
-    from ldp_jax.pipeline.from_reports import PredictedClasses, classify_reports, predict_from_reports
     from ldp_jax.pipeline.jointly import JointClasses, JointPrivacy, joint_facts, predict_jointly
-    from ldp_jax.pipeline.local_prediction import panel_facts
     from ldp_jax.pipeline.rehearsal import Rehearsal, StatedFriends, rehearse
     from ldp_jax.pipeline.rounds import RepeatedReports, collect_rounds
 
@@ -39,20 +36,16 @@ __all__ = [
     "Embedding",
     "JointClasses",
     "JointPrivacy",
-    "PredictedClasses",
     "PublicRecord",
     "Rehearsal",
     "RepeatedReports",
     "StatedFriends",
     "classify_counts",
-    "classify_reports",
     "collect_rounds",
     "joint_facts",
     "non_private_embedding",
-    "panel_facts",
     "perturb",
     "predict_from_counts",
-    "predict_from_reports",
     "predict_jointly",
     "private_embedding",
     "private_embeddings",
@@ -64,9 +57,7 @@ __getattr__, __dir__ = lazy.attach(
     {
         "embedding": "Embedding PublicRecord non_private_embedding perturb private_embedding private_embeddings",
         "from_counts": "CountedClasses classify_counts predict_from_counts",
-        "from_reports": "PredictedClasses classify_reports predict_from_reports",
         "jointly": "JointClasses JointPrivacy joint_facts predict_jointly",
-        "local_prediction": "panel_facts",
         "rehearsal": "Rehearsal StatedFriends rehearse",
         "rounds": "RepeatedReports collect_rounds",
     },

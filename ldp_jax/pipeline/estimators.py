@@ -37,7 +37,7 @@ from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.graph import graphs
 from ldp_jax.pipeline.embedding import UserRecords, private_embedding
 from ldp_jax.pipeline.from_counts import CountedClasses, Protects, predict_from_counts
-from ldp_jax.pipeline.from_reports import PredictedClasses, predict_from_reports
+from ldp_jax.servers.from_reports import PredictedClasses, predict_from_reports
 from ldp_jax.servers.parts.rows import Features, Rows
 
 try:
@@ -172,7 +172,7 @@ class _UserClassifier(ClassifierMixin, BaseEstimator, abc.ABC):
 
 
 class ReportClassifier(_UserClassifier):
-    """:func:`~ldp_jax.pipeline.predict_from_reports`: private records; the users of ``fit`` are the panel.
+    """:func:`~ldp_jax.servers.predict_from_reports`: private records; the users of ``fit`` are the panel.
 
     Arguments are those of the function; ``records`` [n, d] are of all users, those of the panel public.
     """

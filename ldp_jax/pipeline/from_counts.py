@@ -19,7 +19,7 @@ from ldp_jax.edges import NeighbourCounts, NoisyCounts, Population, ownership, p
 from ldp_jax.edges.neighbour_lists import per_edge
 from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
-from ldp_jax.pipeline.reported import ReportRows
+from ldp_jax.servers.parts.arrived import ReportRows
 from ldp_jax.servers.parts.rows import Features, Rows, Scaling, warn_of_columns
 from ldp_jax.servers.parts.self_training import FeaturesPosterior
 

@@ -40,8 +40,6 @@ from ldp_jax.edges import NeighbourCounts, Population, privatize_counts
 from ldp_jax.edges.neighbour_lists import per_edge
 from ldp_jax.features import Discrete, PersonalAlphabets
 from ldp_jax.graph.graphs import GraphSet
-from ldp_jax.pipeline.from_reports import class_reports
-from ldp_jax.pipeline.local_prediction import Broadcast
 from ldp_jax.pipeline.piloted import Ask, CountRound, PilotedCounts, PublicFacts, piloted_counts
 from ldp_jax.servers.parts.confusion import ClassReports, likeliest_evidence
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier, device_classifier
@@ -188,7 +186,7 @@ def joint_facts(
     num_folds: int = 10,
     keep: float = 1.0,
 ) -> JointFacts:
-    """The lessons of the panel. Arguments are those of :func:`~ldp_jax.pipeline.panel_facts`, but for the graph.
+    """The lessons of the panel. Arguments are those of :func:`~ldp_jax.servers.panel_facts`, but for the graph.
 
     ``ValueError`` as there, and for rows of another number than the panel's or fewer than two folds.
 
@@ -201,6 +199,32 @@ def joint_facts(
     known, members = folded_panel(key, labels, num_classes, num_folds, keep)
     shares = reported_shares(members.labels, num_classes, keep)
     return JointFacts(known, device_classifier(as_rows(rows), members), shares)
+
+
+class Broadcast(NamedTuple):
+    """The message that devices receive. All of it is public.
+
+    Attributes:
+      posterior: float32 [n, C], by which alphabets are chosen.
+      classifier: what each device runs on its own record.
+      panel: int [panel], whose reports are simulated, from the classifier's ``panel_scores``.
+    """
+
+    posterior: Float[Array | np.ndarray, "n classes"]
+    classifier: DeviceClassifier
+    panel: Int[np.ndarray, " panel"]
+
+
+def class_reports(alphabets: PersonalAlphabets, rows: Rows) -> Callable[[PRNGKey, Broadcast], ClassReports]:
+    """Simulated devices: each sends the best class of its alphabet. The panel's classes are found out of fold."""
+
+    def collect(key: PRNGKey, public: Broadcast) -> ClassReports:
+        scores = np.array(public.classifier.scores(rows))  # on the host: another panel compiles nothing
+        scores[np.asarray(public.panel)] = np.asarray(public.classifier.panel_scores)
+        reports = alphabets.privatize(key, alphabets.best(scores))
+        return ClassReports(alphabets.log_likelihoods(reports), alphabets.mask)
+
+    return collect
 
 
 class Learned(NamedTuple):
@@ -302,7 +326,7 @@ def predict_jointly(
     Args:
       key: a typed threefry key: of the devices' noise and of public randomness.
       lists: the private graph, undirected; this simulates all devices.
-      features: see :func:`~ldp_jax.pipeline.predict_from_reports`.
+      features: see :func:`~ldp_jax.servers.predict_from_reports`.
       panel: its members. Score results on the other nodes.
       labels: in [0, C), of these members.
       privacy: what each report costs.

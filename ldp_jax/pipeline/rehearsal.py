@@ -3,7 +3,7 @@ r"""Rehearse before you collect: worlds are drawn from public facts, and the ser
 In a world every private user has a class. Devices report and the server reads as they would, and its classes are
 counted right or wrong, beside those without any report. Nobody is asked, and no budget is spent.
 
-* Records (of :class:`~ldp_jax.pipeline.local_prediction.PanelFacts`). Classes follow the structural posterior q.
+* Records (of :class:`~ldp_jax.servers.PanelFacts`). Classes follow the structural posterior q.
   Those of friends are alike: their Gumbel noise is a Gaussian copula, of which a share :data:`COUPLING` is noise
   averaged over four hops, given the labels of the panel. A private user of class y has the classifier's scores of a
   member of that class whom structure knew about as well: of a near :math:`q(y)`. Members are drawn anew in each
@@ -46,10 +46,17 @@ from ldp_jax.edges import NeighbourCounts
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning import metrics
-from ldp_jax.pipeline.jointly import JointFacts, JointPrivacy, joint_prediction, one_report, record_alphabets
+from ldp_jax.pipeline.jointly import (
+    Broadcast,
+    JointFacts,
+    JointPrivacy,
+    joint_prediction,
+    one_report,
+    record_alphabets,
+)
 from ldp_jax.pipeline.links import LinkFacts, link_scores
-from ldp_jax.pipeline.local_prediction import Broadcast, PanelFacts, local_prediction
 from ldp_jax.pipeline.piloted import CountRound, PublicFacts, piloted_counts, with_posterior
+from ldp_jax.servers.driver import simulate
 from ldp_jax.servers.parts.confusion import ClassReports
 from ldp_jax.servers.parts.groups import check_labels, check_posterior
 from ldp_jax.servers.parts.one_message import Devices
@@ -57,6 +64,8 @@ from ldp_jax.servers.parts.panel import MOST_EPSILON
 from ldp_jax.servers.parts.rows import DenseRows, Rows, RowTables, laid_out
 from ldp_jax.servers.parts.self_training import FeaturesPosterior
 from ldp_jax.servers.parts.stack import combine, stack
+from ldp_jax.servers.reports import PanelFacts, ReportServer
+from ldp_jax.servers.users import ScoredUsers
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 """Of which the least that is worth asking for is looked for."""
@@ -242,7 +251,7 @@ def rehearse(
 
     Args:
       key: of public randomness.
-      public: of records, what :func:`~ldp_jax.pipeline.local_prediction.panel_facts` found, with true labels; of
+      public: of records, what :func:`~ldp_jax.servers.panel_facts` found, with true labels; of
         lists, features and labels; of both, what :func:`~ldp_jax.pipeline.jointly.joint_facts` found; of links,
         classes and the lists of a pilot, whose members are drawn at random.
       epsilons: of a report of a record, in (0, 20]; of a bit of a list, in [0.001, 40]; of both a total in (0, 20],
@@ -347,16 +356,16 @@ World = Callable[[int], _Classes]
 def _of_records(key: PRNGKey, facts: PanelFacts, epsilons: tuple[float, ...]) -> World:
     spread_key, key = random.split(key)
     log_q = facts.structure.log_q
-    alphabets = [PersonalAlphabets.of(epsilon, np.exp(np.asarray(log_q))) for epsilon in epsilons]
+    servers = [ReportServer(facts, epsilon) for epsilon in epsilons]
     spread = shared_spread(spread_key, facts.op)
 
     def world(number: int) -> _Classes:
         class_key, donor_key, report_key = random.split(random.fold_in(key, number), 3)
         y = coupled_classes(class_key, facts.op, spread, log_q, facts.labels, np.float32(COUPLING))
-        scores = _drawn_scores(donor_key, facts, y, log_q, _NEAR)
+        users = ScoredUsers(_drawn_scores(donor_key, facts, y, log_q, _NEAR))
         found = [log_q]
-        for place, mine in enumerate(alphabets):
-            made = local_prediction(random.fold_in(report_key, place), partial(_send, mine, scores), facts)
+        for place, server in enumerate(servers):
+            made = simulate(random.fold_in(report_key, place), server, users).value
             found.append(made.log_posterior)
         return y, found
 

@@ -2,8 +2,10 @@
 
 * :func:`simulate` runs a server on simulated users, and states the guarantee;
 * :class:`Users` hold private data: the only door to them;
-* questions: :class:`Ask` a mechanism, :class:`CountQuestion`;
-* servers: :class:`Share`.
+* questions: :class:`Ask` a mechanism, :class:`ClassQuestion`, :class:`CountQuestion`;
+* servers: :class:`Share`, :class:`ReportServer`, :class:`LabelServer`, :class:`LabelledReportServer`;
+* :func:`predict_from_reports` - private features, public graph and panel, in one call; :func:`classify_reports` -
+  the same of what devices sent.
 """
 
 from typing import TYPE_CHECKING
@@ -12,33 +14,52 @@ from ldp_jax.core import lazy
 
 if TYPE_CHECKING:
     from ldp_jax.servers.driver import Released, Server, simulate
-    from ldp_jax.servers.questions import Answers, Ask, CountQuestion, Question, User
+    from ldp_jax.servers.from_reports import PredictedClasses, classify_reports, predict_from_reports
+    from ldp_jax.servers.labels import LabelledReportServer, LabelServer
+    from ldp_jax.servers.questions import Answers, Ask, ClassQuestion, CountQuestion, Question, User
     from ldp_jax.servers.questions.counts import count_cost
+    from ldp_jax.servers.reports import PanelFacts, ReportServer, panel_facts
     from ldp_jax.servers.share import Share
-    from ldp_jax.servers.users import Users
+    from ldp_jax.servers.stored import StoredRows
+    from ldp_jax.servers.users import ScoredUsers, Users
 
 __all__ = [
     "Answers",
     "Ask",
+    "ClassQuestion",
     "CountQuestion",
+    "LabelServer",
+    "LabelledReportServer",
+    "PanelFacts",
+    "PredictedClasses",
     "Question",
     "Released",
+    "ReportServer",
+    "ScoredUsers",
     "Server",
     "Share",
+    "StoredRows",
     "User",
     "Users",
+    "classify_reports",
     "count_cost",
+    "panel_facts",
+    "predict_from_reports",
     "simulate",
 ]
 
 __getattr__, __dir__ = lazy.attach(
     __name__,
     {
-        "questions": "Answers Ask CountQuestion Question User",
+        "questions": "Answers Ask ClassQuestion CountQuestion Question User",
         "questions.counts": "count_cost",
         "share": "Share",
         "driver": "Released Server simulate",
-        "users": "Users",
+        "from_reports": "PredictedClasses classify_reports predict_from_reports",
+        "labels": "LabelServer LabelledReportServer",
+        "reports": "PanelFacts ReportServer panel_facts",
+        "stored": "StoredRows",
+        "users": "ScoredUsers Users",
     },
     "parts",
 )

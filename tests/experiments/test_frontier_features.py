@@ -21,7 +21,7 @@ from experiments.frontier.joint_methods import JOINT, NOTHING, RECORDS
 from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LOW, REHEARSAL
 from ldp_jax.accounting.guarantee import RECORD
 from ldp_jax.pipeline import JointPrivacy, Rehearsal
-from ldp_jax.pipeline.local_prediction import panel_facts
+from ldp_jax.servers import panel_facts
 from ldp_jax.servers.parts.rows import feature_rows
 from tests.experiments import contract
 from tests.experiments.rows import of_panel

@@ -19,7 +19,7 @@ from ldp_jax.pipeline import (
 )
 from ldp_jax.pipeline.jointly import JointFacts
 from ldp_jax.pipeline.links import LinkFacts, link_scores
-from ldp_jax.pipeline.local_prediction import PanelFacts, panel_facts
+from ldp_jax.servers.reports import PanelFacts, panel_facts
 from ldp_jax.pipeline.piloted import PublicFacts
 from ldp_jax.pipeline.rehearsal import coupled_classes, donors, echo, homophily, overlap, shared_spread
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier

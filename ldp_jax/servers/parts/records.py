@@ -24,6 +24,12 @@ def rows(records: Any, start: int, stop: int) -> Any:
     """The records of some users, dense."""
     if isinstance(records, RowSource):
         return as_records(records.scaled_rows(start, stop))
+    if isinstance(records, Rows):
+        row = np.asarray(records.row)
+        some = slice(*np.searchsorted(row, (start, stop)))
+        shape = (stop - start, records.shape[1])
+        column, value = np.asarray(records.column)[some], np.asarray(records.value)[some]
+        return as_records(Rows(row[some] - start, column, value, shape=shape).dense())
     return as_records(np.asarray(records)[start:stop])
 
 
