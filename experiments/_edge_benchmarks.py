@@ -12,10 +12,11 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
+import ldp_jax
 from experiments import _references, _runner
 from experiments import _report as show
 from experiments._sides import Sides, clock, code_of, in_a_process, key_of, row
-from ldp_jax import datasets, edges, features, pipeline, servers
+from ldp_jax import datasets, edges, features, pipeline
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import models, training
 
@@ -131,8 +132,8 @@ def classes_job(job: str, n: int) -> dict[str, Any]:
 
     def predicted() -> Any:
         if job == "counts":
-            return pipeline.predict_from_counts(key_of(1), data.graph, data.x, labels, 2.0, num_classes=classes)
-        return servers.predict_from_reports(
+            return ldp_jax.predict_from_counts(key_of(1), data.graph, data.x, labels, 2.0, num_classes=classes)
+        return ldp_jax.predict_from_reports(
             key_of(1), data.graph, data.x, known, truth[known], 2.0, num_classes=classes
         )
 

@@ -31,12 +31,11 @@ if TYPE_CHECKING:
     from ldp_jax.learning.training import fit, fit_many
     from ldp_jax.pipeline import (
         JointPrivacy,
-        predict_from_counts,
         predict_jointly,
         private_embedding,
         rehearse,
     )
-    from ldp_jax.servers import predict_from_reports
+    from ldp_jax.servers import predict_from_counts, predict_from_reports
 
 __version__ = "0.2.0"
 
@@ -77,8 +76,8 @@ __getattr__, __dir__ = lazy.attach(
         "graph.graphs": "from_edges",
         "graph.propagation": "operator ppr",
         "learning.training": "fit fit_many",
-        "pipeline": "JointPrivacy predict_from_counts predict_jointly private_embedding rehearse",
-        "servers": "predict_from_reports",
+        "pipeline": "JointPrivacy predict_jointly private_embedding rehearse",
+        "servers": "predict_from_counts predict_from_reports",
     },
     "accounting attacks core datasets deployment edges features graph hyperbolic learning pipeline servers"
     " verification",

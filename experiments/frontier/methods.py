@@ -9,12 +9,11 @@ import numpy as np
 
 from experiments.frontier.baselines import BASELINES, lists
 from experiments.frontier.baselines._released import Answer, Asked, nothing_kept, nothing_read
-from ldp_jax import edges
-from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax import edges, predict_from_counts, servers
 from ldp_jax.core.types import Graph
-from ldp_jax.pipeline import Rehearsal, StatedFriends, predict_from_counts, rehearse
-from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
+from ldp_jax.pipeline import Rehearsal, StatedFriends, rehearse
 from ldp_jax.pipeline.rehearsal import echo, homophily, overlap
+from ldp_jax.servers.counts import PilotedCounts
 from ldp_jax.servers.parts import self_training
 
 Unit = Literal["list", "relationship"]
@@ -70,42 +69,33 @@ def piloted(key: Any, asked: Asked, epsilon: float, unit: Unit, guarded: bool = 
 def _placebo(key: Any, asked: Asked, epsilon: float, unit: Unit, guarded: bool = True) -> Answer:
     """Piloted counts where every user reports on the list of another one at random: nothing to be learned."""
     key, shuffle_key = jax.random.split(key)
-    users = edges.Population.of(asked.graph)
-    whose = np.asarray(jax.random.permutation(shuffle_key, len(asked.labels)))
-    guarantees = []
-
-    def noisy_counts(key: Any, count_round: CountRound) -> Any:
-        made = edges.NeighbourCounts(epsilon, count_round.num_groups)
-        guarantees[:] = [made.guarantee(), made.relationship("full")]
-        return made.add_noise(key, edges.count_neighbours(users, count_round.groups, count_round.num_groups)[whose])
-
-    public = PublicFacts(asked.rows, asked.labels, asked.classes, asked.q)
-    found = piloted_counts(key, noisy_counts, public, epsilon, guarded=guarded)
-    spent = PipelineGuarantee.of(guarantees, protected=("edges",), unprotected=("features", "labels"))
-    return Answer(found.log_posterior, spent, _columns(found))
+    users = servers.Users(lists=asked.graph).shuffled(shuffle_key)
+    return _asked(key, asked, epsilon, users, guarded=guarded)
 
 
 def true_counts(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
     """The ceiling of piloted counts: the same groups, law, guard and stack on counts without noise."""
-    users = edges.Population.of(asked.graph)
+    users = servers.Users(lists=asked.graph).exact()
+    return _asked(key, asked, epsilon, users)._replace(guarantee=nothing_kept())
 
-    def counts(key: Any, count_round: CountRound) -> Any:
-        return edges.count_neighbours(users, count_round.groups, count_round.num_groups)
 
-    public = PublicFacts(asked.rows, asked.labels, asked.classes, asked.q)
-    found = piloted_counts(key, counts, public, _NO_NOISE)
-    return Answer(found.log_posterior, nothing_kept(), _columns(found))
+def _asked(key: Any, asked: Asked, epsilon: float, users: servers.Users, guarded: bool = True) -> Answer:
+    """Two-round counts of some users."""
+    fold_key, key = jax.random.split(key)
+    found = servers.simulate(key, servers.CountServer(facts_of(fold_key, asked), epsilon, guarded=guarded), users)
+    return Answer(found.value.log_posterior, found.guarantee, _columns(found.value))
+
+
+def facts_of(key: Any, asked: Asked) -> servers.counts.CountFacts:
+    """What is public of a draw."""
+    return servers.count_facts(key, asked.rows, asked.labels, num_classes=asked.classes, log_q=asked.q)
 
 
 def _rehearsal(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
     """What worlds foretell of piloted counts; nobody reports."""
-    public = PublicFacts(asked.rows, asked.labels, asked.classes, asked.q)
-    found = rehearse(key, public, (epsilon,), friends=asked.friends, worlds=WORLDS)
+    fold_key, key = jax.random.split(key)
+    found = rehearse(key, facts_of(fold_key, asked), (epsilon,), friends=asked.friends, worlds=WORLDS)
     return Answer({LABELS: found.labels, **foretold(found, epsilon)}, nothing_read())
-
-
-_NO_NOISE = 20.0
-"""The epsilon of a law of counts that are true: its noise is 0 but once in 2e8."""
 
 
 def check(name: str, epsilon: float, users: int, classes: int) -> None:

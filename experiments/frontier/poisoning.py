@@ -16,18 +16,17 @@ import numpy as np
 
 from experiments import _common, _runner
 from experiments._runner import Found, Results, rounded
-from experiments.frontier import features, friendships
+from experiments.frontier import features, friendships, methods
 from experiments.frontier.baselines._released import nothing_kept, of_lists, spent
 from experiments.frontier.config import Config
 from experiments.frontier.features_methods import SHOWN
 from experiments.frontier.friendships import ACCURACY, Settings
-from ldp_jax import edges
+from ldp_jax import edges, servers
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, PipelineGuarantee
 from ldp_jax.attacks import poisoning
 from ldp_jax.features import MultiPiecewise, Sampled
 from ldp_jax.graph.propagation import operator, ppr
 from ldp_jax.learning.metrics import fidelity
-from ldp_jax.pipeline import piloted
 from ldp_jax.servers import ClassQuestion, ReportServer, Users, simulate
 
 NAME = "frontier_poisoning"
@@ -77,10 +76,13 @@ class Keys(NamedTuple):
     noise: Any
     liars: Any
     lie: Any
+    facts: Any
 
 
 def keys_of(settings: Settings, seed: int) -> Keys:
-    return Keys(*jax.random.split(jax.random.fold_in(jax.random.key(settings.base_seed + 4), seed), 3))
+    key = jax.random.fold_in(jax.random.key(settings.base_seed + 4), seed)
+    # A fourth key leaves the other three as they were.
+    return Keys(*jax.random.split(key, 3), jax.random.fold_in(key, 3))
 
 
 Score = Callable[[np.ndarray], dict[str, float]]
@@ -107,6 +109,39 @@ def _counted(cell: Cell, users: int) -> PipelineGuarantee:
     return nothing_kept() if math.isinf(cell.epsilon) else of_lists(_noise(cell, 1, users))
 
 
+def _lie_about_counts(
+    lie: poisoning.CountLie, known: np.ndarray, key: Any, question: servers.CountQuestion, honest: Any,
+    users: servers.Users, liars: np.ndarray,
+) -> np.ndarray:  # fmt: skip
+    """What liars send in place of their counts; ``known`` [n, C] is what is public of everybody's class."""
+    groups = np.asarray(question.groups)
+    true = edges.count_neighbours(users.lists, groups, question.num_groups)
+    aimed = poisoning.opposed_groups(known, groups, question.num_groups)
+    return poisoning.lying_counts(
+        key, question.mechanism, true, np.asarray(honest), liars, lie, aimed, fakes=_fakes(users.lists)
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Trimmed:
+    """Users of whom the server reads nobody whose counts are not possible."""
+
+    users: servers.Users
+
+    num_users = property(lambda self: self.users.num_users)
+
+    def put(self, question: servers.CountQuestion) -> servers.CountQuestion:
+        return question
+
+    def answer(self, key: Any, question: servers.CountQuestion) -> servers.Answers:
+        values, reported = self.users.answer(key, question)
+        groups = np.asarray(question.groups)
+        sizes = np.bincount(groups[groups >= 0], minlength=question.num_groups)
+        believed = reported.copy()
+        believed[reported] = poisoning.believable_counts(values[reported], question.epsilon, sizes)
+        return servers.Answers(np.where(believed[:, None], values, 0), believed)
+
+
 def _of_counts(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> Answer:
     """Piloted counts: accuracy of the honest whose class is asked for."""
     asked, y = friendships.draw(settings, cell.setting, cell.seed)
@@ -114,25 +149,16 @@ def _of_counts(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) ->
     log_q = np.zeros((n, asked.classes)) if asked.q is None else np.asarray(asked.q.log_q)
     known = np.where(asked.labels[:, None] >= 0, np.eye(asked.classes)[asked.labels], np.exp(log_q))
 
-    def noisy_counts(key: Any, asked_by: piloted.CountRound) -> edges.NoisyCounts:
-        noise, groups = _noise(cell, asked_by.num_groups, n), np.asarray(asked_by.groups)
-        noise_key, lie_key = jax.random.split(key)
-        true, who = edges.count_neighbours(users, groups, asked_by.num_groups), asked_by.reporters
-        reports = np.asarray(noise.add_noise(noise_key, true))
-        if cell.lie != NONE:
-            aimed = poisoning.opposed_groups(known, groups, asked_by.num_groups)
-            reports = poisoning.lying_counts(
-                lie_key, noise, true, reports, liars, cell.asked, aimed, fakes=_fakes(users)
-            )
-        if cell.mechanism == TRIMMED:
-            sizes, who = np.bincount(groups[groups >= 0], minlength=asked_by.num_groups), who.copy()
-            who[who] = poisoning.believable_counts(reports[who], noise.epsilon, sizes)
-        promised = PipelineGuarantee.of([noise.guarantee()], protected=("edges",), unprotected=("who reports",))
-        return edges.NoisyCounts(np.where(who[:, None], reports, 0), who, promised)
-
-    public = piloted.PublicFacts(asked.rows, asked.labels, asked.classes, asked.q)
-    epsilon = min(cell.epsilon, EXACT)
-    found = piloted.piloted_counts(keys.noise, noisy_counts, public, epsilon, guarded=cell.mechanism != UNGUARDED)
+    lie = partial(_lie_about_counts, cell.asked, known)
+    malicious = (
+        servers.Users(lists=users)
+        if cell.lie == NONE
+        else servers.Users(lists=users, lie=(keys.lie, lie), liars=liars)
+    )
+    answering = _Trimmed(malicious) if cell.mechanism == TRIMMED else malicious
+    facts = methods.facts_of(keys.facts, asked)
+    server = servers.CountServer(facts, min(cell.epsilon, EXACT), most=n - 1, guarded=cell.mechanism != UNGUARDED)
+    found = servers.simulate(keys.noise, server, answering).value
     return lambda some: {ACCURACY: float((found.classes == y)[some & (y >= 0)].mean())}, _counted(cell, n)
 
 

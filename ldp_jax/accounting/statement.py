@@ -119,6 +119,8 @@ class Cost:
         """The loss of several answers, ``one`` being that of one of them."""
         if times == 1:
             return one
+        if one.unit.rate is not None and not self.permanent:
+            return one.repeated(times)  # rates of one distance add
         answers = "permanent" if self.permanent else "fresh"
         return over_rounds(one, times, answers=answers, delta=None if self.permanent else self.delta)
 
@@ -290,7 +292,10 @@ class Statement:
         return Statement(combined, tuple(exposes), tuple(name for name in protects if name not in exposes))
 
     def _pairs(self) -> Iterable[tuple[Role, Role]]:
-        """The roles that two different users can have."""
+        """The roles that two different users can have; one of them may never be asked."""
+        for role in self.roles:
+            if _somebody(role.who):
+                yield role, Role(())
         for one, other in itertools.combinations_with_replacement(self.roles, 2):
             if not (_somebody(one.who) and _somebody(other.who)):
                 continue

@@ -73,7 +73,7 @@ class Decoded:
     def by_node(self, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
         """Counts of a question by node, int32 [n, K], and who reported, bool [n].
 
-        :func:`ldp_jax.pipeline.piloted.piloted_counts` takes them of every round. ``ValueError`` for fields of a
+        :class:`ldp_jax.servers.CountServer` reads them of every round. ``ValueError`` for fields of a
         table, of which a user has several.
         """
         if self.output.ndim != 2:

@@ -1,7 +1,6 @@
 """The main jobs in one call: what users report, what the server makes of it, and what the whole of it spends.
 
 * :func:`private_embedding` - private features, public graph;
-* :func:`predict_from_counts` - public features, private graph;
 * :func:`predict_jointly` - private features and graph, public panel;
 * :func:`rehearse` - what each of these will bring, before anybody reports;
 * :func:`collect_rounds` - the same data in every round;
@@ -26,13 +25,11 @@ if TYPE_CHECKING:
         private_embedding,
         private_embeddings,
     )
-    from ldp_jax.pipeline.from_counts import CountedClasses, classify_counts, predict_from_counts
     from ldp_jax.pipeline.jointly import JointClasses, JointPrivacy, joint_facts, predict_jointly
     from ldp_jax.pipeline.rehearsal import Rehearsal, StatedFriends, rehearse
     from ldp_jax.pipeline.rounds import RepeatedReports, collect_rounds
 
 __all__ = [
-    "CountedClasses",
     "Embedding",
     "JointClasses",
     "JointPrivacy",
@@ -40,12 +37,10 @@ __all__ = [
     "Rehearsal",
     "RepeatedReports",
     "StatedFriends",
-    "classify_counts",
     "collect_rounds",
     "joint_facts",
     "non_private_embedding",
     "perturb",
-    "predict_from_counts",
     "predict_jointly",
     "private_embedding",
     "private_embeddings",
@@ -56,10 +51,9 @@ __getattr__, __dir__ = lazy.attach(
     __name__,
     {
         "embedding": "Embedding PublicRecord non_private_embedding perturb private_embedding private_embeddings",
-        "from_counts": "CountedClasses classify_counts predict_from_counts",
         "jointly": "JointClasses JointPrivacy joint_facts predict_jointly",
         "rehearsal": "Rehearsal StatedFriends rehearse",
         "rounds": "RepeatedReports collect_rounds",
     },
-    "links piloted posterior reported",
+    "links posterior reported",
 )

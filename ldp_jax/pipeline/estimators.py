@@ -36,7 +36,7 @@ from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.graph import graphs
 from ldp_jax.pipeline.embedding import UserRecords, private_embedding
-from ldp_jax.pipeline.from_counts import CountedClasses, Protects, predict_from_counts
+from ldp_jax.servers.counts import CountedClasses, Protects, predict_from_counts
 from ldp_jax.servers.from_reports import PredictedClasses, predict_from_reports
 from ldp_jax.servers.parts.rows import Features, Rows
 
@@ -192,7 +192,7 @@ class ReportClassifier(_UserClassifier):
 
 
 class CountClassifier(_UserClassifier):
-    """:func:`~ldp_jax.pipeline.predict_from_counts`: private neighbour lists, public features.
+    """:func:`~ldp_jax.servers.predict_from_counts`: private neighbour lists, public features.
 
     Arguments are those of the function; the ``graph`` is private, and this simulates all devices.
     """

@@ -5,7 +5,7 @@ No edge is public: structure tells nothing before reports. A panel shows records
 1. The panel teaches a classifier, which is broadcast, and class shares.
 2. Every private user reports the class that the device predicts, within the likeliest classes of the panel. The
    panel's own reports are simulated from records that the classifier has not seen.
-3. Everybody counts neighbours by what the server thinks of all classes (:mod:`ldp_jax.pipeline.piloted`).
+3. Everybody counts neighbours by what the server thinks of all classes (:mod:`ldp_jax.servers.counts`).
 4. Counts are believed as far as reports of records, or labels that their model has not seen, bear them out; reports
    of records as far as counts do (:mod:`ldp_jax.servers.parts.guard`). Both are stacked on the panel, where the
    noise of private labels is corrected for. Records that are asked for alone are taken at their word.
@@ -23,7 +23,6 @@ from fractions import Fraction
 from typing import NamedTuple
 
 import jax  # noqa: F401 - the examples below
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
@@ -36,11 +35,12 @@ from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.rounding import rounded_down
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.core.whole_noise import MIN_EPSILON
-from ldp_jax.edges import NeighbourCounts, Population, privatize_counts
+from ldp_jax.edges import NeighbourCounts, Population
 from ldp_jax.edges.neighbour_lists import per_edge
 from ldp_jax.features import Discrete, PersonalAlphabets
 from ldp_jax.graph.graphs import GraphSet
-from ldp_jax.pipeline.piloted import Ask, CountRound, PilotedCounts, PublicFacts, piloted_counts
+from ldp_jax.servers.counts import CountServer, PilotedCounts, count_facts
+from ldp_jax.servers.driver import simulate
 from ldp_jax.servers.parts.confusion import ClassReports, likeliest_evidence
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier, device_classifier
 from ldp_jax.servers.parts.guard import checked, guard
@@ -55,6 +55,7 @@ from ldp_jax.servers.parts.panel import (
 from ldp_jax.servers.parts.rows import Features, Rows, as_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.stack import stack_out_of_fold
+from ldp_jax.servers.users import Respondents, Users
 
 WHOLE_LIST = Unit(f"{RECORD} + whole neighbour list")
 """A user's record and all of their list: of one report of both. Reports of two kinds add bit by bit alone."""
@@ -246,13 +247,13 @@ def joint_prediction(
     key: PRNGKey,
     facts: JointFacts,
     records: Callable[[PRNGKey, Broadcast], ClassReports] | None,
-    counts: Ask | None,
+    counts: Respondents | None,
     epsilon: float,
     check: Int[np.ndarray, " n"] | None = None,
 ) -> Learned:
     """Steps 2 to 4: ask everybody, and say what class each user is of.
 
-    ``records`` and ``counts``, called twice for disjoint users, are None where they are not asked for. Lists are
+    ``records``, and ``counts``, who are asked twice, are None where they are not asked for. Lists are
     left out where no label of some class is left to count with. ``check`` are classes of those outside the panel
     who report as private users do, -1 for others; None for no check.
     """
@@ -272,9 +273,12 @@ def joint_prediction(
     if counts is None or len(missing):
         left_out = "" if counts is None else f": nobody of class {missing[0]} is left to count with"
         return Learned(log_posterior, f"{asked}{left_out}", believed, None, np.zeros(shape[0], np.int8))
-    public = PublicFacts(None, labels, shape[1], log_posterior)
+    fold_key, count_key = random.split(count_key)
+    public = count_facts(
+        fold_key, None, labels, num_classes=shape[1], log_q=log_posterior, num_folds=facts.known.num_folds
+    )
     with watched("counts"):
-        found = piloted_counts(count_key, counts, public, epsilon, num_folds=facts.known.num_folds, guarded=False)
+        found = simulate(count_key, CountServer(public, epsilon, guarded=False), counts).value
     log_posterior, strength = _stacked(facts, own, found, check)
     when = np.where(found.pilot, np.int8(1), np.int8(2))
     if records is None:
@@ -366,10 +370,6 @@ def predict_jointly(
         raise ValueError(f"check of {privacy.check:g} leaves nobody of a panel of {len(given.members)} to report")
     label_key, fold_key, key = random.split(key, 3)
 
-    def counts(key: PRNGKey, asked: CountRound) -> Array:
-        mechanism = NeighbourCounts(privacy.list, asked.num_groups)
-        return jnp.asarray(privatize_counts(key, lists, mechanism, asked.groups, reporters=asked.reporters).counts)
-
     with watched("predict_jointly", progress):
         phase("what the panel teaches", 0.0)
         shown, check = given.server_labels(label_key, panel, labels), None
@@ -389,7 +389,9 @@ def predict_jointly(
             found = one_report(key, facts, devices, privacy.both, alike, check)
         else:
             send = None if alphabets is None else class_reports(alphabets, given.rows)
-            found = joint_prediction(key, facts, send, counts if privacy.list else None, privacy.list, check)
+            found = joint_prediction(
+                key, facts, send, Users(lists=population) if privacy.list else None, privacy.list, check
+            )
     records = [] if alphabets is None else [alphabets.guarantee()]
     guarantee = _of_one_report(*records) if privacy.both else _guarantee(records, given.noise, privacy.list)
     return JointClasses(found.log_posterior, facts.log_prior, *found[1:], guarantee)

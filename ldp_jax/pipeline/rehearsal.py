@@ -8,7 +8,7 @@ counted right or wrong, beside those without any report. Nobody is asked, and no
   averaged over four hops, given the labels of the panel. A private user of class y has the classifier's scores of a
   member of that class whom structure knew about as well: of a near :math:`q(y)`. Members are drawn anew in each
   world, as often as there are, so that a small panel is as unsure as it is.
-* Lists (of :class:`~ldp_jax.pipeline.piloted.PublicFacts`). Classes follow the public posterior, as sure of itself
+* Lists (of :class:`~ldp_jax.servers.counts.CountFacts`). Classes follow the public posterior, as sure of itself
   as held-out labels are; those of users of like features are alike, so that reports may teach more of features than
   few labels did. How alike, nobody knows: each world has another share of common noise. A list is what is stated of
   friendships (:class:`StatedFriends`): so many neighbours, a share h of them of the own class, the others of
@@ -22,9 +22,10 @@ counted right or wrong, beside those without any report. Nobody is asked, and no
   lists, and told from as many pairs at random, by counts and by released degrees of the same epsilon.
 """
 
+import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -36,7 +37,7 @@ from jax.scipy.special import log_ndtr, ndtri
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
-from ldp_jax.core import random, random_words, validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import pytree
@@ -55,15 +56,15 @@ from ldp_jax.pipeline.jointly import (
     record_alphabets,
 )
 from ldp_jax.pipeline.links import LinkFacts, link_scores
-from ldp_jax.pipeline.piloted import CountRound, PublicFacts, piloted_counts, with_posterior
+from ldp_jax.servers.counts import CountFacts, CountServer
 from ldp_jax.servers.driver import simulate
 from ldp_jax.servers.parts.confusion import ClassReports
 from ldp_jax.servers.parts.groups import check_labels, check_posterior
 from ldp_jax.servers.parts.one_message import Devices
 from ldp_jax.servers.parts.panel import MOST_EPSILON
 from ldp_jax.servers.parts.rows import DenseRows, Rows, RowTables, laid_out
-from ldp_jax.servers.parts.self_training import FeaturesPosterior
 from ldp_jax.servers.parts.stack import combine, stack
+from ldp_jax.servers.questions import Answers, CountQuestion, Question
 from ldp_jax.servers.reports import PanelFacts, ReportServer
 from ldp_jax.servers.users import ScoredUsers
 
@@ -235,7 +236,7 @@ def _words(privacy: JointPrivacy) -> str:
 
 def rehearse(
     key: PRNGKey,
-    public: PanelFacts | PublicFacts | JointFacts | LinkFacts,
+    public: PanelFacts | CountFacts | JointFacts | LinkFacts,
     epsilons: Sequence[float] = EPSILONS,
     *,
     friends: StatedFriends | None = None,
@@ -251,9 +252,10 @@ def rehearse(
 
     Args:
       key: of public randomness.
-      public: of records, what :func:`~ldp_jax.servers.panel_facts` found, with true labels; of
-        lists, features and labels; of both, what :func:`~ldp_jax.pipeline.jointly.joint_facts` found; of links,
-        classes and the lists of a pilot, whose members are drawn at random.
+      public: of records, what :func:`~ldp_jax.servers.panel_facts` found, with true labels; of lists, what
+        :func:`~ldp_jax.servers.counts.count_facts` found; of both, what
+        :func:`~ldp_jax.pipeline.jointly.joint_facts` found; of links, classes and the lists of a pilot, whose
+        members are drawn at random.
       epsilons: of a report of a record, in (0, 20]; of a bit of a list, in [0.001, 40]; of both a total in (0, 20],
         whose best split is found (:attr:`Rehearsal.splits`, for ``predict_jointly``).
       friends: of lists: what is stated of them. It is assumed, not found: state the least that is believed.
@@ -264,19 +266,21 @@ def rehearse(
     pilot whose lists are of others or empty.
 
     >>> from ldp_jax import datasets
+    >>> from ldp_jax.servers.counts import count_facts
     >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
     ...     mean_degree=8, homophily=0.8)
-    >>> public = PublicFacts(None, np.where(np.arange(300) < 100, data.y, -1), 3)
+    >>> labels = np.where(np.arange(300) < 100, data.y, -1)
+    >>> public = count_facts(jax.random.key(2), None, labels, num_classes=3)
     >>> found = rehearse(jax.random.key(1), public, (2.0,), friends=StatedFriends(8, 0.8), worlds=2)
     >>> found.collect(2.0), str(found).splitlines()[0]
     (True, 'collect, at epsilon 2 or more')
     """
     validate.host_key(key, "rehearse")
     worlds = validate.whole(2, worlds=worlds)
-    if not isinstance(public, (PanelFacts, PublicFacts, JointFacts, LinkFacts)):
+    if not isinstance(public, (PanelFacts, CountFacts, JointFacts, LinkFacts)):
         got = f"got {type(public).__name__}: docs/choosing.md has an example"  # its values may be private
-        raise ValueError(f"public must be of panel_facts, joint_facts, PublicFacts or LinkFacts, {got}")
-    of_lists = isinstance(public, (PublicFacts, LinkFacts))
+        raise ValueError(f"public must be of panel_facts, joint_facts, count_facts or LinkFacts, {got}")
+    of_lists = isinstance(public, (CountFacts, LinkFacts))
     least, most = (MIN_EPSILON, MAX_EPSILON) if of_lists else (0.0, MOST_EPSILON)
     each = list(epsilons) if np.iterable(epsilons) else [epsilons]
     asked = tuple(sorted({validate.number(least, most, open_lower=not of_lists, epsilons=one) for one in each}))
@@ -288,9 +292,8 @@ def rehearse(
         return _of_links(key, public, asked, worlds, progress)
     if not isinstance(friends, StatedFriends | None):
         raise ValueError(f"friends must be StatedFriends(mean_degree, homophily), got {type(friends).__name__}")
-    if not isinstance(public, PublicFacts) and public.known.keep < 1.0:
+    if not isinstance(public, CountFacts) and public.known.keep < 1.0:
         raise ValueError(f"public must have true labels, got keep = {public.known.keep:g}")
-    fold_key, key = random_words.split(key)
     message, splits, right, private = "lists", [], [], validate.labels(public.labels) < 0
     with watched("rehearse", progress):
         phase("what is public", 0.0)
@@ -300,8 +303,8 @@ def rehearse(
             message, run = "records", _of_records(key, public, asked)
         elif friends is None:
             raise ValueError("friends must be stated of lists: pipeline.StatedFriends(mean_degree, homophily)")
-        elif isinstance(public, PublicFacts):
-            run = _of_lists(key, with_posterior(fold_key, public), friends, asked)
+        elif isinstance(public, CountFacts):
+            run = _of_lists(key, public, friends, asked)
         else:
             if friends.overlap is not None or friends.echo is not None:
                 raise ValueError("overlap and echo must be None of joint totals: nobody has public features")
@@ -499,21 +502,20 @@ def _checked(friends: StatedFriends, n: int) -> _Stated:
     )
 
 
-def _of_lists(key: PRNGKey, public: PublicFacts, friends: StatedFriends, epsilons: tuple[float, ...]) -> World:
-    rows = public.scaled()
-    assert isinstance(public.log_q, FeaturesPosterior)
-    assert not isinstance(rows, Mapping)
+def _of_lists(key: PRNGKey, public: CountFacts, friends: StatedFriends, epsilons: tuple[float, ...]) -> World:
     stated = _checked(friends, len(public.labels))
     if friends.overlap is not None:
         validate.number(0.0, 1.0, overlap=friends.overlap)
     if friends.echo is not None:
         validate.number(0.0, 1.0, echo=friends.echo)
     told = friends.overlap, friends.echo
-    log_q, labels = public.log_q.log_q, np.asarray(public.labels)
+    rows = public.rows
+    log_q = public.known.log_q
+    labels = np.asarray(public.labels)
     spread_key, unknown_key, key = random.split(key, 3)
     # What labels that a model has not seen say of how sure it may be.
     tempered = combine(log_q[..., None], stack(log_q[..., None], labels, (1.0,), ridge=1.0))
-    ridge = public.log_q.ridge
+    ridge = public.known.ridge
     noise = None if rows is None or ridge is None else _LikeFeatures.of(spread_key, rows)
     # By the ridge a score varies by 1 / ridge with features, beside its Gumbel noise of variance pi^2 / 6.
     most = np.array([0.0 if ridge is None else 1.0 / (1.0 + ridge * math.pi**2 / 6.0), MOST_OVERLAP, MOST_ECHO])
@@ -531,8 +533,8 @@ def _of_lists(key: PRNGKey, public: PublicFacts, friends: StatedFriends, epsilon
         users, found = _drawn_users(draw_key, y, tempered, stated, np.asarray(given, np.float32)), [log_q]
         for place, epsilon in enumerate(epsilons):
             count_key = random.fold_in(report_key, place)
-            made = piloted_counts(count_key, partial(_count, users, epsilon), public, epsilon)
-            found.append(made.log_posterior)
+            made = simulate(count_key, CountServer(public, epsilon), _World(users))
+            found.append(made.value.log_posterior)
         return y, found
 
     return world
@@ -559,7 +561,7 @@ def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[Joi
                 made = one_report(noise_key, facts, devices, split.both, alike)
             else:
                 send = partial(_send, alphabets[split.record], scores) if split.record else None
-                count = partial(_count, users, split.list) if split.list else None
+                count = _World(users) if split.list else None
                 made = joint_prediction(noise_key, facts, send, count, split.list)
             found.append(made.log_posterior)
         return y, found
@@ -578,10 +580,26 @@ class _Users(NamedTuple):
     echo: Array
 
 
-def _count(users: _Users, epsilon: float, key: PRNGKey, asked: CountRound) -> Array:
-    count_key, noise_key = random.split(key)
-    counts = _drawn_counts(count_key, users, jnp.asarray(asked.groups), num_groups=asked.num_groups)
-    return NeighbourCounts(epsilon, asked.num_groups).add_noise(noise_key, counts)
+@dataclasses.dataclass(frozen=True)
+class _World:
+    """Drawn users, who answer questions about their neighbours."""
+
+    users: _Users
+
+    @property
+    def num_users(self) -> int:
+        return len(self.users.rate)
+
+    def put(self, question: Question) -> Question:
+        return question
+
+    def answer(self, key: PRNGKey, question: Question) -> Answers:
+        assert isinstance(question, CountQuestion)
+        count_key, noise_key = random.split(key)
+        groups = jnp.asarray(question.groups)
+        counts = _drawn_counts(count_key, self.users, groups, num_groups=question.num_groups)
+        noisy = question.mechanism.add_noise(noise_key, counts)
+        return Answers(np.asarray(noisy), np.asarray(question.asked))
 
 
 @pytree

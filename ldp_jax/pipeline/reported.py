@@ -1,7 +1,7 @@
 """Embeddings of reports that real devices sent: of some users, in any order.
 
 Whoever is silent, late or unknown contributes nothing: an estimate of 0, or of counts and classes
-(:func:`~ldp_jax.pipeline.from_counts.classify_counts`, :func:`~ldp_jax.servers.classify_reports`) a
+(:func:`~ldp_jax.servers.classify_counts`, :func:`~ldp_jax.servers.classify_reports`) a
 likelihood of one under every class. Reporting must not depend on what is private.
 """
 

@@ -3,9 +3,10 @@
 * :func:`simulate` runs a server on simulated users, and states the guarantee;
 * :class:`Users` hold private data: the only door to them;
 * questions: :class:`Ask` a mechanism, :class:`ClassQuestion`, :class:`CountQuestion`;
-* servers: :class:`Share`, :class:`ReportServer`, :class:`LabelServer`, :class:`LabelledReportServer`;
-* :func:`predict_from_reports` - private features, public graph and panel, in one call; :func:`classify_reports` -
-  the same of what devices sent.
+* servers: :class:`ReportServer`, :class:`LabelServer`, :class:`LabelledReportServer`, :class:`CountServer`, and the
+  smallest one, :class:`Share`;
+* in one call: :func:`predict_from_reports`, :func:`predict_from_counts`; :func:`classify_reports` and
+  :func:`classify_counts` of what devices sent.
 """
 
 from typing import TYPE_CHECKING
@@ -13,6 +14,13 @@ from typing import TYPE_CHECKING
 from ldp_jax.core import lazy
 
 if TYPE_CHECKING:
+    from ldp_jax.servers.counts import (
+        CountedClasses,
+        CountServer,
+        classify_counts,
+        count_facts,
+        predict_from_counts,
+    )
     from ldp_jax.servers.driver import Released, Server, simulate
     from ldp_jax.servers.from_reports import PredictedClasses, classify_reports, predict_from_reports
     from ldp_jax.servers.labels import LabelledReportServer, LabelServer
@@ -28,6 +36,8 @@ __all__ = [
     "Ask",
     "ClassQuestion",
     "CountQuestion",
+    "CountServer",
+    "CountedClasses",
     "LabelServer",
     "LabelledReportServer",
     "PanelFacts",
@@ -41,9 +51,12 @@ __all__ = [
     "StoredRows",
     "User",
     "Users",
+    "classify_counts",
     "classify_reports",
     "count_cost",
+    "count_facts",
     "panel_facts",
+    "predict_from_counts",
     "predict_from_reports",
     "simulate",
 ]
@@ -54,6 +67,7 @@ __getattr__, __dir__ = lazy.attach(
         "questions": "Answers Ask ClassQuestion CountQuestion Question User",
         "questions.counts": "count_cost",
         "share": "Share",
+        "counts": "CountServer CountedClasses classify_counts count_facts predict_from_counts",
         "driver": "Released Server simulate",
         "from_reports": "PredictedClasses classify_reports predict_from_reports",
         "labels": "LabelServer LabelledReportServer",

@@ -141,8 +141,9 @@ def simulate(
             put = users.put(made.question)
             exact = exact or put is not made.question
             state = made if put is made.question else dataclasses.replace(made, question=put)
-            phase(f"{int(asked.sum())} users answer", 0.0)
-            answers = users.answer(random.fold_in(users_key, len(rounds)), put)
+            number = len(rounds)
+            phase(f"round {number + 1}: {int(asked.sum())} users answer", number / (number + 1))
+            answers = users.answer(random.fold_in(users_key, number), put)
             rounds = (*rounds, _round(made.question, answers))
             made = server.step(state, answers)
     if exact:

@@ -1,4 +1,4 @@
-"""Labels of a panel that are private: each member reports one, once, and then what is private is asked of others."""
+"""Private labels of a panel: each member reports one, once; others are asked afterwards."""
 
 import dataclasses
 from functools import cached_property

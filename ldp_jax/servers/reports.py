@@ -276,7 +276,7 @@ class ReportServer:
 
 
 def _stacked(scores: list[Array], known: FoldedLabels) -> np.ndarray:
-    """The log posterior of scores weighed out of fold; by default structure and the own report count as one each."""
+    """The log posterior of scores weighed out of fold, near to structure plus the own report."""
     towards = np.where(np.arange(len(scores)) < 2, 1.0, 0.0)
     columns = np.stack([np.asarray(each) for each in scores], -1)
     return stack_out_of_fold(columns, known, towards, ridge=_RIDGE)[0]

@@ -22,6 +22,7 @@ from ldp_jax import (
     hyperbolic,
     pipeline,
     privatize,
+    servers,
     verification,
 )
 from ldp_jax.core import mechanism, validate
@@ -31,7 +32,7 @@ from ldp_jax.deployment.session import as_numbers
 from ldp_jax.features import distribution
 from ldp_jax.graph import graphs, interop, propagation
 from ldp_jax.learning import label_training, metrics, models, training
-from ldp_jax.pipeline import links, piloted
+from ldp_jax.pipeline import links
 from ldp_jax.servers.parts.device_classifier import device_classifier
 from ldp_jax.servers.parts.rows import DenseRows, feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
@@ -252,13 +253,13 @@ def _mistaken():
     )
     records = datasets.Records(np.zeros((3, 1), np.float32), ("age",), np.arange(3))
     counted = edges.privatize_counts(key, graph, edges.NeighbourCounts(1.0, 1), np.zeros(3, int))
-    lists = piloted.PublicFacts(None, np.array([0, 1, -1]), 2)
+    lists = servers.count_facts(jax.random.key(4), None, np.array([0, 1, -1]), num_classes=2, num_folds=2)
 
     def embed(x, made=features.Laplace):
         return pipeline.private_embedding(key, graph, x, made, alpha=0.1, r=0.1)
 
     def panelled(panel, labels=(0, 1)):
-        return pipeline.predict_from_reports(key, graph, np.ones((3, 1)), panel, np.array(labels), 1.0)
+        return servers.predict_from_reports(key, graph, np.ones((3, 1)), panel, np.array(labels), 1.0)
 
     plain = type("Plain", (), dict.fromkeys(("privatize", "guarantee", "domain", "codomain", "estimate"), print))
     return [
@@ -282,7 +283,7 @@ def _mistaken():
         (lambda: panelled([0, 1], [True, False]), r"labels.astype\(int\)"),
         (lambda: panelled(["ana"], [0]), r"pandas.Index\(names\).get_indexer\(panel\) finds those of names"),
         (
-            lambda: jax.vmap(lambda one: pipeline.predict_from_counts(one, graph, None, [0, 1, -1], 1.0).classes)(
+            lambda: jax.vmap(lambda one: servers.predict_from_counts(one, graph, None, [0, 1, -1], 1.0).classes)(
                 jax.random.split(key)
             ),
             "key must be concrete: predict_from_counts is called in a Python loop, outside jit",

@@ -1,7 +1,6 @@
 """Private friendships: rows that say what they cost, gains that are paired by draw, tables a reader can check."""
 
 import math
-import types
 
 import jax
 import numpy as np
@@ -13,6 +12,7 @@ from experiments import frontier
 from experiments.frontier import features, friendships, methods, report
 from experiments.frontier.config import Config
 from experiments.frontier.methods import CEILING, FEATURES, METHODS, PILOTED, PLAIN, PUBLISHED_METHODS, REHEARSAL
+from ldp_jax import edges, servers
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
 from tests.experiments import contract
 from tests.experiments.rows import made
@@ -75,16 +75,18 @@ def test_gains_are_paired_by_draw_and_the_best_published_is_the_best_by_mean():
 def test_the_ceiling_is_the_same_classifier_on_counts_without_noise(monkeypatch):
     graph = ldp_jax.from_edges(np.array([[0, 1], [1, 2], [2, 3]]), 4)
     asked = methods.Asked(graph, None, np.array([0, 1, -1, -1]), 2, None)
-    groups, seen = np.array([0, 1, 1, 0]), []
+    seen, answer = [], servers.Users.answer
 
-    def classify(key, noisy_counts, *_, **__):
-        seen.append(np.asarray(noisy_counts(key, types.SimpleNamespace(groups=groups, num_groups=2))))
+    def watched(users, key, question):
+        seen.append((question, answer(users, key, question)))
         raise StopIteration
 
-    monkeypatch.setattr(methods, "piloted_counts", classify)
+    monkeypatch.setattr(servers.Users, "answer", watched)
     with pytest.raises(StopIteration):
-        METHODS[CEILING](jax.random.key(0), asked, math.inf, "list")
-    np.testing.assert_array_equal(seen[0], [[0, 1], [1, 1], [1, 1], [0, 1]])
+        METHODS[CEILING](jax.random.key(0), asked, 1.0, "list")
+    ((question, answers),) = seen
+    exact = edges.count_neighbours(edges.Population.of(graph), question.groups, question.num_groups)
+    np.testing.assert_array_equal(answers.values[answers.reported], exact[answers.reported])
     assert CEILING in methods.WITHOUT_EPSILON
     assert list(METHODS)[-2:] == [CEILING, REHEARSAL]  # a place is a part of the keys of rows
 

@@ -12,7 +12,7 @@ from experiments.frontier.baselines._released import Asked
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, PipelineGuarantee
 from ldp_jax.servers.parts.rows import feature_rows
-from tests.pipeline.planted import blocks, some_labels
+from tests.servers.planted import blocks, some_labels
 
 CLASSES = 3
 

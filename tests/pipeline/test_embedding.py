@@ -17,7 +17,7 @@ from ldp_jax.graph import graphs, propagation
 from ldp_jax.graph.propagation import operator, ppr_dense
 from ldp_jax.pipeline import PublicRecord, embedding, private_embedding, private_embeddings
 from ldp_jax.pipeline.embedding import standardize
-from tests.pipeline.planted import compiled
+from tests.servers.planted import compiled
 
 N, D = 30, 7
 ALPHA, R = 0.15, 0.3

@@ -14,9 +14,10 @@ from sklearn.utils import estimator_checks
 from ldp_jax import features
 from ldp_jax.core import random
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import predict_from_counts, predict_from_reports, private_embedding
+from ldp_jax.pipeline import predict_from_reports, private_embedding
 from ldp_jax.pipeline.estimators import CountClassifier, PrivateEmbedding, ReportClassifier
-from tests.pipeline.planted import compiled, words
+from ldp_jax.servers import predict_from_counts
+from tests.servers.planted import compiled, words
 
 KEY = jax.random.key(0)
 CLASSES = np.array(["red", "green", "blue"])

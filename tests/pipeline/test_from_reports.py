@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.sparse
+from ldp_jax.pipeline.from_reports import class_reports, classify_reports
+from ldp_jax.pipeline.local_prediction import local_prediction, panel_facts
 
 from ldp_jax.accounting.guarantee import LABEL, RECORD, Budget
 from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
@@ -17,14 +19,12 @@ from ldp_jax.deployment.store import ReportStore
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
 from ldp_jax.pipeline import predict_from_reports
-from ldp_jax.pipeline.from_reports import class_reports, classify_reports
-from ldp_jax.pipeline.local_prediction import local_prediction, panel_facts
 from ldp_jax.servers.parts.device_classifier import device_classifier
 from ldp_jax.servers.parts.panel import panel_arguments
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.structure import label_log_loss
-from tests.pipeline.planted import blocks, compiled
+from tests.servers.planted import blocks, compiled
 
 N, PANEL, FOLDS = 600, 150, 4
 

@@ -16,7 +16,7 @@ from ldp_jax.pipeline.jointly import WHOLE_LIST, record_alphabets
 from ldp_jax.servers.parts import panel
 from ldp_jax.servers.parts.one_message import HOMOPHILY, Devices, one_message
 from ldp_jax.servers.parts.rows import feature_rows
-from tests.pipeline.planted import blocks
+from tests.servers.planted import blocks
 
 N, PANEL, FOLDS, TOTAL = 600, 150, 4, 4.0  # the users and folds of other files, whose programs serve here
 BOTH = Unit("neighbour-list + record")

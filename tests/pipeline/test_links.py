@@ -7,7 +7,7 @@ import pytest
 from ldp_jax.graph import graphs
 from ldp_jax.learning.metrics import auc
 from ldp_jax.pipeline.links import link_scores
-from tests.pipeline.planted import blocks, noisy_counts
+from tests.servers.planted import blocks, noisy_counts
 
 
 def by_hand(reports, groups, pairs, epsilon):

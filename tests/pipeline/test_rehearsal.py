@@ -13,20 +13,20 @@ from ldp_jax.pipeline import (
     Rehearsal,
     StatedFriends,
     joint_facts,
-    predict_from_counts,
     predict_jointly,
     rehearsal,
 )
 from ldp_jax.pipeline.jointly import JointFacts
 from ldp_jax.pipeline.links import LinkFacts, link_scores
-from ldp_jax.servers.reports import PanelFacts, panel_facts
-from ldp_jax.pipeline.piloted import PublicFacts
 from ldp_jax.pipeline.rehearsal import coupled_classes, donors, echo, homophily, overlap, shared_spread
+from ldp_jax.servers import predict_from_counts
+from ldp_jax.servers.counts import count_facts
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.structure import StructurePosterior
-from tests.pipeline.planted import blocks, some_labels
+from ldp_jax.servers.reports import PanelFacts, panel_facts
+from tests.servers.planted import blocks, some_labels
 
 N, DIM, PANEL = 360, 24, 150
 
@@ -35,6 +35,11 @@ N, DIM, PANEL = 360, 24, 150
 def graph():
     made, y, _ = blocks(n=N, degree=8.0, homophily=0.9)
     return operator(made), y, made
+
+
+def list_facts(rows, labels):
+    """What is public where lists are private."""
+    return count_facts(jax.random.key(9), rows, labels, num_classes=3)
 
 
 def facts_of(graph, strength):
@@ -126,7 +131,7 @@ def test_lists_bring_about_what_was_foretold(graph):
     _, y, made = graph
     labels = some_labels(y, 0.2)
     told = ldp.rehearse(
-        jax.random.key(0), PublicFacts(None, labels, 3), (1.0,), friends=StatedFriends(8.0, 0.9, 0.3), worlds=3
+        jax.random.key(0), list_facts(None, labels), (1.0,), friends=StatedFriends(8.0, 0.9, 0.3), worlds=3
     )
     found = predict_from_counts(jax.random.key(1), made, None, labels, 1.0)
     right = 100 * (found.classes == y)[labels < 0].mean()
@@ -137,7 +142,7 @@ def test_lists_bring_about_what_was_foretold(graph):
 def test_friends_who_say_what_features_say_bring_less(graph):
     """Of one homophily, stated as beyond features, as unknown, and as theirs alone; one key, so the same noise."""
     x = blocks(n=N, degree=8.0, homophily=0.9, clarity=1.5)[2]
-    public, brought = PublicFacts(x, some_labels(graph[1], 0.4), 3), []
+    public, brought = list_facts(x, some_labels(graph[1], 0.4)), []
     for known in ((0.0, 0.0), (None, None), (1.0, 0.0), (0.0, 1.0)):
         friends = StatedFriends(8.0, 0.5, 0.3, *known)
         told = ldp.rehearse(jax.random.key(0), public, (2.0,), friends=friends, worlds=3)
@@ -226,14 +231,14 @@ def test_a_verdict_needs_points_and_a_chance():
 
 def test_labels_of_nan_are_unknown(graph):
     labels = some_labels(graph[1], 0.1).astype(float)
-    marked = PublicFacts(None, np.where(labels < 0, np.nan, labels), 3)
+    marked = list_facts(None, np.where(labels < 0, np.nan, labels))
     found = ldp.rehearse(jax.random.key(0), marked, (2.0,), friends=StatedFriends(8, 0.8), worlds=2)
     assert (found.users, found.labels) == ((labels < 0).sum(), (labels >= 0).sum())
 
 
 @pytest.mark.usefixtures("untyped")
 def test_what_cannot_be_rehearsed_is_refused(graph):
-    facts, lists = facts_of(graph, 1.0), PublicFacts(None, some_labels(graph[1], 0.2), 3)
+    facts, lists = facts_of(graph, 1.0), list_facts(None, some_labels(graph[1], 0.2))
     private = facts._replace(known=facts.known._replace(keep=0.9))
     for public, also, words in (
         (facts, {"epsilons": (0.0,)}, "epsilons must be"),

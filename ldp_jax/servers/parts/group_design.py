@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import log_softmax, logsumexp
 
 from ldp_jax.core import random, random_words, validate
+from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.servers.parts.count_evidence import LEAST, log_likelihoods, noise_variance, report_tables
 from ldp_jax.servers.parts.groups import MERGES, merge, merged
@@ -142,7 +143,8 @@ def group_shares(
     return GroupShares(shares / shares.sum(1, keepdims=True), degree, homophily)
 
 
-class Design(NamedTuple):
+@pytree
+class Design:
     """The forecast of each merge by its name in :data:`~ldp_jax.servers.parts.groups.MERGES`, and the best one.
 
     Attributes:
@@ -150,7 +152,7 @@ class Design(NamedTuple):
       accuracy: expected, with their report; ``accuracy_without`` that of the prior alone.
     """
 
-    best: str
+    best: str = static()
     gain: dict[str, float]
     accuracy: dict[str, float]
     accuracy_without: float

@@ -17,11 +17,11 @@ from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.deployment import Alphabet, Classifier
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.features.personal_alphabet import best_place
+from ldp_jax.servers.parts.arrived import ReportRows, places
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier
 from ldp_jax.servers.parts.rows import DenseRows, Rows, feature_rows, of_length_one
 from ldp_jax.servers.parts.self_training import label_evidence
 from ldp_jax.servers.questions.question import Answers, User
-from ldp_jax.servers.parts.arrived import ReportRows, places
 
 _REPORT = 36  # bytes
 
@@ -67,11 +67,15 @@ class ClassQuestion:
     def answer(self, key: PRNGKey, user: User) -> Int[Array, ""]:
         """The reported place of one user."""
         scores = self.classifier.scores(DenseRows(of_length_one(user.record)[None]))[0]
-        order = jnp.asarray(self.alphabets.order)[user.own]
-        level = jnp.asarray(self.alphabets.inner.level)[user.own]
-        mine = self.alphabets.inner.at(level)
+        return self.report(key, scores, user.own)
+
+    def report(self, key: PRNGKey, scores: Float[Array, " classes"], own: Array) -> Int[Array, ""]:
+        """The reported place of the user ``own``, whose device finds these scores."""
+        order = jnp.asarray(self.alphabets.order)[own]
+        level = jnp.asarray(self.alphabets.inner.level)[own]
         if self.noiseless:
             return best_place(scores, order, len(order))
+        mine = self.alphabets.inner.at(level)
         return mine.privatize(key, best_place(scores, order, mine.counts[level]))
 
     def answer_all(self, key: PRNGKey, users: Any) -> Int[Array, " n"]:
@@ -100,9 +104,7 @@ class ClassQuestion:
             return np.ones(self.alphabets.order.shape, bool)
         return self.alphabets.mask
 
-    def log_likelihoods(
-        self, values: Int[Array | np.ndarray, " n"]
-    ) -> Float[Array | np.ndarray, "n classes"]:
+    def log_likelihoods(self, values: Int[Array | np.ndarray, " n"]) -> Float[Array | np.ndarray, "n classes"]:
         """log P(report i | class that the device of user i chose), of every class."""
         if self.noiseless:
             return label_evidence(self.alphabets.classes(values), self.alphabets.order.shape[1])
@@ -173,7 +175,7 @@ def class_cost(epsilon: float, num_classes: int) -> Cost:
         adjacency=f"any two of {num_classes} classes of one user",
         arithmetic="exact",
         status="proved",
-        reason="alphabets come from public facts; a table of whole numbers loses at most the epsilon that it is for",
+        reason="alphabets come from public facts; no table of whole numbers loses more than its epsilon",
     )
     return Cost(guarantee)
 

@@ -13,7 +13,7 @@ from ldp_jax.core.pytree import digest, pytree, static
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.deployment import Question as Shipped
 from ldp_jax.edges import NeighbourCounts, NeighbourList, count_neighbours, privatize_counts
-from ldp_jax.servers.questions.question import User
+from ldp_jax.servers.questions.question import Answers, User
 
 NO_NOISE = 20.0
 """The epsilon by whose law exact counts are read: its noise is 0 but once in 2e8."""
@@ -92,6 +92,27 @@ class CountQuestion:
     def shipped(self) -> Shipped:
         """The bytes that devices get, as :meth:`ldp_jax.deployment.Session.report_neighbours` takes them."""
         return Shipped(self.round, np.asarray(self.groups), self.num_groups, self.epsilon, self.most)
+
+    def read(self, rows: Any) -> Answers:
+        """The counts that devices sent, by user; rows of users who were not asked are left out.
+
+        ``ValueError`` for rows of another question or of another shape, or several of a user.
+        """
+        if rows.digest != self.shipped().digest:
+            raise ValueError("rows must answer the question that was broadcast, and answer another")
+        user, output = np.asarray(rows.user, np.uint64), np.asarray(rows.output)
+        if output.shape != (len(user), self.num_groups):
+            raise ValueError(f"output must be [{len(user)}, {self.num_groups}], got {output.shape}")
+        if len(np.unique(user)) != len(user):
+            raise ValueError("rows must be one a user, and are several of some")
+        asked = np.asarray(self.asked)
+        known = user < len(asked)
+        known[known] = asked[user[known]]
+        counts = np.zeros((len(asked), self.num_groups), np.int32)
+        reported = np.zeros(len(asked), bool)
+        counts[user[known]] = output[known]
+        reported[user[known]] = True
+        return Answers(counts, reported)
 
     def download_bytes(self) -> int:
         """The whole question, which is the same for everybody."""

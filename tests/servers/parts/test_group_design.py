@@ -11,7 +11,7 @@ import pytest
 from ldp_jax import edges
 from ldp_jax.servers.parts.group_design import CountModel, GroupShares, design, expected_counts, group_shares, pilot
 from ldp_jax.servers.parts.groups import MERGES, class_shares, fine_groups
-from tests.pipeline.planted import blocks, noisy_counts, some_labels
+from tests.servers.planted import blocks, noisy_counts, some_labels
 
 
 def test_half_of_every_class_and_enough_others_are_asked():

@@ -21,7 +21,7 @@ from ldp_jax.servers.parts.self_training import (
     self_train,
 )
 from ldp_jax.servers.parts.stack import combine, likeliest
-from tests.pipeline.planted import some_labels
+from tests.servers.planted import some_labels
 
 CLASSES, FOLDS = 3, 4
 

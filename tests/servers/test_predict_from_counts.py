@@ -10,12 +10,11 @@ import scipy.sparse
 from ldp_jax import edges
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Budget
 from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
-from ldp_jax.edges import whole_counts
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import from_counts, predict_from_counts
-from ldp_jax.pipeline.from_counts import silent_users
+from ldp_jax.servers import Users, predict_from_counts
+from ldp_jax.servers.counts import silent_users
 from ldp_jax.servers.parts.rows import feature_rows
-from tests.pipeline.planted import blocks, right, some_labels
+from tests.servers.planted import blocks, right, some_labels
 
 FOLDS = 4
 
@@ -30,33 +29,35 @@ def data():
 def test_lists_say_what_features_do_not_and_the_ledger_takes_what_it_cost(data, monkeypatch, unit, per_edge):
     graph, y, x, labels = data
     asked = []
-    report = from_counts.privatize_counts
+    answer = Users.answer
 
-    def watched(key, lists, mechanism, groups, **given):
-        asked.append((mechanism, np.asarray(groups), given))
-        return report(key, lists, mechanism, groups, **given)
+    def watched(users, key, question):
+        asked.append(question)
+        return answer(users, key, question)
 
-    monkeypatch.setattr(from_counts, "privatize_counts", watched)
+    monkeypatch.setattr(Users, "answer", watched)
     told = []
     given = {"unit": unit, "num_folds": FOLDS, "progress": lambda *now: told.append(now)}
     found = predict_from_counts(jax.random.key(0), graph, x, labels, 1.0, **given)
-    assert [words for words, _ in told][1::2] == ["the pilot reports", "the others report", "done"]
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert told[-1] == ("done", 1.0)
     assert right(found.log_posterior, y, labels < 0) > right(found.found.log_q, y, labels < 0) + 0.1
     # Exactly what was asked: no user twice, the silent never, one rule of ownership in both rounds.
     first, second = asked
-    np.testing.assert_array_equal(found.round, first[2]["reporters"] + 2 * second[2]["reporters"])
+    np.testing.assert_array_equal(found.round, first.asked + 2 * second.asked)
     assert (found.round == 0).any() == (unit == "relationship")
-    assert {m.epsilon for m, _, _ in asked} == {1.0}
+    assert {question.epsilon for question in asked} == {1.0}
     if unit == "relationship":
-        for mine, other in zip(first[2]["owners"], second[2]["owners"], strict=True):
+        for mine, other in zip(first.owners, second.owners, strict=True):
             np.testing.assert_array_equal(mine, other)
     # Each edge is counted as often as its guarantee says, by enumeration of both rounds.
     users = edges.Population.of(graph)
     counted = np.zeros((600, 600), int)
-    for _, _, given in asked:
-        mine = given["reporters"][users.receivers]
-        if given["owners"] is not None:
-            mine &= given["owners"].owns(users.receivers, users.senders)
+    for question in asked:
+        mine = question.asked[users.receivers]
+        if question.owners is not None:
+            mine &= question.owners.owns(users.receivers, users.senders)
         np.add.at(counted, (users.receivers[mine], users.senders[mine]), 1)
     times = counted + counted.T
     assert counted.max() == 1
@@ -70,7 +71,7 @@ def test_lists_say_what_features_do_not_and_the_ledger_takes_what_it_cost(data, 
         spent.spend("counts again", found)
 
 
-def test_every_reporter_owns_her_pairs_with_the_silent(data):
+def test_every_reporter_owns_their_pairs_with_silent_users(data):
     _, _, _, labels = data
     silent = silent_users(jax.random.key(1), labels)
     share = silent.sum() / (labels >= 0).sum()
@@ -119,8 +120,7 @@ def test_sparse_features_are_the_dense_ones(data):
 def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
     graph, _, x, labels = data
     refuse = lambda *_, **__: pytest.fail("asked, although the arguments are wrong")
-    monkeypatch.setattr(from_counts, "privatize_counts", refuse)
-    monkeypatch.setattr(whole_counts, "privatize_counts", refuse)
+    monkeypatch.setattr(Users, "answer", refuse)
     for changes, message in (
         ({"epsilon": 41.0}, "epsilon must be"),
         ({"unit": "edge"}, "unit must be"),

@@ -16,7 +16,7 @@ from ldp_jax.servers.parts.structure import (
     structure_posterior,
     sums_by_folds,
 )
-from tests.pipeline.planted import blocks
+from tests.servers.planted import blocks
 
 FOLDS = 3
 N, PANEL = 360, np.arange(0, 360, 4)
