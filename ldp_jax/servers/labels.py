@@ -12,15 +12,23 @@ from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random, validate
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.types import Graph, PRNGKey
-from ldp_jax.features import PersonalAlphabets
+from ldp_jax.features import Discrete, PersonalAlphabets
 from ldp_jax.graph.propagation import Operator, operator
 from ldp_jax.servers.parts.panel import keep_of, label_noise
 from ldp_jax.servers.parts.rows import Rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.structure import StructurePosterior
-from ldp_jax.servers.questions import Answers, Ask, ClassQuestion, Noiseless
+from ldp_jax.servers.questions import Answers, Ask, ClassQuestion
 from ldp_jax.servers.questions.classes import class_cost
-from ldp_jax.servers.reports import HIDDEN, IN_THE_CLEAR, LocalPrediction, PanelFacts, ReportServer, panel_facts
+from ldp_jax.servers.reports import (
+    HIDDEN,
+    IN_THE_CLEAR,
+    ClassesAsked,
+    LocalPrediction,
+    PanelFacts,
+    ReportServer,
+    panel_facts,
+)
 
 
 class ReportedLabels(NamedTuple):
@@ -83,7 +91,7 @@ class LabelServer:
 
     def statement(self) -> Statement:
         """One label of a member."""
-        role = Role((self.question.cost(),), self.question.asked)
+        role = Role((self.question.cost(),), np.asarray(self.members))
         return Statement.of(role, protects=("the panel's labels",))
 
     def init(self, key: PRNGKey) -> LabelsAsked:
@@ -93,7 +101,7 @@ class LabelServer:
     def step(self, state: LabelsAsked, answers: Answers) -> ReportedLabels:
         """The labels as they were reported, and how often they are true."""
         noise = state.question.mechanism
-        keep = 1.0 if isinstance(noise, Noiseless) else keep_of(noise)
+        keep = keep_of(noise) if isinstance(noise, Discrete) else 1.0  # exact labels have no noise
         labels = np.where(answers.reported, np.asarray(answers.values), -1).astype(np.int32)
         return ReportedLabels(labels, keep)
 
@@ -159,7 +167,8 @@ class LabelledReportServer:
         """After labels, classes are asked for; after classes, the result is that of :class:`ReportServer`."""
         if isinstance(state, ClassesAskedByLabels):
             facts = PanelFacts(state.known, state.structure, state.question.classifier, self.op)
-            return ReportServer(facts, self.epsilon, self.guarded).step(state, answers)
+            asked = ClassesAsked(state.question, state.key)
+            return ReportServer(facts, self.epsilon, self.guarded).step(asked, answers)
 
         told = self.panel.step(state, answers)
         reported = told.labels[np.asarray(self.panel.members)] >= 0
