@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax  # noqa: F401 - the examples below
 import numpy as np
 from jaxtyping import Bool, Float, Int, Integer
 

@@ -10,11 +10,12 @@ from jaxtyping import Bool, Int
 
 from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random, validate
+from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.pytree import pytree
-from ldp_jax.core.types import Graph, PRNGKey
+from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.features import Discrete, PersonalAlphabets
 from ldp_jax.graph.propagation import Operator, operator
-from ldp_jax.servers.parts.panel import keep_of, label_noise
+from ldp_jax.servers.parts.panel import MOST_EPSILON, keep_of, label_noise
 from ldp_jax.servers.parts.rows import Rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.structure import StructurePosterior
@@ -113,13 +114,17 @@ class ClassesAskedByLabels:
     Attributes:
       question: the open one.
       key: of the reports of the panel, which the server simulates.
-      known: labels as they were reported.
+      labels: int32 [n], as they were reported; -1 for nobody's.
+      fold: int32 [n], of each node.
+      keep: the probability that a label is true.
       structure: what the graph says of everybody's class by these.
     """
 
     question: ClassQuestion
     key: PRNGKey
-    known: FoldedLabels
+    labels: Int[Array | np.ndarray, " n"]
+    fold: Int[Array | np.ndarray, " n"]
+    keep: float
     structure: StructurePosterior
 
 
@@ -136,6 +141,8 @@ class LabelledReportServer:
       epsilon: of a class, in (0, 20].
       num_folds: F (:func:`~ldp_jax.servers.panel_facts`).
       guarded: as of :class:`ReportServer`.
+
+    ``ValueError`` for an epsilon or a number of folds out of range, or rows of others than the panel.
     """
 
     graph: Graph
@@ -144,6 +151,13 @@ class LabelledReportServer:
     epsilon: float
     num_folds: int = 10
     guarded: bool = True
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon, most=MOST_EPSILON)
+        validate.integer_in(2, num_folds=self.num_folds)
+        size = int(np.asarray(self.panel.members).sum())
+        if self.rows.shape[0] != size:
+            raise ValueError(f"rows must be of the panel's {size} members, got {self.rows.shape[0]}")
 
     @cached_property
     def op(self) -> Operator:
@@ -166,7 +180,9 @@ class LabelledReportServer:
     ) -> ClassesAskedByLabels | LocalPrediction:
         """After labels, classes are asked for; after classes, the result is that of :class:`ReportServer`."""
         if isinstance(state, ClassesAskedByLabels):
-            facts = PanelFacts(state.known, state.structure, state.question.classifier, self.op)
+            classes, labels, fold = self.panel.num_classes, np.asarray(state.labels), np.asarray(state.fold)
+            known = FoldedLabels(labels, classes, fold, self.num_folds, float(state.keep))
+            facts = PanelFacts(known, state.structure, state.question.classifier, self.op)
             asked = ClassesAsked(state.question, state.key)
             return ReportServer(facts, self.epsilon, self.guarded).step(asked, answers)
 
@@ -182,4 +198,6 @@ class LabelledReportServer:
         alphabets = PersonalAlphabets.of(self.epsilon, np.exp(np.asarray(facts.structure.log_q)))
         others = ~np.asarray(self.panel.members)
         question = ClassQuestion(facts.classifier, alphabets, others, self.epsilon)
-        return ClassesAskedByLabels(question, key, facts.known, facts.structure)
+        return ClassesAskedByLabels(
+            question, key, facts.labels, facts.known.fold, facts.known.keep, facts.structure
+        )

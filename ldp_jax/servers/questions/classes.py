@@ -45,7 +45,7 @@ class ClassQuestion:
     >>> alphabets = PersonalAlphabets.of(2.0, [[0.8, 0.1, 0.1], [0.2, 0.4, 0.4]])
     >>> asked = ClassQuestion(classifier, alphabets, np.ones(2, bool), 2.0)
     >>> asked.shipped(1), asked.upload_bytes(), round(asked.cost().guarantee.epsilon, 6)
-    ((Classifier(3 features, 3 classes), Alphabet((1, 2), epsilon 2)), 36, 2.0)
+    ((Classifier(3 features, 3 classes), Alphabet((1, 2, 0), epsilon 2)), 36, 2.0)
     """
 
     classifier: DeviceClassifier
