@@ -15,7 +15,7 @@ from experiments.frontier import friendships
 from experiments.frontier.config import Config
 from experiments.frontier.features_methods import CHOSEN, METHODS, WITHOUT_EPSILON, Answer, Asked, Method
 from experiments.frontier.friendships import Settings
-from ldp_jax import features, pipeline
+from ldp_jax import features, servers
 from ldp_jax.accounting.guarantee import RECORD, PipelineGuarantee
 
 NAME = "frontier_features"
@@ -83,7 +83,7 @@ def draw(settings: Settings, setting: str, seed: int) -> Asked:
     labels = panel_labels(panel_key, data.y.astype(np.int32), setting)
     known = methods.padded(rows.take(np.flatnonzero(labels >= 0)))
     with _runner.asked(f"--panels {setting} of {settings.dataset}"):
-        facts = pipeline.panel_facts(facts_key, data.graph, known, labels, num_classes=data.num_classes)
+        facts = servers.panel_facts(facts_key, data.graph, known, labels, num_classes=data.num_classes)
     return Asked(settings.dataset, data, rows, labels, facts)
 
 

@@ -19,14 +19,13 @@ from experiments.privge import cells
 from experiments.privge import settings as published
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
+from ldp_jax.core.pytree import pytree
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.learning import metrics, models, training
-from ldp_jax.pipeline import predict_from_reports, rehearse
-from ldp_jax.pipeline.from_reports import class_reports
-from ldp_jax.pipeline.local_prediction import Broadcast, LocalPrediction, PanelFacts, local_prediction
-from ldp_jax.servers.parts import self_training, stack, structure
-from ldp_jax.servers.parts.confusion import ClassReports
+from ldp_jax.servers import ClassQuestion, PanelFacts, ReportServer, Users, rehearse, simulate
+from ldp_jax.servers.parts import stack, structure
 from ldp_jax.servers.parts.rows import Rows
+from ldp_jax.servers.reports import LocalPrediction
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -76,36 +75,25 @@ def padded(rows: Rows) -> Rows:
 # --- Local prediction ------------------------------------------------------------------------------------------
 
 
-def _local(key: Any, asked: Asked, epsilon: float, *, placebo: bool = False) -> Answer:
-    """Local prediction; of a placebo every private user classifies the record of another one at random."""
-    key, rows = _rows(key, asked, placebo)
-    found = predict_from_reports(
-        key, asked.data.graph, rows, asked.members, asked.labels[asked.members], epsilon,
-        num_classes=asked.classes, facts=asked.facts,
-    )  # fmt: skip
-    return Answer(found.log_posterior, found.guarantee, _believed(found.found))
-
-
-def _by_steps(
+def _local(
     key: Any, asked: Asked, epsilon: float, *, guarded: bool = True, placebo: bool = False, plain: bool = False
 ) -> Answer:
-    """The same steps and keys without the guard, or with the plain alphabet of all classes."""
-    key, rows = _rows(key, asked, placebo)
-    _, key = jax.random.split(key)  # of the other half, facts are found
-    posterior = np.exp(np.asarray(asked.facts.structure.log_q))
+    """Local prediction; without the guard, of a placebo, or with an alphabet of all classes."""
+    alphabets = None
     if plain:  # where all classes are equally likely, the best alphabet holds all of them
-        posterior = np.full(posterior.shape, 1.0 / asked.classes)
-    alphabets = PersonalAlphabets.of(epsilon, posterior)
-    found = local_prediction(key, class_reports(alphabets, rows), asked.facts, guarded=guarded)
-    guarantee = PipelineGuarantee.of([alphabets.guarantee()], protected=(PROTECTED,), unprotected=PANEL)
-    return Answer(found.log_posterior, guarantee, _believed(found))
+        even = np.full(asked.facts.structure.log_q.shape, 1.0 / asked.classes)
+        alphabets = PersonalAlphabets.of(epsilon, even)
+    users = _users(asked)
+    if placebo:
+        key, shuffle_key = jax.random.split(key)
+        users = users.shuffled(shuffle_key)
+    _, key = jax.random.split(key)  # of the other half, ldp_jax.predict_from_reports finds facts
+    released = simulate(key, ReportServer(asked.facts, epsilon, guarded, alphabets), users)
+    return Answer(released.value.log_posterior, released.guarantee, _believed(released.value))
 
 
-def _rows(key: Any, asked: Asked, placebo: bool) -> tuple[Any, Rows]:
-    if not placebo:
-        return key, asked.rows
-    key, shuffle_key = jax.random.split(key)
-    return key, shuffled(shuffle_key, asked.rows, asked.private)
+def _users(asked: Asked) -> Users:
+    return Users(records=asked.rows, public=asked.labels >= 0)
 
 
 def _believed(found: LocalPrediction) -> dict[str, Any]:
@@ -124,14 +112,31 @@ def shuffled(key: Any, rows: Rows, private: np.ndarray) -> Rows:
 
 def _noiseless(key: Any, asked: Asked, epsilon: float, *, soft: bool) -> Answer:
     """Local prediction whose devices report what they find as it is: the best class, or all scores."""
-
-    def collect(key: Any, public: Broadcast) -> ClassReports:
-        scores = public.classifier.scores(asked.rows).at[public.panel].set(public.classifier.panel_scores)
-        sent = jax.nn.log_softmax(scores) if soft else self_training.label_evidence(scores.argmax(1), asked.classes)
-        return ClassReports(sent, np.ones(scores.shape, bool))
-
-    found = local_prediction(key, collect, asked.facts)
+    users = _Candid(records=asked.rows) if soft else _users(asked).exact()
+    found = simulate(key, ReportServer(asked.facts, 1.0), users).value  # no noise is drawn, whatever the epsilon
     return Answer(found.log_posterior, SHOWN, _believed(found))
+
+
+@pytree
+class _Scores(ClassQuestion):
+    """Report all scores as they are."""
+
+    def reports(self, key: Any, scores: Any) -> jax.Array:
+        """A posterior of classes."""
+        return jax.nn.log_softmax(jnp.asarray(scores))
+
+    def log_likelihoods(self, values: Any) -> jax.Array:
+        """The same, for a likelihood."""
+        return jnp.asarray(values)
+
+
+class _Candid(Users):
+    """Users whose devices report all scores, whatever they are asked."""
+
+    def put(self, question: ClassQuestion) -> _Scores:
+        """The question about scores."""
+        exact = question.exact()
+        return _Scores(**{field.name: getattr(exact, field.name) for field in dataclasses.fields(exact)})
 
 
 # --- Structure alone, and the whole truth ----------------------------------------------------------------------
@@ -269,10 +274,10 @@ METHODS: dict[str, Method] = {
     f"{TRUE}, ppr": Method(21, partial(_true_records, "non-private, ppr")),
     f"{TRUE}, gcn": Method(22, partial(_true_records, "non-private, gcn")),
     LOCAL: Method(0, _local),
-    UNGUARDED: Method(0, partial(_by_steps, guarded=False)),
-    PLAIN: Method(0, partial(_by_steps, plain=True)),
+    UNGUARDED: Method(0, partial(_local, guarded=False)),
+    PLAIN: Method(0, partial(_local, plain=True)),
     PLACEBO: Method(1, partial(_local, placebo=True)),
-    UNGUARDED_PLACEBO: Method(1, partial(_by_steps, placebo=True, guarded=False)),
+    UNGUARDED_PLACEBO: Method(1, partial(_local, placebo=True, guarded=False)),
     PRIVGE: Method(13, _privge),
     REHEARSAL: Method(30, _rehearsal),
     FIDELITY: Method(13, _fidelity),

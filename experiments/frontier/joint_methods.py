@@ -17,8 +17,9 @@ from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.core.types import Graph
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import JointPrivacy, Rehearsal, StatedFriends, joint_facts, jointly, predict_jointly, rehearse
-from ldp_jax.servers.parts.one_message import HOMOPHILY
+from ldp_jax.servers import JointPrivacy, Rehearsal, StatedFriends, joint_facts, predict_jointly, rehearse
+from ldp_jax.servers.joint import checked_members
+from ldp_jax.servers.parts.friends import HOMOPHILY
 
 LABEL_SHARE, RECORD_SHARE = 0.5, 0.75
 """Of the total, where labels are private too: of a label of the panel, and of a private user's record."""
@@ -87,7 +88,7 @@ def _joint(
     graph, rows = asked.data.graph, asked.rows
     if placebo:
         key, list_key, record_key = jax.random.split(key, 3)
-        dealt = np.sort(np.append(asked.private, jointly.checked_members(asked.members, privacy.check)))
+        dealt = np.sort(np.append(asked.private, checked_members(asked.members, privacy.check)))
         graph, rows = renamed(list_key, graph, dealt), shuffled(record_key, rows, dealt)
     alike = publicly_stated(asked.data, wrong).homophily if privacy.both else None
     made = predict_jointly(

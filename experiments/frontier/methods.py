@@ -12,11 +12,11 @@ from experiments.frontier.baselines import BASELINES, lists
 from experiments.frontier.baselines._released import Answer, Asked, nothing_kept, nothing_read
 from ldp_jax import edges, predict_from_counts, servers
 from ldp_jax.core.types import Graph
-from ldp_jax.pipeline import Rehearsal, StatedFriends, rehearse
-from ldp_jax.pipeline.jointly import STATED_FRIENDS
-from ldp_jax.pipeline.rehearsal import echo, homophily, overlap
+from ldp_jax.servers import Rehearsal, StatedFriends, rehearse
 from ldp_jax.servers.counts import PilotedCounts
+from ldp_jax.servers.joint import STATED_FRIENDS
 from ldp_jax.servers.parts import self_training
+from ldp_jax.servers.rehearsal import echo, homophily, overlap
 
 Unit = Literal["list", "relationship"]
 

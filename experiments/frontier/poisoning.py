@@ -24,11 +24,10 @@ from experiments.frontier.friendships import ACCURACY, Settings
 from ldp_jax import edges, servers
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, PipelineGuarantee
 from ldp_jax.attacks import poisoning
-from ldp_jax.features import MultiPiecewise, PersonalAlphabets, Sampled
+from ldp_jax.features import MultiPiecewise, Sampled
 from ldp_jax.graph.propagation import operator, ppr
 from ldp_jax.learning.metrics import fidelity
-from ldp_jax.pipeline.local_prediction import Broadcast, local_prediction
-from ldp_jax.servers.parts import confusion
+from ldp_jax.servers import ClassQuestion, ReportServer, Users, simulate
 
 NAME = "frontier_poisoning"
 ERROR, CORRELATION = "relative error", "correlation"
@@ -166,24 +165,27 @@ def _of_counts(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) ->
 def _of_panel(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> Answer:
     """Local prediction: accuracy of the honest private users."""
     asked = features.draw(settings, cell.setting, cell.seed)
-    alphabets = PersonalAlphabets.of(min(cell.epsilon, EXACT), np.exp(np.asarray(asked.facts.structure.log_q)))
-
-    def collect(key: Any, public: Broadcast) -> confusion.ClassReports:
-        scores = np.array(public.classifier.scores(asked.rows))
-        scores[public.panel] = np.asarray(public.classifier.panel_scores)
-        if cell.lie == CLASSES:
-            scores = np.where(liars[:, None], -scores, scores)
-        reports = alphabets.privatize(key, alphabets.best(scores))
-        if cell.lie in (RANDOM, WORST, RESPONSE):
-            reports = poisoning.lying_places(keys.lie, alphabets.sizes, reports, liars, cell.asked)
-        return confusion.ClassReports(alphabets.log_likelihoods(reports), alphabets.mask)
-
-    found = local_prediction(keys.noise, collect, asked.facts, guarded=cell.mechanism != UNGUARDED)
-    right = found.classes == asked.data.y
-    unprotected = ("edges", "the panel's records", "the panel's labels")
-    promised = PipelineGuarantee.of([alphabets.guarantee()], protected=("features",), unprotected=unprotected)
+    server = ReportServer(asked.facts, min(cell.epsilon, EXACT), guarded=cell.mechanism != UNGUARDED)
+    users = Users(records=asked.rows, public=asked.labels >= 0)
+    if cell.lie != NONE:
+        lie = _opposed if cell.lie == CLASSES else partial(_places, cell.asked)
+        users = dataclasses.replace(users, lie=(keys.lie, lie), liars=liars)
+    released = simulate(keys.noise, server, users)
+    right = released.value.classes == asked.data.y
     score = lambda some: {ACCURACY: float(right[some & (asked.labels < 0)].mean())}
-    return score, SHOWN if math.isinf(cell.epsilon) else promised
+    return score, SHOWN if math.isinf(cell.epsilon) else released.guarantee
+
+
+def _opposed(key: Any, question: ClassQuestion, reports: Any, users: Users, liars: np.ndarray) -> Any:
+    """Liars report honestly of a record whose best class is the least likely one."""
+    scores = question.classifier.scores(users.records)
+    return jnp.where(jnp.asarray(liars), question.reports(key, -scores), reports)
+
+
+def _places(
+    lie: poisoning.CountLie, key: Any, question: ClassQuestion, reports: Any, users: Users, liars: np.ndarray
+) -> Any:
+    return poisoning.lying_places(key, question.alphabets.sizes, reports, liars, lie)
 
 
 @lru_cache(maxsize=1)

@@ -284,8 +284,12 @@ class Statement:
         return PipelineGuarantee(tuple(one for one in found if one is not None), protected, self.exposes)
 
     def after(self, history: "Statement") -> "Statement":
-        """This protocol on users who took part in an earlier one: every role after every earlier role."""
-        roles = itertools.product(self.roles, history.roles)
+        """This protocol on users who took part in an earlier one: every role after every earlier role.
+
+        A user may have had no role before, or have none now.
+        """
+        never = Role(())
+        roles = itertools.product((*self.roles, never), (*history.roles, never))
         exposes = dict.fromkeys((*history.exposes, *self.exposes))
         protects = dict.fromkeys((*history.protects, *self.protects))
         combined = tuple(role.after(before) for role, before in roles)

@@ -139,11 +139,16 @@ class PersonalAlphabets:
         )
 
 
+def best_place(scores: Array, order: Array, size: Array | int) -> Array:
+    """The place of one user's best score [C] among the first ``size`` classes of ``order``; NaN is the worst."""
+    by_place = scores.astype(jnp.float32)[order]
+    inside = (jnp.arange(len(order)) < size) & ~jnp.isnan(by_place)
+    return jnp.argmax(jnp.where(inside, by_place, -jnp.inf)).astype(jnp.int32)
+
+
 @jax.jit
 def _best(m: PersonalAlphabets, scores: Array) -> Array:
-    by_place = jnp.take_along_axis(scores.astype(jnp.float32), m.order, 1)
-    inside = (jnp.arange(m.order.shape[1]) < m.sizes[:, None]) & ~jnp.isnan(by_place)
-    place = jnp.argmax(jnp.where(inside, by_place, -jnp.inf), 1)
+    place = jax.vmap(best_place)(scores, m.order, m.sizes)
     return jnp.take_along_axis(m.order, place[:, None], 1)[:, 0]
 
 

@@ -8,23 +8,8 @@ import numpy as np
 from jaxtyping import Bool
 
 from ldp_jax.core.types import PRNGKey
+from ldp_jax.servers.parts.arrived import ReportRows
 from ldp_jax.servers.questions.question import Answers, Question
-
-
-@runtime_checkable
-class ReportRows(Protocol):
-    """Reports about one table or question, as :meth:`ldp_jax.deployment.store.ReportStore.all` reads them.
-
-    Attributes:
-      user: uint64 [m], in any order.
-      output: int32, places in an alphabet [m], or noisy counts [m, K].
-      digest: of the table or question.
-    """
-
-    user: np.ndarray
-    output: np.ndarray
-    digest: bytes
-
 
 AskDevices = Callable[[Any, Bool[np.ndarray, " n"]], ReportRows]
 """Broadcasts a question (:class:`ldp_jax.deployment.Question`) to those who are asked, and returns their rows."""

@@ -92,19 +92,19 @@ def _name_of(kind: type) -> str:
 
 
 def _placed(array: np.ndarray, arrays: list[np.ndarray]) -> dict[str, Any]:
-    """An array's description; the array itself is kept for the body."""
+    """An array's description; the array itself is kept for the body, in its place."""
     if array.dtype.kind not in "biuf":
         raise TypeError(f"a state must hold arrays of numbers, got {array.dtype}")
+    start = sum(before.nbytes for before in arrays)
     arrays.append(array.astype(array.dtype.newbyteorder("<")))
-    return {"dtype": array.dtype.newbyteorder("<").str, "shape": list(array.shape)}
+    return {"dtype": array.dtype.newbyteorder("<").str, "shape": list(array.shape), "start": start}
 
 
 class _Reader:
-    """Reads a tree whose arrays follow each other in ``body``."""
+    """Reads a tree whose arrays are in ``body``."""
 
     def __init__(self, body: bytes, known: dict[str, type]) -> None:
         self.body = body
-        self.at = 0
         self.known = known
 
     def tree(self, node: Any) -> Any:
@@ -134,10 +134,10 @@ class _Reader:
         if dtype.kind not in "biuf":
             raise ValueError(f"a damaged state: an array of {dtype}")
         size = math.prod(shape) * dtype.itemsize
-        part = self.body[self.at : self.at + size]
-        if len(part) != size:
+        start = described["start"]
+        part = self.body[start : start + size]
+        if start < 0 or len(part) != size:
             raise ValueError("a damaged state: it holds fewer arrays than it names")
-        self.at += size
         return np.frombuffer(part, dtype).reshape(shape).copy()
 
     def object(self, name: str, fields: dict[str, Any]) -> Any:

@@ -20,8 +20,7 @@ from experiments.frontier.features_methods import CHOSEN, FIDELITY, LOCAL, METHO
 from experiments.frontier.joint_methods import JOINT, NOTHING, RECORDS
 from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LOW, REHEARSAL
 from ldp_jax.accounting.guarantee import RECORD
-from ldp_jax.pipeline import JointPrivacy, Rehearsal
-from ldp_jax.pipeline.local_prediction import panel_facts
+from ldp_jax.servers import JointPrivacy, Rehearsal, panel_facts, predict_from_reports
 from ldp_jax.servers.parts.rows import feature_rows
 from tests.experiments import contract
 from tests.experiments.rows import of_panel
@@ -214,21 +213,23 @@ def test_rows_that_are_compared_differ_in_what_their_names_say():
     assert METHODS[PLACEBO].noise == METHODS[methods.UNGUARDED_PLACEBO].noise != METHODS[LOCAL].noise
 
 
-def test_the_steps_are_the_one_call_and_a_plain_alphabet_holds_all_classes(monkeypatch):
-    """Rows by steps have the noise and the guarantee of the row of the library's call."""
+def test_a_row_is_the_one_call_and_a_plain_alphabet_holds_all_classes(monkeypatch):
+    """The row has the noise and the guarantee of the library's call; ceilings are read by their own law."""
     graph, y, x = blocks(n=600, degree=5.0, homophily=0.35, clarity=3.0)
     labels = np.where(np.arange(600) < 150, y, -1)
-    known = feature_rows(x[:150])
+    known, rows = feature_rows(x[:150]), feature_rows(x)
     facts = panel_facts(jax.random.key(0), graph, known, labels, num_classes=3, num_folds=4)
     data = type("Data", (), {"graph": graph})
-    asked = methods.Asked("g", data, feature_rows(x), labels, facts)
-    whole = METHODS[LOCAL].run(jax.random.key(4), asked, 2.0)
-    steps = methods._by_steps(jax.random.key(4), asked, 2.0)
-    np.testing.assert_array_equal(whole.scores, steps.scores)
-    assert (str(whole.guarantee), whole.also) == (str(steps.guarantee), steps.also)
+    asked = methods.Asked("g", data, rows, labels, facts)
+    row = METHODS[LOCAL].run(jax.random.key(4), asked, 2.0)
+    whole = predict_from_reports(jax.random.key(4), graph, rows, np.arange(150), y[:150], 2.0, facts=facts)
+    np.testing.assert_array_equal(whole.log_posterior, row.scores)
+    assert str(whole.guarantee) == str(row.guarantee)
+    right = lambda name: (METHODS[name].run(jax.random.key(4), asked, 2.0).scores.argmax(1) == y)[150:].mean()
+    assert min(right(TRUE), right(f"{TRUE} scores")) > (whole.classes == y)[150:].mean()
     sizes = []
-    made = methods.class_reports
-    record = lambda alphabets, rows: sizes.append(alphabets.sizes) or made(alphabets, rows)
-    monkeypatch.setattr(methods, "class_reports", record)
+    made = methods.ReportServer
+    record = lambda *given: sizes.append(given[-1].sizes) or made(*given)
+    monkeypatch.setattr(methods, "ReportServer", record)
     METHODS[methods.PLAIN].run(jax.random.key(4), asked, 2.0)
-    assert (sizes[0] == 3).all()
+    assert (np.asarray(sizes[0]) == 3).all()

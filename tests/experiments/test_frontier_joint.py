@@ -14,7 +14,7 @@ from experiments.frontier import joint_methods as joint
 from experiments.frontier import joint_report as report
 from experiments.frontier.features_methods import Asked
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import JointPrivacy, Rehearsal, StatedFriends
+from ldp_jax.servers import JointPrivacy, Rehearsal, StatedFriends
 from ldp_jax.servers.parts.rows import feature_rows
 from tests.experiments.rows import of_panel
 

@@ -1,9 +1,11 @@
 """Liars in the main jobs: what is asked, what the page says of it, and that the honest are the same in all rows."""
 
+import dataclasses
 import math
 from types import SimpleNamespace
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,7 +13,13 @@ from experiments import frontier
 from experiments.frontier import poisoning
 from experiments.frontier.config import POISONED, Config
 from experiments.frontier.poisoning import AS_IT_IS, CHECKED, CLASSES, NONE, TASKS, TRIMMED, UNGUARDED, WORST
+from ldp_jax.accounting.statement import Statement
 from ldp_jax.attacks.poisoning import choose_liars
+from ldp_jax.features import PersonalAlphabets
+from ldp_jax.servers import ClassQuestion
+from ldp_jax.servers.parts.device_classifier import DeviceClassifier
+from ldp_jax.servers.parts.rows import DenseRows
+from ldp_jax.servers.reports import ClassesAsked
 from tests.experiments import contract
 
 SHARE = poisoning.SHARE
@@ -41,19 +49,31 @@ def test_liars_of_a_panel_send_what_they_like_and_the_honest_are_scored(monkeypa
     """In place of the panel's classifier stands the truth, which is reported without noise and believed."""
     n, told = 200, []
     y, labels = np.arange(n) % 2, np.where(np.arange(n) < 20, np.arange(n) % 2, -1)
-    scores = np.where(np.eye(2)[y] == 1, 0.0, -5.0)
-    facts = SimpleNamespace(structure=SimpleNamespace(log_q=np.full((n, 2), -np.log(2.0))))
-    asked = SimpleNamespace(labels=labels, facts=facts, rows=None, data=SimpleNamespace(y=y))
-    broadcast = SimpleNamespace(
-        panel=np.arange(20), classifier=SimpleNamespace(scores=lambda _: scores, panel_scores=scores[:20])
-    )
+    alphabets = PersonalAlphabets.of(poisoning.EXACT, np.full((n, 2), 0.5))
+    classifier = DeviceClassifier(jnp.eye(2), jnp.zeros(2), jnp.zeros((20, 2)), 1.0)
+    question = ClassQuestion(classifier, alphabets, labels < 0, poisoning.EXACT)
+    rows = DenseRows(np.eye(2, dtype=np.float32)[y])
+    asked = SimpleNamespace(labels=labels, facts=None, rows=rows, data=SimpleNamespace(y=y))
 
-    def predicted(key, collect, facts, guarded):
-        told.append((np.asarray(collect(key, broadcast)[0]).argmax(1), guarded))
-        return SimpleNamespace(classes=told[-1][0])
+    @dataclasses.dataclass
+    class Server:
+        facts: None
+        epsilon: float
+        guarded: bool
+
+        def statement(self):
+            return Statement.of([question.cost()])
+
+        def init(self, key):
+            return ClassesAsked(question, key)
+
+        def step(self, state, answers):
+            classes = np.where(answers.reported, alphabets.classes(answers.values), y)
+            told.append((classes, self.guarded))
+            return SimpleNamespace(classes=classes)
 
     monkeypatch.setattr(poisoning.features, "draw", lambda *_: asked)
-    monkeypatch.setattr(poisoning, "local_prediction", predicted)
+    monkeypatch.setattr(poisoning, "ReportServer", Server)
     keys = lambda: poisoning.Keys(*jax.random.split(jax.random.key(0), 3))
     liars = choose_liars(keys().liars, n, SHARE, labels < 0)
     monkeypatch.setattr(poisoning.friendships, "load", lambda _: SimpleNamespace(num_nodes=n))

@@ -7,12 +7,23 @@ import pytest
 import ldp_jax as ldp
 from ldp_jax.deployment import Alphabet, Classifier, Device, Session, alphabet_table, decode, report_class
 from ldp_jax.features import PersonalAlphabets
-from ldp_jax.pipeline import JointPrivacy, StatedFriends, joint_facts, predict_from_reports, predict_jointly
-from ldp_jax.pipeline.from_reports import classify_reports
-from ldp_jax.pipeline.local_prediction import local_prediction, panel_facts
-from ldp_jax.servers import CountedClasses, CountServer, Users, count_facts, predict_from_counts, simulate
+from ldp_jax.servers import (
+    CountedClasses,
+    CountServer,
+    JointPrivacy,
+    ReportServer,
+    StatedFriends,
+    Users,
+    classify_reports,
+    count_facts,
+    joint_facts,
+    panel_facts,
+    predict_from_counts,
+    predict_from_reports,
+    predict_jointly,
+    simulate,
+)
 from ldp_jax.servers.parts.absent import Numbering, absent_words
-from ldp_jax.servers.parts.confusion import ClassReports
 from ldp_jax.servers.parts.rows import feature_rows
 from tests.servers.planted import blocks
 
@@ -106,11 +117,10 @@ def test_alphabets_of_absent_classes_alone_are_refused(data):
     facts = panel_facts(
         jax.random.key(0), graph, feature_rows(x[:PANEL]), labels, num_classes=CLASSES, num_folds=FOLDS
     )
-    absent = np.tile(~np.isin(np.arange(CLASSES), NAMES), (N, 1))
+    absent = np.tile(~np.isin(np.arange(CLASSES), NAMES) / 2.0, (N, 1))
+    server = ReportServer(facts, 2.0, alphabets=PersonalAlphabets.of(2.0, absent))
     with pytest.raises(ValueError, match="alphabets must hold a class that labels name"):
-        local_prediction(jax.random.key(1), lambda *_: ClassReports(np.zeros((N, CLASSES)), absent), facts)
-    with pytest.raises(ValueError, match=r"log_likelihood of reports must have shape \(600, 5\)"):
-        local_prediction(jax.random.key(1), lambda *_: ClassReports(np.zeros((N, 3)), absent), facts)
+        simulate(jax.random.key(1), server, Users(records=feature_rows(x)))
 
 
 def test_counts_are_read_as_if_there_were_no_other_class(data):

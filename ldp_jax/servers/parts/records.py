@@ -7,9 +7,9 @@ import numpy as np
 from ldp_jax.core.mechanism import Mechanism, privatize
 from ldp_jax.core.spaces import Box, as_records
 from ldp_jax.core.types import PRNGKey, Report
-from ldp_jax.pipeline.embedding import STRUCTURE_ONLY as STRUCTURE_ONLY
-from ldp_jax.pipeline.embedding import PublicRecord as PublicRecord
-from ldp_jax.pipeline.embedding import RowSource, perturb
+from ldp_jax.servers.embedding import STRUCTURE_ONLY as STRUCTURE_ONLY
+from ldp_jax.servers.embedding import PublicRecord as PublicRecord
+from ldp_jax.servers.embedding import RowSource, perturb
 from ldp_jax.servers.parts.rows import Rows
 
 
@@ -24,6 +24,12 @@ def rows(records: Any, start: int, stop: int) -> Any:
     """The records of some users, dense."""
     if isinstance(records, RowSource):
         return as_records(records.scaled_rows(start, stop))
+    if isinstance(records, Rows):
+        row = np.asarray(records.row)
+        some = slice(*np.searchsorted(row, (start, stop)))
+        shape = (stop - start, records.shape[1])
+        column, value = np.asarray(records.column)[some], np.asarray(records.value)[some]
+        return as_records(Rows(row[some] - start, column, value, shape=shape).dense())
     return as_records(np.asarray(records)[start:stop])
 
 

@@ -214,6 +214,20 @@ def feature_rows(x: Features, *, log: bool = False, public: Int[np.ndarray, " so
     return _of_length_one(*_entries(x, log, public))
 
 
+def of_length_one(record: Float[Array, " d"]) -> Float[Array, " d"]:
+    """One private record as :func:`feature_rows` reads it: NaN is 0, above 1e9 is 1e9, and its length is 1.
+
+    >>> of_length_one(jnp.array([3.0, jnp.nan, 4.0])).tolist()
+    [0.600..., 0.0, 0.800...]
+    """
+    record = jnp.nan_to_num(jnp.asarray(record, jnp.float32), nan=0.0, posinf=_FAR, neginf=-_FAR)
+    record = jnp.clip(record, -_FAR, _FAR)
+    largest = jnp.abs(record).max()
+    record = record / jnp.where(largest > 0, largest, 1.0)  # squares stay within float32
+    length = jnp.sqrt((record**2).sum())
+    return record / jnp.where(length > 0, length, 1.0)
+
+
 def as_rows(features: Features | Rows) -> Rows:
     """Rows as they are, and features by :func:`feature_rows`."""
     return features if isinstance(features, Rows) else feature_rows(features)

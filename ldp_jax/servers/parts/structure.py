@@ -5,8 +5,6 @@ by personalized PageRank; logistic regressions on spectral coordinates and on sh
 and on the panel's records, propagated. A conditional logit weighs them: what private reports are held against.
 """
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from ldp_jax.core import validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.label_channel import other_share
+from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array
 from ldp_jax.graph import graphs
 from ldp_jax.graph.aggregation import Segments, Tables
@@ -57,7 +56,8 @@ _RESOLVED, _NOTHING = np.float32(4e-4), np.float32(1e-30)
 _TOL = 1e-3  # relative error of propagations: far below what few labels can tell
 
 
-class StructurePosterior(NamedTuple):
+@pytree
+class StructurePosterior:
     """The posterior of classes by structure, a panel member's out of fold; made by :func:`structure_posterior`.
 
     Attributes:
@@ -68,10 +68,10 @@ class StructurePosterior(NamedTuple):
     """
 
     log_q: Float[Array, "n classes"]
-    chosen: str
+    chosen: str = static()
     log_loss: dict[str, float]
     sources: Float[Array, "n classes j"]
-    names: tuple[str, ...]
+    names: tuple[str, ...] = static()
     weights: Float[Array, " j"]
 
     @property

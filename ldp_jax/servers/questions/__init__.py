@@ -1,5 +1,6 @@
 """What servers ask of users: numbers and vectors, classes, counts of neighbours, whole lists."""
 
+from ldp_jax.servers.questions.classes import ClassQuestion as ClassQuestion
 from ldp_jax.servers.questions.counts import CountQuestion as CountQuestion
 from ldp_jax.servers.questions.question import Answers as Answers
 from ldp_jax.servers.questions.question import AnswersAll as AnswersAll
@@ -14,6 +15,7 @@ __all__ = [
     "Answers",
     "AnswersAll",
     "Ask",
+    "ClassQuestion",
     "CountQuestion",
     "HasExact",
     "HasSizes",

@@ -1,31 +1,31 @@
 """Classes of users whose records are private, in one call: each reports the class that its device predicts."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax  # noqa: F401 - the examples below
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int, Integer
 
-from ldp_jax.accounting.composition import parallel
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.core import random, random_words, validate
+from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import check_epsilon
-from ldp_jax.core.progress import Progress, watched
+from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator
-from ldp_jax.pipeline.local_prediction import Broadcast, LocalPrediction, PanelFacts, local_prediction, panel_facts
-from ldp_jax.pipeline.reported import ReportRows, places
+from ldp_jax.servers.driver import Released, simulate
+from ldp_jax.servers.labels import LabelledReportServer, LabelServer
 from ldp_jax.servers.parts.absent import absent_words
-from ldp_jax.servers.parts.confusion import ClassReports
-from ldp_jax.servers.parts.panel import MOST_EPSILON, PanelArguments, label_guarantee, panel_arguments
+from ldp_jax.servers.parts.arrived import ReportRows
+from ldp_jax.servers.parts.panel import MOST_EPSILON, PanelArguments, by_node, panel_arguments
 from ldp_jax.servers.parts.rows import Features, Rows
-
-_HIDDEN, _IN_THE_CLEAR = ("features of private users",), ("edges", "the panel's records", "the panel's labels")
+from ldp_jax.servers.reports import LocalPrediction, PanelFacts, ReportServer, panel_facts
+from ldp_jax.servers.stored import StoredRows
+from ldp_jax.servers.users import Users
 
 
 class PredictedClasses(NamedTuple):
@@ -71,18 +71,6 @@ class PredictedClasses(NamedTuple):
         return f"PredictedClasses({n} users, {classes} classes, {said})"
 
 
-def class_reports(alphabets: PersonalAlphabets, rows: Rows) -> Callable[[PRNGKey, Broadcast], ClassReports]:
-    """Simulated devices: each sends the best class of its alphabet. The panel's classes are found out of fold."""
-
-    def collect(key: PRNGKey, public: Broadcast) -> ClassReports:
-        scores = np.array(public.classifier.scores(rows))  # on the host: another panel compiles nothing
-        scores[np.asarray(public.panel)] = np.asarray(public.classifier.panel_scores)
-        reports = alphabets.privatize(key, alphabets.best(scores))
-        return ClassReports(alphabets.log_likelihoods(reports), alphabets.mask)
-
-    return collect
-
-
 def predict_from_reports(
     key: PRNGKey,
     graph: Graph,
@@ -100,7 +88,7 @@ def predict_from_reports(
     """Ask each private user for the class that its device predicts, and say what class each user is of.
 
     Every private user reports once: the best class of a personal alphabet, by
-    :func:`~ldp_jax.features.PersonalAlphabet` (:mod:`ldp_jax.pipeline.local_prediction`).
+    :func:`~ldp_jax.features.PersonalAlphabet` (:mod:`ldp_jax.servers.reports`).
     Guarantee: epsilon per record of a private user, any two records. Edges, and the panel's records and labels, are
     not protected; no other label is collected. With ``label_epsilon`` a label of the panel costs that.
     Utility: structure alone is returned, and ``used`` says so, where the guard believes no report or where reports
@@ -118,10 +106,10 @@ def predict_from_reports(
       num_classes: C; by default the largest label plus 1. Where it is given, the panel may have nobody of
         some class. Its posterior is then its prior, the share of half a panel member, for every user
         (:mod:`ldp_jax.servers.parts.absent`). ``absent`` names such classes.
-      facts: what :func:`~ldp_jax.pipeline.local_prediction.panel_facts` found of this graph and panel.
+      facts: what :func:`~ldp_jax.servers.panel_facts` found of this graph and panel.
       num_folds: F, in which the panel is asked of models that have not seen it; 10 by default, and as facts say.
       label_epsilon: in (0, 20], where the panel's labels are private too: each member reports one through
-        :func:`~ldp_jax.features.GeneralizedRR` (:mod:`ldp_jax.servers.parts.panel`). ``num_classes``, which is
+        :func:`~ldp_jax.features.GeneralizedRR` (:mod:`ldp_jax.servers.labels`). ``num_classes``, which is
         public, must then be given, and labels outside [0, C) are clipped.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
@@ -138,9 +126,6 @@ def predict_from_reports(
     """
     validate.host_key(key, "predict_from_reports")
     check_epsilon(epsilon, most=MOST_EPSILON)
-    label_key = key
-    if label_epsilon is not None:
-        key, label_key = random.split(key)
     given = panel_arguments(
         graphs.num_nodes(graph), features, panel, labels, num_classes=num_classes, label_epsilon=label_epsilon
     )
@@ -148,23 +133,31 @@ def predict_from_reports(
         _check_facts(facts, graph, given)
         if num_folds not in (None, facts.known.num_folds):
             raise ValueError(f"num_folds must be {facts.known.num_folds}, as facts have, or None; got {num_folds}")
-    labels = given.server_labels(label_key, panel, labels)
-    facts_key, key = random_words.split(key)
+    folds = 10 if num_folds is None else num_folds
+    validate.integer_in(2, num_folds=folds)
+    members = given.labels >= 0
+    shown = given.rows.take(given.members)
+    facts_key, key = random.split(key)
     with watched("predict_from_reports", progress):
+        if label_epsilon is not None:
+            labelled = LabelServer(members, given.num_classes, label_epsilon)
+            server = LabelledReportServer(graphs.as_graph(graph), shown, labelled, epsilon, folds)
+            users = Users(records=given.rows, labels=by_node(members, panel, labels))
+            return _predicted(simulate(key, server, users))
         if facts is None:
             facts = panel_facts(
-                facts_key, graph, given.rows.take(given.members), labels, num_classes=given.num_classes,
-                num_folds=10 if num_folds is None else num_folds, keep=given.keep,
-            )  # fmt: skip
-        alphabets = PersonalAlphabets.of(epsilon, facts.alphabet_prior)
-        found = local_prediction(key, class_reports(alphabets, given.rows), facts)
-    spent = [alphabets.guarantee()]
-    protected, unprotected = _HIDDEN, _IN_THE_CLEAR
-    if given.noise is not None:  # a member of the panel reports nothing but a label
-        spent = [parallel(*spent, given.noise.guarantee()), label_guarantee(given.noise)]
-        protected, unprotected = (*protected, "the panel's labels"), unprotected[:-1]
-    guarantee = PipelineGuarantee.of(spent, protected=protected, unprotected=unprotected)
-    return PredictedClasses(found.log_posterior, found, alphabets, guarantee)
+                facts_key, graph, shown, given.labels, num_classes=given.num_classes, num_folds=folds
+            )
+        phase("reports", 0.65)
+        users = Users(records=given.rows, public=members)
+        return _predicted(simulate(key, ReportServer(facts, epsilon), users))
+
+
+def _predicted(
+    released: Released[LocalPrediction], reported: Bool[np.ndarray, " n"] | None = None
+) -> PredictedClasses:
+    found = released.value
+    return PredictedClasses(found.log_posterior, found, found.alphabets, released.guarantee, reported)
 
 
 def _check_facts(facts: PanelFacts, graph: Graph, given: PanelArguments) -> None:
@@ -190,7 +183,7 @@ def classify_reports(
     *,
     progress: Progress | None = None,
 ) -> PredictedClasses:
-    """The same as :func:`~ldp_jax.pipeline.predict_from_reports`, from classes that devices sent.
+    """The same as :func:`predict_from_reports`, from classes that devices sent.
 
     Rows are left out that nobody's device was asked for: of users who are no node or in the panel, by a table of
     another size than the user's alphabet, and, where rows have a ``field``, of any but 0.
@@ -202,7 +195,7 @@ def classify_reports(
       facts: of a panel with public labels; their classifier is what devices ran
         (:class:`ldp_jax.deployment.Classifier`).
       alphabets: of devices: user i has the :class:`ldp_jax.deployment.Alphabet` of ``order[i][:sizes[i]]``.
-        Choose them by :attr:`~ldp_jax.pipeline.local_prediction.PanelFacts.alphabet_prior`.
+        Choose them by :attr:`~ldp_jax.servers.local_prediction.PanelFacts.alphabet_prior`.
       nodes: the user of each node, distinct.
       reports: of one round, the rows of each table (:func:`ldp_jax.deployment.alphabet_table`).
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
@@ -210,7 +203,7 @@ def classify_reports(
     ``ValueError`` for facts and alphabets that do not fit each other, a panel with private labels, rows of a table
     that no alphabet has, outputs that it does not have, or a user with two rows.
 
-    >>> from ldp_jax.deployment import Alphabet, Classifier, Device, Session, alphabet_table, decode, report_class
+    >>> from ldp_jax.deployment import Device, Session, alphabet_table, decode, report_class
     >>> from ldp_jax.servers.parts.rows import feature_rows
     >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
     >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
@@ -218,58 +211,23 @@ def classify_reports(
     >>> labels, x = np.where(nodes % 3 == 0, y, -1), np.eye(2)[y]
     >>> given = (circles, feature_rows(x[::3]), labels)
     >>> facts = panel_facts(jax.random.key(0), *given, num_classes=2, num_folds=2)
-    >>> alphabets = PersonalAlphabets.of(4.0, facts.alphabet_prior)
-    >>> classifier, table = Classifier(*map(np.asarray, facts.classifier[:2])), alphabet_table(4.0, 2, 2)
+    >>> asked = ReportServer(facts, 4.0).question
     >>> def send(user):  # on a device
-    ...     alphabet = Alphabet(np.asarray(alphabets.order[user]), 4.0, table)
     ...     session = Session(Device.new(), budget=4.0)
-    ...     return report_class(session, classifier, alphabet, x[user], user=user, round=0)
-    >>> arrived = decode(b"".join(map(send, np.flatnonzero(labels < 0)[5:].tolist())), table)  # five are silent
-    >>> found = classify_reports(jax.random.key(1), facts, alphabets, nodes, [arrived])
+    ...     return report_class(session, *asked.shipped(user), x[user], user=user, round=0)
+    >>> sent = b"".join(map(send, np.flatnonzero(labels < 0)[5:].tolist()))  # five are silent
+    >>> arrived = decode(sent, alphabet_table(4.0, 2, 2))
+    >>> found = classify_reports(jax.random.key(1), facts, asked.alphabets, nodes, [arrived])
     >>> found.used, int(found.reported.sum()), bool((found.classes == y)[found.reported].mean() > 0.85)
     ('reports', 35, True)
     """
-    validate.threefry(key)
-    labels, shape = facts.labels, (len(facts.labels), facts.num_classes)
-    if alphabets.order.shape != shape:
-        raise ValueError(f"alphabets must be {shape}, as facts are, got {alphabets.order.shape}")
+    validate.host_key(key, "classify_reports")
     if facts.known.keep < 1.0:
         raise ValueError(f"facts must be of public labels, got keep = {facts.known.keep:g}: what they cost is open")
-    place, reported = _sent(alphabets, labels < 0, np.asarray(nodes), reports)
-
-    def collect(key: PRNGKey, public: Broadcast) -> ClassReports:
-        scores, sent = np.zeros(shape, np.float32), place.copy()
-        scores[public.panel] = np.asarray(public.classifier.panel_scores)
-        simulated = alphabets.privatize(key, alphabets.best(scores))
-        sent[public.panel] = np.asarray(simulated)[public.panel]
-        told = jnp.asarray(reported | (labels >= 0))[:, None]
-        return ClassReports(jnp.where(told, alphabets.log_likelihoods(sent), 0.0), alphabets.mask, reported)
-
+    server = ReportServer(facts, alphabets.guarantee().epsilon, alphabets=alphabets)
+    users = StoredRows(np.asarray(nodes), reports)
+    reported = server.question.stored(users.nodes, reports).reported
     with watched("classify_reports", progress):
-        found = local_prediction(key, collect, facts)
-    shown = (*_IN_THE_CLEAR, "who reported")
-    guarantee = PipelineGuarantee.of([alphabets.guarantee()], protected=_HIDDEN, unprotected=shown)
-    return PredictedClasses(found.log_posterior, found, alphabets, guarantee, reported)
-
-
-def _sent(
-    alphabets: PersonalAlphabets, private: np.ndarray, nodes: np.ndarray, reports: Sequence[ReportRows]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The reported place of each node, 0 where there is none, and who reported."""
-    level, n = np.asarray(alphabets.inner.level), len(private)
-    tables = {(table := alphabets.inner.table(one)).digest: (one, table) for one in np.unique(level).tolist()}
-    found, reported = np.zeros(n, np.int32), np.zeros(n, bool)
-    for rows in reports:
-        if rows.digest not in tables:
-            raise ValueError("reports must be by the tables of the alphabets, and some are by another")
-        mine, table = tables[rows.digest]
-        output = np.asarray(rows.output)
-        validate.in_range(0.0, table.outputs - 1.0, output=output)
-        node, known = places(nodes, n, np.asarray(rows.user, np.uint64))
-        field = np.broadcast_to(getattr(rows, "field", 0), known.shape)[known]
-        asked = private[node] & (level[node] == mine) & (field == 0)  # others would be a second row of a user
-        node, output = node[asked], output[known][asked]
-        if reported[node].any() or len(np.unique(node)) != len(node):
-            raise ValueError("reports must be one a user, and are several of some: choose one round")
-        found[node], reported[node] = output, True
-    return found, reported
+        found = _predicted(simulate(key, server, users), reported)
+    exposed = (*found.guarantee.unprotected, "who reported")
+    return found._replace(guarantee=dataclasses.replace(found.guarantee, unprotected=exposed))

@@ -1,7 +1,7 @@
 """Embeddings of reports that real devices sent: of some users, in any order.
 
 Whoever is silent, late or unknown contributes nothing: an estimate of 0, or of counts and classes
-(:func:`~ldp_jax.servers.counts.classify_counts`, :func:`~ldp_jax.pipeline.from_reports.classify_reports`) a
+(:func:`~ldp_jax.servers.classify_counts`, :func:`~ldp_jax.servers.classify_reports`) a
 likelihood of one under every class. Reporting must not depend on what is private.
 """
 
@@ -20,7 +20,8 @@ from ldp_jax.core.spaces import SparseReport
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.features import Discrete, Sampled
 from ldp_jax.graph.propagation import Operator
-from ldp_jax.pipeline.embedding import _as_operator, _check_file, propagate_columns
+from ldp_jax.servers.embedding import _as_operator, _check_file, propagate_columns
+from ldp_jax.servers.parts.arrived import ReportRows, places
 
 
 class ReportedEmbedding(NamedTuple):
@@ -37,21 +38,6 @@ class ReportedEmbedding(NamedTuple):
     guarantee: PipelineGuarantee
     reported: Bool[np.ndarray, " n"]
     strangers: int
-
-
-@runtime_checkable
-class ReportRows(Protocol):
-    """Reports about one table or question, as :meth:`ldp_jax.deployment.store.ReportStore.all` reads them.
-
-    Attributes:
-      user: uint64 [m], in any order.
-      output: int32, places in an alphabet [m], or noisy counts [m, K].
-      digest: of the table or question.
-    """
-
-    user: np.ndarray
-    output: np.ndarray
-    digest: bytes
 
 
 @runtime_checkable
@@ -81,7 +67,7 @@ def embed_reports(
     Guarantee: that of the mechanism, per record; over several rounds it adds up
     (:meth:`ldp_jax.deployment.store.ReportStore.spent`).
 
-    Args as those of :func:`~ldp_jax.pipeline.private_embedding`, but for these:
+    Args as those of :func:`~ldp_jax.servers.private_embedding`, but for these:
 
       graph: of n nodes, or its operator.
       mechanism: whose table the devices have, as ``Sampled(Discrete.of(table), dim, k)``.
@@ -135,18 +121,6 @@ def embed_reports(
         [mechanism.guarantee()], protected=("features",), unprotected=("edges", "labels", "who reported")
     )
     return ReportedEmbedding(z, guarantee, reported, int((~known).sum()))
-
-
-def places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The node of each user who has one, and who these are, bool [m]."""
-    if nodes.dtype.kind in "iu" and nodes.size and nodes.min() >= 0:
-        nodes = nodes.astype(np.uint64)  # beside users, in whole numbers: float64 has 53 bits
-    if nodes.dtype != np.uint64 or nodes.shape != (n,) or len(np.unique(nodes)) != n:
-        raise ValueError(f"nodes must be {n} distinct users, whole numbers >= 0, got {nodes.dtype} {nodes.shape}")
-    order = np.argsort(nodes)
-    place = order[np.minimum(np.searchsorted(nodes, user, sorter=order), n - 1)]
-    known = nodes[place] == user
-    return place[known], known
 
 
 @partial(jax.jit, static_argnames="width")

@@ -1,7 +1,7 @@
-"""Classes from private records in one call: what it says, what it spends, and what it refuses before."""
+"""Classes from reports of predicted classes: what they say, what they cost, and what is refused before."""
 
+import dataclasses
 import math
-from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -12,18 +12,30 @@ import scipy.sparse
 
 from ldp_jax.accounting.guarantee import LABEL, RECORD, Budget
 from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
-from ldp_jax.deployment import Alphabet, Classifier, Device, Session, alphabet_table, report_class
+from ldp_jax.deployment import Classifier, Device, Session, alphabet_table, report_class
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import predict_from_reports
-from ldp_jax.pipeline.from_reports import class_reports, classify_reports
-from ldp_jax.pipeline.local_prediction import local_prediction, panel_facts
+from ldp_jax.servers import (
+    Answers,
+    LabelledReportServer,
+    LabelServer,
+    ReportServer,
+    Users,
+    classify_reports,
+    panel_facts,
+    predict_from_reports,
+    simulate,
+)
+from ldp_jax.servers.parts.confusion import ClassReports, likeliest_evidence
 from ldp_jax.servers.parts.device_classifier import device_classifier
-from ldp_jax.servers.parts.panel import panel_arguments
+from ldp_jax.servers.parts.guard import guard
+from ldp_jax.servers.parts.panel import by_node, panel_arguments
 from ldp_jax.servers.parts.rows import feature_rows
-from ldp_jax.servers.parts.self_training import FoldedLabels
+from ldp_jax.servers.parts.self_training import FoldedLabels, label_evidence
 from ldp_jax.servers.parts.structure import label_log_loss
+from ldp_jax.servers.rehearsal import DrawnUsers
+from ldp_jax.servers.saved import from_bytes, to_bytes
 from tests.servers.planted import blocks, compiled
 
 N, PANEL, FOLDS = 600, 150, 4
@@ -74,7 +86,9 @@ def test_no_private_label_is_refused_whatever_the_array_of_all_becomes(beyond, u
     found = []
     for given in (labels, [beyond if one == 2 else int(one) for one in labels]):
         made = panel_arguments(N, np.eye(N), panel, given, num_classes=3, label_epsilon=2.0)
-        found.append(made.server_labels(jax.random.key(0), panel, given))
+        members = made.labels >= 0
+        users = Users(labels=by_node(members, panel, given))
+        found.append(simulate(jax.random.key(0), LabelServer(members, 3, 2.0), users).value.labels)
     np.testing.assert_array_equal(*found)
 
 
@@ -139,8 +153,8 @@ def test_records_of_somebody_else_are_not_believed(data):
     if found.used == "structure":
         np.testing.assert_array_equal(found.log_posterior, facts.structure.log_q)
         assert found.found.reason
-    collect = class_reports(found.alphabets, feature_rows(x[order]))
-    unguarded = local_prediction(jax.random.key(1), collect, facts, guarded=False)
+    users = Users(records=feature_rows(x), public=np.arange(N) < PANEL).shuffled(jax.random.key(3))
+    unguarded = simulate(jax.random.key(1), ReportServer(facts, 3.0, guarded=False), users).value
     assert unguarded.used == "reports"
     assert right(unguarded.log_posterior, y) < structure - 0.03  # what the guard is for
 
@@ -165,7 +179,10 @@ def test_labels_of_the_panel_may_be_private_and_neither_they_nor_records_reach_m
         return predict_from_reports(jax.random.key(2), graph, x, panel, labels, 3.0, progress=hear, **given)
 
     found = asked(x, y[:PANEL])
-    assert told[2:] == ["devices report", "what reports teach", "done"]
+    assert [words.rpartition(": ")[2] for words in told] == [
+        "150 users answer", "what structure says", "the classifier of the devices", "450 users answer",
+        "what reports teach", "done",
+    ]  # fmt: skip
     labels, keep = found.found.facts.labels[:PANEL], found.found.facts.known.keep
     assert keep == pytest.approx(1 / (1 + 2 * np.exp(-label_epsilon)), rel=1e-5)
     assert abs((labels == y[:PANEL]).mean() - keep) < 5 * np.sqrt(keep * (1 - keep) / PANEL)
@@ -224,8 +241,35 @@ NODES = 10**6 + np.random.default_rng(5).permutation(N)  # users, by node
 
 
 @pytest.fixture(scope="module")
-def alphabets(data):
-    return PersonalAlphabets.of(2.0, np.exp(np.asarray(data[3].structure.log_q)))
+def server(data):
+    return ReportServer(data[3], 2.0)
+
+
+@pytest.fixture(scope="module")
+def alphabets(server):
+    return server.question.alphabets
+
+
+@dataclasses.dataclass(frozen=True)
+class Heard:
+    """Users, and every question and answer; only those who are ``here`` answer, and others must not be read."""
+
+    users: Users
+    told: list
+    here: np.ndarray
+
+    @property
+    def num_users(self):
+        return self.users.num_users
+
+    def put(self, question):
+        return self.users.put(question)
+
+    def answer(self, key, question):
+        values, reported = self.users.answer(key, question)
+        who = reported & self.here
+        self.told.append((question, np.asarray(values)))
+        return Answers(np.where(who, values, 1 - np.asarray(values)), who)
 
 
 def rows_of(alphabets, place, who):
@@ -236,40 +280,48 @@ def rows_of(alphabets, place, who):
         yield SimpleNamespace(user=NODES[node].astype(np.uint64), output=place[node], digest=tables(one).digest)
 
 
-def test_rows_of_everybody_are_read_as_simulated_reports_are(data, alphabets):
+def test_rows_are_read_as_simulated_reports_are_and_the_silent_say_nothing(data, server, alphabets):
+    """To the last bit, of users of whom a third is silent."""
     _, _, x, facts = data
-    key, private = partial(jax.random.key, 7), np.arange(N) >= PANEL
-    scores = np.array(facts.classifier.scores(feature_rows(x)))
-    place = np.asarray(alphabets.privatize(key(), alphabets.best(scores)))
-    found = classify_reports(key(), facts, alphabets, NODES, list(rows_of(alphabets, place, private)))
-    expected = local_prediction(key(), class_reports(alphabets, feature_rows(x)), facts)
-    np.testing.assert_array_equal(found.log_posterior, expected.log_posterior)
-    np.testing.assert_array_equal(found.reported, private)
+    here = np.arange(N) % 3 > 0
+    heard = Heard(Users(records=feature_rows(x)), [], here)
+    expected = simulate(jax.random.key(7), server, heard)
+    ((_, place),) = heard.told
+    rows = list(rows_of(alphabets, place, here & (np.arange(N) >= PANEL)))
+    found = classify_reports(jax.random.key(7), facts, alphabets, NODES, rows)
+    np.testing.assert_array_equal(found.log_posterior, expected.value.log_posterior)
+    np.testing.assert_array_equal(found.reported, here & (np.arange(N) >= PANEL))
     assert found.used == "reports"
+    assert expected.rounds[0][1:] == (N - PANEL, found.reported.sum(), server.question.download_bytes(), 36)
+    assert "who reported" in found.guarantee.unprotected
     with pytest.raises(ValueError, match="choose one round"):
-        classify_reports(key(), facts, alphabets, NODES, 2 * list(rows_of(alphabets, place, private))[:1])
+        classify_reports(jax.random.key(7), facts, alphabets, NODES, 2 * rows[:1])
+    with pytest.raises(ValueError, match="nodes must be 600 distinct users"):
+        classify_reports(jax.random.key(7), facts, alphabets, NODES[:-1], [])
 
 
-def test_classes_that_some_devices_sent(data, alphabets, tmp_path):
+def test_classes_that_some_devices_sent(data, server, alphabets, tmp_path):
     """Late, twice, of strangers, of the panel, by a table of another user: none of it is read."""
     _, y, x, facts = data
-    classifier, store = Classifier(*map(np.asarray, facts.classifier[:2])), ReportStore(tmp_path)
-    here, sizes, order = np.arange(N) >= PANEL + 100, np.asarray(alphabets.sizes), np.asarray(alphabets.order)
+    store = ReportStore(tmp_path)
+    here, sizes = np.arange(N) >= PANEL + 100, np.asarray(alphabets.sizes)
     tables = {size: alphabet_table(2.0, size, 3) for size in (2, 3)}
     assert set(sizes[here].tolist()) == {2, 3}
 
-    def send(records, sizes, user=NODES):
-        """What devices of these nodes send, twice, by tables of these sizes."""
+    def send(records, like, user=NODES):
+        """What devices of these nodes send, twice, with the alphabets of nodes that they are ``like``."""
         uploads = dict.fromkeys(tables, b"")
         for node, record in records.items():
-            size, session = int(sizes[node]), Session(Device.from_secret(secrets.bytes(32)), budget=2.0)
-            alphabet = Alphabet(order[node, :size].tolist(), 2.0, tables[size])
-            uploads[size] += 2 * report_class(session, classifier, alphabet, record, user=int(user[node]), round=4)
+            session = Session(Device.from_secret(secrets.bytes(32)), budget=2.0)
+            sent = server.question.shipped(int(like[node]))
+            named = {"user": int(user[node]), "round": 4}
+            uploads[int(sizes[like[node]])] += 2 * report_class(session, *sent, record, **named)
         return sum(store.add(sent, tables[size]).accepted for size, sent in uploads.items())
 
     secrets = np.random.default_rng(3)
     records = {node: x[node] for node in secrets.permutation(np.flatnonzero(here)).tolist()}
-    assert send(records, sizes) == N - PANEL - 100
+    own = np.arange(N)
+    assert send(records, own) == N - PANEL - 100
     found = classify_reports(jax.random.key(1), facts, alphabets, NODES, [store.all(t) for t in tables.values()])
     np.testing.assert_array_equal(found.reported, here)
     silent = ~here & (np.arange(N) >= PANEL)
@@ -283,9 +335,11 @@ def test_classes_that_some_devices_sent(data, alphabets, tmp_path):
     assert f"epsilon {alphabets.guarantee().epsilon:.6g} per record" in str(found.guarantee)
 
     far = 100.0 * np.eye(3)[(y + 1) % 3]
-    send({node: far[node] for node in range(5)}, sizes)  # of the panel
-    send({node: far[node] for node in np.flatnonzero(silent).tolist()}, 5 - sizes)
-    send({node: far[node] for node in range(5)}, sizes, np.arange(N))  # nodes are no users
+    send({node: far[node] for node in range(5)}, own)  # of the panel
+    of_size = {int(size): int(np.flatnonzero(sizes == size)[0]) for size in (2, 3)}
+    another = np.array([of_size[5 - int(size)] for size in sizes])
+    send({node: far[node] for node in np.flatnonzero(silent).tolist()}, another)
+    send({node: far[node] for node in range(5)}, own, np.arange(N))  # nodes are no users
     liar = np.flatnonzero(here)[0]  # one device's second class must not stop everybody
     table = tables[int(sizes[liar])]
     more = Session(Device.new(), budget=9.0).report(table, 0, user=int(NODES[liar]), round=4, field=1)
@@ -299,3 +353,150 @@ def test_classes_that_some_devices_sent(data, alphabets, tmp_path):
     nobody = classify_reports(jax.random.key(1), facts, alphabets, NODES, [])
     assert nobody.used == "structure"
     np.testing.assert_array_equal(nobody.log_posterior, structure)
+
+
+# --- The question ------------------------------------------------------------------------------------------------
+
+
+def test_one_device_answers_as_all_do_and_as_a_deployed_one_before_its_noise(data, server):
+    """Whatever a record holds; the report of user i depends on the i-th key and on nothing of the others."""
+    _, _, x, _ = data
+    question = server.question
+    odd = x.copy()
+    odd[:4] = [[np.nan, 1, 2], [1e300, -1e300, 0.5], [0, 0, 0], [1e-30, 2e-30, -1e-30]]
+    users = Users(records=odd).only(question.cost())
+    alone = users.one_by_one(jax.random.key(1), question)
+    together = np.asarray(question.answer_all(jax.random.key(1), users))
+    np.testing.assert_array_equal(alone, together)
+    assert alone.dtype == together.dtype == np.int32
+    other = Users(records=np.where(np.arange(N)[:, None] == 9, odd, odd[::-1]))
+    assert np.asarray(question.answer_all(jax.random.key(1), other))[9] == together[9]
+
+    bare = question.exact()
+    found = np.asarray(bare.answer_all(jax.random.key(1), users))
+    np.testing.assert_array_equal(found, users.one_by_one(jax.random.key(2), bare))
+    chosen = np.asarray(
+        question.alphabets.best(question.classifier.scores(feature_rows(odd, public=np.zeros(0, int))))
+    )
+    for user in range(0, N, 7):
+        classifier, alphabet = question.shipped(user)
+        scores = classifier.scores(odd[user])
+        assert alphabet.members[alphabet.place(scores)] == chosen[user]
+        assert np.asarray(question.alphabets.order)[user, found[user]] == scores.argmax()
+        assert alphabet.table.digest == alphabet_table(2.0, len(alphabet.members), 3).digest
+
+
+def test_a_question_is_read_by_its_own_law_and_says_what_it_costs(server):
+    question = server.question
+    places = np.arange(N) % 2
+    law = np.asarray(question.log_likelihoods(places))
+    np.testing.assert_array_equal(law, question.alphabets.log_likelihoods(places))
+    np.testing.assert_array_equal(question.mask.sum(1), question.alphabets.sizes)
+    bare = question.exact()
+    named = np.asarray(question.alphabets.order)[np.arange(N), places]
+    np.testing.assert_array_equal(np.asarray(bare.log_likelihoods(places)) == 0.0, np.eye(3, dtype=bool)[named])
+    assert bare.mask.all()
+    assert bare.cost().guarantee.epsilon == math.inf
+    assert not bare.cost().within(question.cost())
+    assert question.upload_bytes() == 36
+    assert question.download_bytes() == max(
+        sum(len(part.to_bytes()) for part in question.shipped(user)) for user in range(0, N, 20)
+    )
+
+
+# --- The server --------------------------------------------------------------------------------------------------
+
+
+def test_exact_users_are_the_ceiling_that_is_read_by_the_exact_law(data):
+    """The evidence is that of true classes of devices, whatever epsilon the server has."""
+    _, y, x, facts = data
+    labels, posterior = facts.labels, np.exp(np.asarray(facts.structure.log_q))
+    scores = np.array(facts.classifier.scores(feature_rows(x)))
+    scores[:PANEL] = facts.classifier.panel_scores
+    reports = ClassReports(label_evidence(scores.argmax(1), 3), np.ones((N, 3), bool))
+    own, smoothing = likeliest_evidence(reports, facts.classifier.scored(facts.known), posterior, labels < 0)
+    expected = guard(own, posterior, labels < 0)
+    released = simulate(jax.random.key(0), ReportServer(facts, 0.5), Users(records=feature_rows(x)).exact())
+    assert released.value.smoothing == smoothing
+    assert released.value.strength == expected.strength
+    np.testing.assert_array_equal(released.value.log_likelihood, expected.log_likelihood)
+    assert right(released.value.log_posterior, y) > 0.85
+    assert released.guarantee[RECORD].epsilon == math.inf
+    assert "features of private users" in released.guarantee.unprotected
+
+
+def test_the_statement_is_checked_before_anybody_is_asked(data, server):
+    nobody = DrawnUsers(N, np.zeros((N, 3), np.float32))
+    with pytest.raises(BudgetExceededError):
+        simulate(jax.random.key(0), server, nobody, budget=1.9)
+    assert server.statement().guarantee()[RECORD].epsilon == server.question.alphabets.guarantee().epsilon
+    shorter = PersonalAlphabets.of(2.0, np.full((N - 1, 3), 1 / 3))
+    for wrong, message in (
+        ({"epsilon": 20.5}, "epsilon must be"),
+        ({"epsilon": 1.0, "alphabets": server.question.alphabets}, "must be of epsilon 1, and their tables lose 2"),
+        ({"epsilon": 2.0, "alphabets": shorter}, r"alphabets must be \(600, 3\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            ReportServer(data[3], **wrong)
+
+
+def test_a_drawn_world_answers_by_its_scores_as_users_do_by_their_records(data, server):
+    scores = np.asarray(data[3].classifier.scores(feature_rows(data[2])))
+    found = [
+        simulate(jax.random.key(4), server, users).value.log_posterior
+        for users in (DrawnUsers(len(scores), scores), Users(records=feature_rows(data[2])))
+    ]
+    np.testing.assert_array_equal(*found)
+
+
+def saved(state):
+    """The state from its bytes alone."""
+    return from_bytes(to_bytes(state))
+
+
+def test_a_killed_server_goes_on_from_what_is_stored(data):
+    """After labels and after classes; the other server is made anew, of the same public facts."""
+    graph, y, x, _ = data
+    members = np.arange(N) < PANEL
+    made = lambda: LabelledReportServer(graph, feature_rows(x[:PANEL]), LabelServer(members, 3, 2.5), 3.0, FOLDS)
+    users = Users(records=feature_rows(x), labels=y)
+    state = made().init(jax.random.key(0))
+    answers = users.answer(jax.random.key(1), state.question)
+    np.testing.assert_array_equal(answers.reported, members)
+    classes = [made().step(one, answers) for one in (state, saved(state))]
+    answers = users.answer(jax.random.key(2), classes[0].question)
+    np.testing.assert_array_equal(answers.reported, ~members)
+    found = [made().step(one, answers).log_posterior for one in (classes[0], saved(classes[1]), saved(classes[0]))]
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
+def test_silent_members_of_a_panel_are_asked_for_nothing_else(data):
+    graph, y, x, facts = data
+    members = np.arange(N) < PANEL
+    server = LabelledReportServer(graph, feature_rows(x[:PANEL]), LabelServer(members, 3, 2.5), 3.0, FOLDS)
+    state = server.init(jax.random.key(0))
+    values, reported = Users(labels=y).answer(jax.random.key(1), state.question)
+    some = reported & (np.arange(N) % 10 > 0)
+    state = server.step(state, Answers(np.where(some, values, 0), some))
+    np.testing.assert_array_equal(state.question.asked, ~members)
+    np.testing.assert_array_equal(state.labels >= 0, some)
+    with pytest.raises(ValueError, match="at least two members of the panel"):
+        server.step(server.init(jax.random.key(0)), Answers(np.zeros(N, np.int32), np.arange(N) == 3))
+
+
+def test_labels_that_were_asked_before_are_in_the_total(data):
+    """A member reports a label and nothing else, and a private user a class."""
+    _, y, x, facts = data
+    asked = simulate(jax.random.key(0), LabelServer(np.arange(N) < PANEL, 3, 1.0), Users(labels=y))
+    share = (asked.value.labels[:PANEL] == y[:PANEL]).mean()
+    assert abs(share - asked.value.keep) < 5 * np.sqrt(0.25 / PANEL)
+    assert (asked.value.labels[PANEL:] == -1).all()
+    assert 0.99 < asked.guarantee[LABEL].epsilon <= 1.0
+    users = Users(records=feature_rows(x))
+    found = simulate(jax.random.key(1), ReportServer(facts, 2.0), users, history=asked.statement)
+    assert found.guarantee[LABEL].epsilon == asked.guarantee[LABEL].epsilon
+    assert 1.99 < found.guarantee[RECORD].epsilon <= 2.0
+    exact = simulate(jax.random.key(0), LabelServer(np.arange(N) < PANEL, 3, 1.0), Users(labels=y).exact())
+    assert exact.value.keep == 1.0
+    np.testing.assert_array_equal(exact.value.labels[:PANEL], y[:PANEL])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ldp_jax.features import GeneralizedRR
-from ldp_jax.pipeline.local_prediction import panel_facts
+from ldp_jax.servers import panel_facts
 from ldp_jax.servers.parts.confusion import ScoredPanel, confusions
 from ldp_jax.servers.parts.device_classifier import device_classifier
 from ldp_jax.servers.parts.label_diffusion import observations

@@ -1,0 +1,203 @@
+"""Private labels of a panel: each member reports one, once; others are asked afterwards."""
+
+import dataclasses
+from functools import cached_property
+from typing import NamedTuple
+
+import jax  # noqa: F401 - the example below
+import numpy as np
+from jaxtyping import Bool, Int
+
+from ldp_jax.accounting.statement import Role, Statement
+from ldp_jax.core import random, validate
+from ldp_jax.core.mechanism import check_epsilon
+from ldp_jax.core.pytree import pytree
+from ldp_jax.core.types import Array, Graph, PRNGKey
+from ldp_jax.features import Discrete, PersonalAlphabets
+from ldp_jax.graph.propagation import Operator, operator
+from ldp_jax.servers.parts.panel import MOST_EPSILON, keep_of, label_noise
+from ldp_jax.servers.parts.rows import Rows
+from ldp_jax.servers.parts.self_training import FoldedLabels
+from ldp_jax.servers.parts.structure import StructurePosterior
+from ldp_jax.servers.questions import Answers, Ask, ClassQuestion
+from ldp_jax.servers.questions.classes import class_cost
+from ldp_jax.servers.reports import (
+    HIDDEN,
+    IN_THE_CLEAR,
+    ClassesAsked,
+    LocalPrediction,
+    PanelFacts,
+    ReportServer,
+    panel_facts,
+)
+
+
+class ReportedLabels(NamedTuple):
+    """Labels as their owners reported them.
+
+    Attributes:
+      labels: int32 [n], -1 for users who did not report one.
+      keep: the probability that a report is the true class.
+    """
+
+    labels: Int[np.ndarray, " n"]
+    keep: float
+
+
+@pytree
+class LabelsAsked:
+    """Members of the panel are asked for their labels.
+
+    Attributes:
+      question: the open one.
+      key: of what follows.
+    """
+
+    question: Ask
+    key: PRNGKey
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LabelServer:
+    """Each member of a panel reports a label once, through :func:`~ldp_jax.features.GeneralizedRR`.
+
+    Guarantee: epsilon per label.
+
+    Attributes:
+      members: bool [n], who is in the panel; public.
+      num_classes: C, public: it must not be read off the labels.
+      epsilon: of a label, in (0, 20].
+
+    ``ValueError`` for an epsilon out of range, or members that are no mask.
+
+    >>> from ldp_jax.servers import Users, simulate
+    >>> y = np.arange(40) % 4
+    >>> found = simulate(jax.random.key(0), LabelServer(np.arange(40) < 30, 4, 20.0), Users(labels=y))
+    >>> bool((found.value.labels[:30] == y[:30]).all()), found.value.labels[30:].max(), found.rounds[0].asked
+    (True, np.int32(-1), 30)
+    """
+
+    members: Bool[np.ndarray, " n"]
+    num_classes: int
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        validate.mask(len(self.members), members=self.members)
+        label_noise(self.epsilon, self.num_classes)
+
+    @cached_property
+    def question(self) -> Ask:
+        """The label through randomised response."""
+        return Ask(label_noise(self.epsilon, self.num_classes), np.asarray(self.members), of="label")
+
+    def statement(self) -> Statement:
+        """One label of a member."""
+        role = Role((self.question.cost(),), np.asarray(self.members))
+        return Statement.of(role, protects=("the panel's labels",))
+
+    def init(self, key: PRNGKey) -> LabelsAsked:
+        """Members are asked."""
+        return LabelsAsked(self.question, key)
+
+    def step(self, state: LabelsAsked, answers: Answers) -> ReportedLabels:
+        """The labels as they were reported, and how often they are true."""
+        noise = state.question.mechanism
+        keep = keep_of(noise) if isinstance(noise, Discrete) else 1.0  # exact labels have no noise
+        labels = np.where(answers.reported, np.asarray(answers.values), -1).astype(np.int32)
+        return ReportedLabels(labels, keep)
+
+
+@pytree
+class ClassesAskedByLabels:
+    """The panel has reported its labels, and private users are asked for classes.
+
+    Attributes:
+      question: the open one.
+      key: of the reports of the panel, which the server simulates.
+      labels: int32 [n], as they were reported; -1 for nobody's.
+      fold: int32 [n], of each node.
+      keep: the probability that a label is true.
+      structure: what the graph says of everybody's class by these.
+    """
+
+    question: ClassQuestion
+    key: PRNGKey
+    labels: Int[Array | np.ndarray, " n"]
+    fold: Int[Array | np.ndarray, " n"]
+    keep: float
+    structure: StructurePosterior
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LabelledReportServer:
+    """Local prediction with a panel whose labels are private: they are asked for first, then classes of the others.
+
+    A member of the panel reports a label and nothing else; another user reports a class and nothing else.
+
+    Attributes:
+      graph: public, undirected.
+      rows: records of the panel, in ascending order of its nodes; public.
+      panel: asks for the labels.
+      epsilon: of a class, in (0, 20].
+      num_folds: F (:func:`~ldp_jax.servers.panel_facts`).
+      guarded: as of :class:`ReportServer`.
+
+    ``ValueError`` for an epsilon or a number of folds out of range, or rows of others than the panel.
+    """
+
+    graph: Graph
+    rows: Rows
+    panel: LabelServer
+    epsilon: float
+    num_folds: int = 10
+    guarded: bool = True
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon, most=MOST_EPSILON)
+        validate.integer_in(2, num_folds=self.num_folds)
+        size = int(np.asarray(self.panel.members).sum())
+        if self.rows.shape[0] != size:
+            raise ValueError(f"rows must be of the panel's {size} members, got {self.rows.shape[0]}")
+
+    @cached_property
+    def op(self) -> Operator:
+        """The graph's operator."""
+        return operator(self.graph)
+
+    def statement(self) -> Statement:
+        """A member of the panel is asked for a label, anybody else for a class."""
+        of_class = Role((class_cost(self.epsilon, self.panel.num_classes),), ~np.asarray(self.panel.members))
+        of_label = self.panel.statement().roles
+        protects = (*HIDDEN, "the panel's labels")
+        return Statement.of(of_class, *of_label, exposes=IN_THE_CLEAR[:-1], protects=protects)
+
+    def init(self, key: PRNGKey) -> LabelsAsked:
+        """The panel is asked first."""
+        return self.panel.init(key)
+
+    def step(
+        self, state: LabelsAsked | ClassesAskedByLabels, answers: Answers
+    ) -> ClassesAskedByLabels | LocalPrediction:
+        """After labels, classes are asked for; after classes, the result is that of :class:`ReportServer`."""
+        if isinstance(state, ClassesAskedByLabels):
+            classes, labels, fold = self.panel.num_classes, np.asarray(state.labels), np.asarray(state.fold)
+            known = FoldedLabels(labels, classes, fold, self.num_folds, float(state.keep))
+            facts = PanelFacts(known, state.structure, state.question.classifier, self.op)
+            asked = ClassesAsked(state.question, state.key)
+            return ReportServer(facts, self.epsilon, self.guarded).step(asked, answers)
+
+        told = self.panel.step(state, answers)
+        reported = told.labels[np.asarray(self.panel.members)] >= 0
+        if reported.sum() < 2:
+            raise ValueError(f"at least two members of the panel must report a label, and {reported.sum()} did")
+        facts_key, key = random.split(jax.random.clone(state.key))
+        facts = panel_facts(
+            facts_key, self.graph, self.rows.take(np.flatnonzero(reported)), told.labels,
+            num_classes=self.panel.num_classes, num_folds=self.num_folds, keep=told.keep, op=self.op,
+        )  # fmt: skip
+        alphabets = PersonalAlphabets.of(self.epsilon, np.exp(np.asarray(facts.structure.log_q)))
+        others = ~np.asarray(self.panel.members)
+        question = ClassQuestion(facts.classifier, alphabets, others, self.epsilon)
+        return ClassesAskedByLabels(
+            question, key, facts.labels, facts.known.fold, facts.known.keep, facts.structure
+        )

@@ -1,0 +1,185 @@
+"""Which class does the broadcast classifier find of your record?"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int, Integer
+
+from ldp_jax.accounting.guarantee import Guarantee
+from ldp_jax.accounting.statement import Cost
+from ldp_jax.core import validate
+from ldp_jax.core.pytree import pytree, static
+from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.deployment import Alphabet, Classifier
+from ldp_jax.features import PersonalAlphabets
+from ldp_jax.features.personal_alphabet import best_place
+from ldp_jax.servers.parts.arrived import ReportRows, places
+from ldp_jax.servers.parts.device_classifier import DeviceClassifier
+from ldp_jax.servers.parts.rows import DenseRows, Rows, feature_rows, of_length_one
+from ldp_jax.servers.parts.self_training import label_evidence
+from ldp_jax.servers.questions.question import Answers, User
+
+_REPORT = 36  # bytes
+
+
+@pytree
+class ClassQuestion:
+    """Classify your record, and report the best class of your own alphabet through its table.
+
+    A record is read as a device reads it: NaN is 0, what is far is far, and its length is 1
+    (:func:`~ldp_jax.servers.parts.rows.feature_rows`). An answer is a place in the alphabet.
+
+    Attributes:
+      classifier: broadcast; public.
+      alphabets: of every user.
+      asked: bool [n].
+      epsilon: what the alphabets were chosen for.
+      log_counts: whether devices take log(1 + x) of their records first; rows of users have it already.
+      noiseless: whether devices report the best of all classes as it is, for a ceiling.
+
+    >>> classifier = DeviceClassifier(jnp.eye(3), jnp.zeros(3), jnp.zeros((0, 3)), 1.0)
+    >>> alphabets = PersonalAlphabets.of(2.0, [[0.8, 0.1, 0.1], [0.2, 0.4, 0.4]])
+    >>> asked = ClassQuestion(classifier, alphabets, np.ones(2, bool), 2.0)
+    >>> asked.shipped(1), asked.upload_bytes(), round(asked.cost().guarantee.epsilon, 6)
+    ((Classifier(3 features, 3 classes), Alphabet((1, 2, 0), epsilon 2)), 36, 2.0)
+    """
+
+    classifier: DeviceClassifier
+    alphabets: PersonalAlphabets
+    asked: Bool[Array | np.ndarray, " n"]
+    epsilon: float
+    log_counts: bool = static(default=False)
+    noiseless: bool = static(default=False)
+
+    def cost(self) -> Cost:
+        """The largest loss of the alphabets' tables, per record; infinite where there is no noise."""
+        guarantee = self.alphabets.guarantee()
+        if self.noiseless:
+            guarantee = dataclasses.replace(guarantee, epsilon=np.inf, status="none", reason="")
+        return Cost(guarantee)
+
+    # --- On devices ---
+
+    def answer(self, key: PRNGKey, user: User) -> Int[Array, ""]:
+        """The reported place of one user."""
+        scores = self.classifier.scores(DenseRows(of_length_one(user.record)[None]))[0]
+        return self.report(key, scores, user.own)
+
+    def report(self, key: PRNGKey, scores: Float[Array, " classes"], own: Array) -> Int[Array, ""]:
+        """The reported place of the user ``own``, whose device finds these scores."""
+        order = jnp.asarray(self.alphabets.order)[own]
+        level = jnp.asarray(self.alphabets.inner.level)[own]
+        if self.noiseless:
+            return best_place(scores, order, len(order))
+        mine = self.alphabets.inner.at(level)
+        return mine.privatize(key, best_place(scores, order, mine.counts[level]))
+
+    def answer_all(self, key: PRNGKey, users: Any) -> Int[Array, " n"]:
+        """The reported places of all users."""
+        records = users.records
+        if not isinstance(records, (Rows, DenseRows)):
+            records = feature_rows(records, public=np.zeros(0, int))
+        return self.reports(key, self.classifier.scores(records))
+
+    def reports(self, key: PRNGKey, scores: Float[Array | np.ndarray, "n classes"]) -> Int[Array, " n"]:
+        """The reported places of users whose devices find these scores; user i has the i-th key."""
+        if self.noiseless:
+            return _best_of_all(jnp.asarray(scores), self.alphabets.order)
+        return self.alphabets.privatize(key, self.alphabets.best(scores))
+
+    def exact(self) -> "ClassQuestion":
+        """The best of all classes as it is; the law is that of a class that is never mistaken."""
+        return dataclasses.replace(self, noiseless=True)
+
+    # --- On the server ---
+
+    @property
+    def mask(self) -> Bool[np.ndarray, "n classes"]:
+        """The classes that each device chooses among."""
+        if self.noiseless:
+            return np.ones(self.alphabets.order.shape, bool)
+        return self.alphabets.mask
+
+    def log_likelihoods(self, values: Int[Array | np.ndarray, " n"]) -> Float[Array | np.ndarray, "n classes"]:
+        """log P(report i | class that the device of user i chose), of every class."""
+        if self.noiseless:
+            return label_evidence(self.alphabets.classes(values), self.alphabets.order.shape[1])
+        return self.alphabets.log_likelihoods(values)
+
+    # --- On the wire ---
+
+    def shipped(self, user: int) -> tuple[Classifier, Alphabet]:
+        """What a user's device gets, as :func:`ldp_jax.deployment.report_class` takes it: the same numbers."""
+        weights, bias = np.asarray(self.classifier.weights), np.asarray(self.classifier.bias)
+        level = int(np.asarray(self.alphabets.inner.level)[user])
+        table = self.alphabets.inner.table(level)
+        members = np.asarray(self.alphabets.order)[user][: table.outputs].tolist()
+        epsilon = float(self.epsilon)
+        return Classifier(weights, bias, log_counts=self.log_counts), Alphabet(members, epsilon, table)
+
+    def stored(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
+        """The answers among the rows of one round, by the tables of the alphabets.
+
+        Rows are left out that no device was asked for: of users who are no node or are not asked, by a table of
+        another size than the user's alphabet, and, where rows have a ``field``, of any but 0. ``ValueError`` for
+        rows of a table that no alphabet has, outputs that it does not have, or a user with two rows.
+        """
+        inner = self.alphabets.inner
+        level, asked = np.asarray(inner.level), np.asarray(self.asked)
+        nodes = np.asarray(nodes)
+        places(nodes, len(asked), np.zeros(0, np.uint64))  # nodes are checked where there is no row, too
+        tables = {}
+        for one in np.unique(level).tolist():
+            table = inner.table(one)
+            tables[table.digest] = (one, table)
+        values = np.zeros(len(asked), np.int32)
+        reported = np.zeros(len(asked), bool)
+        for some in rows:
+            if some.digest not in tables:
+                raise ValueError("reports must be by the tables of the alphabets, and some are by another")
+            mine, table = tables[some.digest]
+            output = np.asarray(some.output)
+            validate.in_range(0.0, table.outputs - 1.0, output=output)
+            node, known = places(nodes, len(asked), np.asarray(some.user, np.uint64))
+            field = np.broadcast_to(getattr(some, "field", 0), known.shape)[known]
+            wanted = asked[node] & (level[node] == mine) & (field == 0)  # others would be a second row of a user
+            node = node[wanted]
+            if reported[node].any() or len(np.unique(node)) != len(node):
+                raise ValueError("reports must be one a user, and are several of some: choose one round")
+            values[node] = output[known][wanted]
+            reported[node] = True
+        return Answers(values, reported)
+
+    def download_bytes(self) -> int:
+        """The classifier, and the largest alphabet with its table."""
+        largest = int(np.asarray(self.alphabets.sizes).argmax())
+        return sum(len(part.to_bytes()) for part in self.shipped(largest))
+
+    def upload_bytes(self) -> int:
+        """The same for everybody."""
+        return _REPORT
+
+
+def class_cost(epsilon: float, num_classes: int) -> Cost:
+    """The most that one answer costs, for a statement that is made before alphabets are chosen.
+
+    >>> class_cost(2.0, 3).guarantee.epsilon
+    2.0
+    """
+    guarantee = Guarantee(
+        epsilon,
+        adjacency=f"any two of {num_classes} classes of one user",
+        arithmetic="exact",
+        status="proved",
+        reason="alphabets come from public facts; no table of whole numbers loses more than its epsilon",
+    )
+    return Cost(guarantee)
+
+
+@jax.jit
+def _best_of_all(scores: Array, order: Array) -> Array:
+    return jax.vmap(best_place, (0, 0, None))(scores, order, order.shape[1])

@@ -1,0 +1,374 @@
+r"""Local prediction: classes of users whose records are private, from one report of a predicted class each.
+
+A few users, the panel, have public records. Their labels are public too, or each of them reports one
+(:mod:`ldp_jax.servers.labels`). Steps 1 and 2 are what :func:`panel_facts` finds, the others are
+:class:`ReportServer`:
+
+1. From the panel and the public graph the server finds what structure says of everybody's class.
+2. It learns a classifier from the panel.
+3. It broadcasts the classifier, and sends each user a small alphabet of classes that structure makes likely.
+4. Each device classifies its own record, and reports the best class of its alphabet. The server simulates the
+   reports of the panel, from scores by models that have not seen them.
+5. Reports are weighed by how often records of the panel are taken for another class.
+6. They are believed as far as the guard allows, and propagated with their noise in mind.
+7. Two stacks weigh structure, the own report and the reports of others.
+8. Structure alone is the result where reports do not lower the panel's log-loss.
+
+Guarantee: that of the reports; everything here is post-processing, of public randomness.
+:func:`ldp_jax.servers.predict_from_reports` does all of it in one call, on simulated users.
+"""
+
+import dataclasses
+from functools import cached_property
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+from numpy.typing import ArrayLike
+
+from ldp_jax.accounting.statement import Role, Statement
+from ldp_jax.core.mechanism import check_epsilon
+from ldp_jax.core.progress import phase
+from ldp_jax.core.pytree import pytree
+from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.features import PersonalAlphabets
+from ldp_jax.graph import graphs
+from ldp_jax.graph.propagation import Operator, operator, ppr
+from ldp_jax.servers.parts.absent import Numbering
+from ldp_jax.servers.parts.confusion import ClassReports, likeliest_evidence
+from ldp_jax.servers.parts.device_classifier import DeviceClassifier, device_classifier, panel_regression
+from ldp_jax.servers.parts.guard import guard
+from ldp_jax.servers.parts.panel import MOST_EPSILON, folded_panel
+from ldp_jax.servers.parts.rows import Features, Rows, as_rows
+from ldp_jax.servers.parts.self_training import IMPOSSIBLE, FoldedLabels
+from ldp_jax.servers.parts.stack import stack_out_of_fold
+from ldp_jax.servers.parts.structure import (
+    MANY,
+    StructurePosterior,
+    best_field,
+    label_log_loss,
+    structure_posterior,
+)
+from ldp_jax.servers.questions import Answers, ClassQuestion
+
+HIDDEN = ("features of private users",)
+IN_THE_CLEAR = ("edges", "the panel's records", "the panel's labels")
+
+_ALPHA = 0.1  # of the PageRank of the evidence
+
+_RIDGE = 5.0  # of the stacks, which are pulled to Bayes' rule: structure and own report by one each, the rest by 0
+
+
+class PanelFacts(NamedTuple):
+    """All that is known before anybody reports, of any epsilon; made by :func:`panel_facts`.
+
+    Labels of the panel, what structure says, the classifier that devices run, and the graph's operator. Where
+    the panel has nobody of some class, ``taught`` are the facts of the other classes, renumbered
+    (:mod:`ldp_jax.servers.parts.absent`). Structure then gives an absent class its prior, and no device
+    predicts it. ``taught`` is None where all classes are taught.
+    """
+
+    known: FoldedLabels
+    structure: StructurePosterior
+    classifier: DeviceClassifier
+    op: Operator
+    taught: "PanelFacts | None" = None
+
+    @property
+    def labels(self) -> Int[np.ndarray, " n"]:
+        """Labels of the panel, -1 for everybody else."""
+        return self.known.labels
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return self.known.num_classes
+
+    @property
+    def numbering(self) -> Numbering:
+        """Which classes labels teach."""
+        return Numbering.of(self.labels, self.num_classes)
+
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """The classes of which the panel has nobody; none are known of private labels."""
+        return () if self.taught is None else self.numbering.absent
+
+    @property
+    def alphabet_prior(self) -> Float[np.ndarray, "n classes"]:
+        """What alphabets are chosen by: the posterior of structure, 0 of absent classes."""
+        if self.taught is None:
+            return np.exp(np.asarray(self.structure.log_q))
+        return self.numbering.spread(self.taught.alphabet_prior, 0.0)
+
+
+def panel_facts(
+    key: PRNGKey,
+    graph: graphs.GraphsTuple,
+    rows: Features | Rows,
+    labels: ArrayLike,
+    *,
+    num_classes: int,
+    num_folds: int = 10,
+    keep: float = 1.0,
+    op: Operator | None = None,
+) -> PanelFacts:
+    """Steps 1 and 2 of local prediction: what a sweep over epsilon or mechanisms finds once.
+
+    ``key`` is of public randomness; ``graph`` is public and symmetric. ``rows`` are the panel's records alone, in
+    ascending order of their nodes. ``labels`` are in [0, C) in the panel, and -1 elsewhere. ``num_classes`` is C,
+    and ``num_folds`` F. A label is the true one with probability ``keep`` in (1 / C, 1]. The panel may have
+    nobody of some class (:attr:`PanelFacts.absent`). Below 1, labels are reports, and no class is absent. ``op``
+    is the graph's operator, if at hand.
+
+    ``ValueError`` for a panel that cannot teach (:func:`~ldp_jax.servers.parts.groups.check_teachers`).
+
+    >>> from ldp_jax.servers import ReportServer, Users, simulate
+    >>> from ldp_jax.servers.parts.rows import feature_rows
+    >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
+    >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
+    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as the record says
+    >>> labels, x = np.where(nodes % 3 == 0, y, -1), feature_rows(np.eye(2)[y])
+    >>> facts = panel_facts(jax.random.key(0), circles, x.take(nodes[::3]), labels, num_classes=2, num_folds=2)
+    >>> [int((p.argmax(1) == y)[labels < 0].sum()) for p in (facts.structure.log_q, facts.classifier.scores(x))]
+    [32, 40]
+    >>> found = simulate(jax.random.key(1), ReportServer(facts, 4.0), Users(records=x)).value
+    >>> found.used, bool((found.classes == y)[labels < 0].sum() > 36)  # of 40; 32 by structure
+    ('reports', True)
+    """
+    known, panel = folded_panel(key, labels, num_classes, num_folds, keep)
+    graph, rows = graphs.as_graph(graph), as_rows(rows)
+    mine = Numbering.of(known.labels, num_classes)
+    if keep == 1.0 and mine.absent:
+        taught = panel_facts(
+            jax.random.clone(key), graph, rows, mine.renumbered(known.labels),
+            num_classes=len(mine.taught), num_folds=num_folds, op=op,
+        )  # fmt: skip
+        return _with_absent(taught, known, mine)
+    op = operator(graph) if op is None else op
+    phase("what structure says", 0.0)
+    structure = structure_posterior(graph, known, rows=rows, op=op)
+    phase("the classifier of the devices", 0.5)
+    room = min(len(known.labels), max(MANY, 4 * len(panel.labels)))  # of large graphs few nodes are in the panel
+    classifier = device_classifier(rows, panel, room=room)
+    return PanelFacts(known, structure, classifier, op)
+
+
+def _with_absent(taught: PanelFacts, known: FoldedLabels, mine: Numbering) -> PanelFacts:
+    """The same facts with all classes: absent ones have their prior, and scores that are never the best."""
+    structure, classifier = taught.structure, taught.classifier
+    sources = np.moveaxis(np.asarray(structure.sources), 1, -1)
+    posteriors = {
+        "log_q": mine.posterior(structure.log_q),
+        "sources": np.moveaxis(mine.posterior(sources), -1, 1),
+    }
+    scores = {
+        "weights": mine.spread(classifier.weights, 0.0),
+        "bias": mine.spread(classifier.bias, IMPOSSIBLE),
+        "panel_scores": mine.spread(classifier.panel_scores, IMPOSSIBLE),
+    }
+    return PanelFacts(
+        known._replace(fold=taught.known.fold),
+        dataclasses.replace(structure, **jax.device_put(posteriors)),
+        classifier._replace(**jax.device_put(scores)),
+        taught.op,
+        taught,
+    )
+
+
+class LocalPrediction(NamedTuple):
+    """The posterior of everybody's class; the result of :class:`ReportServer`.
+
+    Attributes:
+      log_posterior: float32 [n, C], all in all; of a member of the panel out of fold.
+      log_likelihood: float32 [n, C], of the own report, as far as the guard believes it.
+      strength: s of the guard: 0 where reports are not believed at all.
+      used: ``reports``, or ``structure`` where that alone is what is returned.
+      reason: why, in a sentence.
+      log_loss: on the panel, out of fold, in nats a member: of ``structure``, and ``reports`` where asked.
+      field: kappa and c of the field, None where reports were not believed.
+      smoothing: of what the panel says of reports, in counts.
+      facts: what was known before.
+      alphabets: who chose among which classes.
+    """
+
+    log_posterior: Float[Array, "n classes"]
+    log_likelihood: Float[Array, "n classes"]
+    strength: float
+    used: str
+    reason: str
+    log_loss: dict[str, float]
+    field: tuple[float, float] | None
+    smoothing: float
+    facts: PanelFacts
+    alphabets: PersonalAlphabets
+
+    @property
+    def classes(self) -> Int[np.ndarray, " n"]:
+        """The likeliest class of each user."""
+        return np.asarray(self.log_posterior).argmax(1)
+
+
+@pytree
+class ClassesAsked:
+    """Private users are asked for classes.
+
+    Attributes:
+      question: the open one.
+      key: of the reports of the panel, which the server simulates.
+    """
+
+    question: ClassQuestion
+    key: PRNGKey
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ReportServer:
+    """Steps 3 to 8 of local prediction: ask every private user once, and say what class each user is of.
+
+    Attributes:
+      facts: of the panel and the graph (:func:`panel_facts`).
+      epsilon: of a report, in (0, 20].
+      guarded: whether the guard says how far reports are believed; else they are, and never left out.
+      alphabets: of all users; by default those that structure makes likely (:class:`PersonalAlphabets`).
+
+    ``ValueError`` for an epsilon out of range, or alphabets of other users or of a larger epsilon.
+    """
+
+    facts: PanelFacts
+    epsilon: float
+    guarded: bool = True
+    alphabets: PersonalAlphabets | None = None
+
+    def __post_init__(self) -> None:
+        check_epsilon(self.epsilon, most=MOST_EPSILON)
+        shape = (len(self.facts.labels), self.facts.num_classes)
+        if self.alphabets is None:
+            return
+        if self.alphabets.order.shape != shape:
+            raise ValueError(f"alphabets must be {shape}, as facts are, got {self.alphabets.order.shape}")
+        loss = self.alphabets.guarantee().epsilon
+        if loss > self.epsilon:
+            raise ValueError(f"alphabets must be of epsilon {self.epsilon:g}, and their tables lose {loss:.6g}")
+
+    @cached_property
+    def question(self) -> ClassQuestion:
+        """Step 3: the classifier and everybody's alphabet."""
+        alphabets = self.alphabets
+        if alphabets is None:
+            alphabets = PersonalAlphabets.of(self.epsilon, self.facts.alphabet_prior)
+        private = self.facts.labels < 0
+        return ClassQuestion(self.facts.classifier, alphabets, private, self.epsilon)
+
+    def statement(self) -> Statement:
+        """One report of a private user."""
+        role = Role((self.question.cost(),), self.facts.labels < 0)
+        return Statement.of(role, exposes=IN_THE_CLEAR, protects=HIDDEN)
+
+    def init(self, key: PRNGKey) -> ClassesAsked:
+        """Step 4: private users are asked."""
+        return ClassesAsked(self.question, key)
+
+    def step(self, state: ClassesAsked, answers: Answers) -> LocalPrediction:
+        """Steps 4 to 8: what the reports say, beside structure."""
+        question = state.question
+        facts = self.facts if self.facts.taught is None else self.facts.taught
+        known, op, log_q = facts.known, facts.op, facts.structure.log_q
+        labels = known.labels
+        posterior = np.exp(np.asarray(log_q))
+        asked = np.asarray(answers.reported) & (labels < 0)
+
+        # Step 4 of the panel: it reports as private users do, and its labels say how often devices are wrong.
+        scores = np.zeros(question.alphabets.order.shape, np.float32)
+        scores[known.nodes] = np.asarray(question.classifier.panel_scores)
+        simulated = question.reports(jax.random.clone(state.key), scores)
+        values = np.array(answers.values)
+        values[known.nodes] = np.asarray(simulated)[known.nodes]
+        heard = jnp.asarray(asked | (labels >= 0))[:, None]
+
+        # Step 5: what each report says of the user's class. A silent user says nothing.
+        said = jnp.where(heard, question.log_likelihoods(values), 0.0)
+        mask = question.mask
+        if self.facts.taught is not None:  # nothing is read of an absent class
+            taught = self.facts.numbering.taught
+            said, mask = said[:, taught], mask[:, taught]
+            if not mask.any(1).all():
+                raise ValueError("alphabets must hold a class that labels name, and some hold none")
+        reports = ClassReports(said, mask)
+        own, smoothing = likeliest_evidence(reports, facts.classifier.scored(known), posterior, asked)
+
+        # Step 6, the guard.
+        evidence, strength = own, 1.0
+        if self.guarded:
+            trusted = guard(own, posterior, asked)
+            evidence, strength = jax.device_put(trusted.log_likelihood), trusted.strength
+        losses = {"structure": label_log_loss(log_q, labels, known.keep)}
+        structure = LocalPrediction(
+            log_q, evidence, strength, "structure",
+            "the guard found nothing in the reports that structure foretells", losses, None, smoothing,
+            self.facts, question.alphabets,
+        )  # fmt: skip
+        if strength == 0.0:
+            return self._of_all(structure)
+
+        # Step 6, the field.
+        phase("what reports teach", 0.3)
+        field, numbers = best_field(op, known, posterior.mean(0), evidence, asked)
+
+        # Step 7: a narrow and a wide stack, of which the mean is taken.
+        narrow = [log_q, evidence, field]
+        around, design = _around(op, narrow)
+        wide = [*narrow, *around, panel_regression(design, known)]
+        made = [_stacked(scores, known) for scores in (narrow, wide)]
+        both = jax.device_put(np.logaddexp(*made) - np.float32(np.log(2.0)))
+
+        # Step 8: which of both.
+        losses["reports"] = label_log_loss(both, labels, known.keep)
+        lower = losses["reports"] < losses["structure"]
+        reason = f"reports {'lower' if lower else 'do not lower'} the panel's log-loss"
+        decided = structure._replace(reason=reason, field=numbers)
+        if self.guarded and not lower:
+            return self._of_all(decided)
+        return self._of_all(decided._replace(log_posterior=both, used="reports"))
+
+    def _of_all(self, found: LocalPrediction) -> LocalPrediction:
+        """The same with absent classes, which have their prior."""
+        if self.facts.taught is None:
+            return found
+        mine = self.facts.numbering
+        arrays = {
+            "log_posterior": mine.posterior(found.log_posterior),
+            "log_likelihood": mine.evidence(found.log_likelihood, self.facts.taught.structure.log_q),
+        }
+        return found._replace(**jax.device_put(arrays))
+
+
+def _stacked(scores: list[Array], known: FoldedLabels) -> np.ndarray:
+    """The log posterior of scores weighed out of fold, near to structure plus the own report."""
+    towards = np.where(np.arange(len(scores)) < 2, 1.0, 0.0)
+    columns = np.stack([np.asarray(each) for each in scores], -1)
+    return stack_out_of_fold(columns, known, towards, ridge=_RIDGE)[0]
+
+
+@jax.jit
+def _around(op: Operator, narrow: list[Array]) -> tuple[list[Array], Array]:
+    """Sums of neighbours' evidence at one and two hops, and its PageRank; and the columns of a regression."""
+    evidence = narrow[1]
+
+    def hop(w: Array, _: None) -> tuple[Array, Array]:
+        total = op.degree[:, None] * op.nodes(op.average(op.rows(w)))
+        return total, total
+
+    _, hops = jax.lax.scan(hop, evidence, length=2)
+    around = [*hops, ppr(op, evidence, _ALPHA, 0.5, 1e-3)]
+    return around, _design([*narrow, *around])
+
+
+def _design(scores: list[Array]) -> Array:
+    """Columns of a regression: scores less their mean over classes, of one size, rows of length about 1."""
+    each = jnp.stack(scores, 1)
+    centred = each - each.mean(2, keepdims=True)
+    size = jnp.maximum(jnp.sqrt((centred**2).sum(2).mean(0)), 1e-12) * len(scores) ** 0.5
+    return (centred / size[:, None]).reshape(len(each), -1)
