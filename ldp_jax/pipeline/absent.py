@@ -18,6 +18,8 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
+from ldp_jax.core import validate
+from ldp_jax.pipeline.groups import check_labels
 from ldp_jax.pipeline.panel import reported_shares
 
 _NAMED = 8  # absent classes that words list
@@ -45,6 +47,14 @@ class Numbering(NamedTuple):
         known = labels[labels >= 0]
         taught = np.flatnonzero(np.bincount(known, minlength=num_classes))
         return cls(taught, np.log(reported_shares(known, num_classes, 1.0)))
+
+    @classmethod
+    def of_panel(cls, labels: ArrayLike, num_classes: int, keep: float) -> "Numbering | None":
+        """That of a panel whose labels lack a class; None of any other, and of labels that may be wrong."""
+        labels = validate.node_labels(labels)
+        check_labels(labels, num_classes)
+        mine = cls.of(labels.astype(np.int32), num_classes)
+        return mine if keep == 1.0 and mine.absent else None
 
     @property
     def absent(self) -> tuple[int, ...]:

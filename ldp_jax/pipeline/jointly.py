@@ -222,14 +222,16 @@ def joint_facts(
     >>> facts.prior.tolist(), bool((facts.classifier.panel_scores.argmax(1) == y[:30]).all())
     ([0.5, 0.5], True)
     """
+    mine = Numbering.of_panel(labels, num_classes, keep)
+    if mine is not None:
+        labels = validate.node_labels(labels).astype(np.int32)
+        given = (rows, mine.renumbered(labels))
+        taught = joint_facts(key, *given, num_classes=len(mine.taught), num_folds=num_folds)
+        known = taught.known._replace(labels=labels, num_classes=num_classes)
+        classifier = with_absent_scores(taught.classifier, mine)
+        return JointFacts(known, classifier, np.exp(mine.log_prior), taught)
     known, members = folded_panel(key, labels, num_classes, num_folds, keep)
     shares = reported_shares(members.labels, num_classes, keep)
-    mine = Numbering.of(known.labels, num_classes)
-    if keep == 1.0 and mine.absent:
-        labels = mine.renumbered(known.labels)
-        taught = joint_facts(key, rows, labels, num_classes=len(mine.taught), num_folds=num_folds)
-        known = known._replace(fold=taught.known.fold)
-        return JointFacts(known, with_absent_scores(taught.classifier, mine), shares, taught)
     return JointFacts(known, device_classifier(as_rows(rows), members), shares)
 
 

@@ -182,12 +182,13 @@ def panel_facts(
     >>> found.used, int((found.classes == y)[labels < 0].sum())  # of 40; 32 by structure
     ('reports', 39)
     """
+    mine = Numbering.of_panel(labels, num_classes, keep)
+    if mine is not None:
+        labels = validate.node_labels(labels).astype(np.int32)
+        given = (graph, rows, mine.renumbered(labels))
+        taught = panel_facts(key, *given, num_classes=len(mine.taught), num_folds=num_folds)
+        return _with_absent(taught, labels, mine)
     known, panel = folded_panel(key, labels, num_classes, num_folds, keep)
-    mine = Numbering.of(known.labels, num_classes)
-    if keep == 1.0 and mine.absent:
-        some = len(mine.taught)
-        given = (graph, rows, mine.renumbered(known.labels))
-        return _with_absent(panel_facts(key, *given, num_classes=some, num_folds=num_folds), known, mine)
     graph, rows = graphs.as_graph(graph), as_rows(rows)
     op = operator(graph)
     phase("what structure says", 0.0)
@@ -198,7 +199,7 @@ def panel_facts(
     return PanelFacts(known, structure, classifier, op)
 
 
-def _with_absent(taught: PanelFacts, known: FoldedLabels, mine: Numbering) -> PanelFacts:
+def _with_absent(taught: PanelFacts, labels: Int[np.ndarray, " n"], mine: Numbering) -> PanelFacts:
     """The same facts with all classes: absent ones have their prior, and scores that are never the best."""
     structure, classifier = taught.structure, taught.classifier
     sources = np.moveaxis(np.asarray(structure.sources), 1, -1)
@@ -207,7 +208,7 @@ def _with_absent(taught: PanelFacts, known: FoldedLabels, mine: Numbering) -> Pa
         "sources": np.moveaxis(mine.posterior(sources), -1, 1),
     }
     return PanelFacts(
-        known._replace(fold=taught.known.fold),
+        taught.known._replace(labels=labels, num_classes=len(mine.log_prior)),
         structure._replace(**jax.device_put(posteriors)),
         with_absent_scores(classifier, mine),
         taught.op,

@@ -1,6 +1,7 @@
 """Classes that no label names: the others are learned as if there were no other, and results have all of them."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -39,7 +40,7 @@ def labelled(y, num=N):
     return np.where(known, y, -1), np.where(known, NAMES[y], -1)
 
 
-def check(found, plain, share=HALF):
+def check(found, plain, share=HALF, rtol=1e-5):
     """All is as of the planted classes, but that each absent class has its share of everybody, exactly."""
     posterior = np.exp(np.asarray(found.log_posterior, np.float64))
     assert found.absent == (1, 4)
@@ -48,7 +49,7 @@ def check(found, plain, share=HALF):
     assert "no label" not in repr(plain)
     np.testing.assert_allclose(posterior[:, [1, 4]], share, rtol=1e-5)
     wanted = np.exp(np.asarray(plain.log_posterior, np.float64)) * (1.0 - 2.0 * share)
-    np.testing.assert_allclose(posterior[:, NAMES], wanted, rtol=1e-5)
+    np.testing.assert_allclose(posterior[:, NAMES], wanted, rtol=rtol)
     np.testing.assert_array_equal(found.classes, NAMES[plain.classes])
 
 
@@ -139,6 +140,7 @@ def test_counts_are_read_as_if_there_were_no_other_class(data):
     check(
         ask(known.rows, gaps, num_classes=CLASSES, log_q=known.log_q),
         ask(same.rows, plain, num_classes=3, log_q=same.log_q),
+        rtol=1e-3,  # a posterior of all classes was rounded to float32 on the way
     )
     silent = np.arange(N) < 5
     check(ask(None, gaps, num_classes=CLASSES, silent=silent), ask(None, plain, silent=silent))
@@ -152,7 +154,14 @@ def test_a_posterior_from_elsewhere_is_the_prior_of_an_absent_class(data):
     with np.errstate(divide="ignore"):
         log_q[200], log_q[201] = np.log(np.eye(CLASSES)[4]), np.log(np.eye(CLASSES)[0])
     found = predict_from_counts(
-        jax.random.key(1), graph, None, gaps, 1.0, num_classes=CLASSES, log_q=log_q, num_folds=FOLDS
+        jax.random.key(1),
+        graph,
+        None,
+        gaps,
+        1.0,
+        num_classes=CLASSES,
+        log_q=jnp.asarray(log_q, jnp.float32),
+        num_folds=FOLDS,
     )
     posterior = np.exp(np.asarray(found.log_posterior, np.float64))
     assert finite(found.log_posterior, found.found.log_likelihood)
