@@ -81,7 +81,7 @@ class Numbering(NamedTuple):
         The taught classes have the rest, in the proportions of ``log_p``.
 
         >>> mine = Numbering.of(np.array([0, 0, 2, -1]), 3)
-        >>> np.exp(mine.posterior(np.log([0.25, 0.75]))).round(3).tolist()
+        >>> np.exp(mine.posterior(np.log([0.25, 0.75]))).astype(float).round(3).tolist()
         [0.214, 0.143, 0.643]
         """
         log_p = np.asarray(log_p, np.float64)
