@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 import scipy.sparse
 
@@ -184,6 +185,72 @@ def test_what_is_masked_is_unknown():
     asked = attacks.Targets(np.arange(6).reshape(3, 2), np.array([True, False, False]))
     with pytest.raises(ValueError, match="scores of any must be numbers, got NaN for 1"):
         attacks.evaluate("any", np.ma.array([1.0, 2.0, 3.0], mask=[True, False, False]), asked)
+
+
+_ABSENT = [
+    np.ma.array([1, 2, 3], mask=[False, True, False]),
+    np.ma.array([1, 2, 3], mask=[False, True, False]).astype(object),
+    pd.Series([1, None, 3], dtype="Int64"),
+    pd.Series([1, None, 3], dtype="Float64"),
+    pd.Series([1, None, 3], dtype="int64[pyarrow]"),
+    pd.Series([1, pd.NA, 3], dtype=object),
+    np.array([1, None, 3], object),
+    pyarrow.array([1, None, 3]),
+    pyarrow.chunked_array([[1, None], [3]]),
+]
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    "given", _ABSENT, ids=lambda given: f"{type(given).__name__}-{getattr(given, 'dtype', '')}"
+)
+def test_what_is_absent_from_any_container_is_nan_among_records_and_refused_among_ids(given):
+    for read in (as_records, as_numbers):
+        np.testing.assert_array_equal(read(given), [1.0, np.nan, 3.0])
+    assert validate.labels(given).tolist() == [1, -1, 3]
+    for check in (
+        lambda: validate.complete(nodes=given),
+        lambda: validate.ids(9, nodes=given),
+        lambda: validate.known(np.ones(3, int), given),
+    ):
+        with pytest.raises(ValueError, match="must all be there, and some are masked, missing or NaN"):
+            check()
+    with pytest.raises(ValueError, match="scale must be "):
+        validate.positive(scale=given)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_masks_of_users_are_whole():
+    for given in (np.ma.array([True, False], mask=[False, True]), pd.array([True, None], "boolean")):
+        with pytest.raises(ValueError, match="asked must all be there"):
+            validate.mask(2, asked=given)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_whole_containers_are_read_as_they_are():
+    for given in (
+        np.ma.array([1, 2, 3]), pd.Series([1, 2, 3], dtype="Int64"), pyarrow.array([1, 2, 3]), np.array([1, 2, 3]),
+    ):  # fmt: skip
+        assert validate.complete(nodes=given).tolist() == validate.labels(given).tolist() == [1, 2, 3]
+        assert as_records(given).tolist() == as_numbers(given).tolist() == [1.0, 2.0, 3.0]
+    device = jnp.ones(3)
+    assert validate.unmasked(device) is device
+    table = pd.DataFrame({"a": pd.Series([1, None], dtype="Int64"), "b": [0.5, 1.0]})
+    for both in (table, pyarrow.Table.from_pandas(table)):
+        np.testing.assert_array_equal(as_records(both), [[1.0, 0.5], [np.nan, 1.0]])
+
+
+@pytest.mark.usefixtures("untyped")
+def test_categories_are_refused_since_codes_and_values_differ():
+    """Of the categories 5 and 7 the codes are 0 and 1."""
+    column = pd.Series([5, 7]).astype("category")
+    for given in (column, column.array, pd.DataFrame({"a": column}), pyarrow.array([5, 7]).dictionary_encode()):
+        for read in (as_records, as_numbers):
+            with pytest.raises(TypeError, match="records must be numbers, got categories: astype"):
+                read(given)
+        for check in (validate.labels, lambda given: validate.ids(9, labels=given)):
+            with pytest.raises(ValueError, match="labels must be .*numbers, got categories: astype"):
+                check(given)
 
 
 @pytest.mark.usefixtures("untyped")
