@@ -81,15 +81,15 @@ def _check_index(given: object, name: str, by_name: str) -> None:
 
 
 def unmasked(given: _T, name: str = "records") -> "_T | np.ndarray":
-    """Numbers in which NaN stands for what is absent: masked, ``pandas.NA``, an Arrow null, None in an array.
+    """Numbers in which NaN stands for what is absent: masked, ``pandas.NA``, an Arrow null; but None stays None.
 
     What lacks nothing comes back as it is, arrays of the device too. ``TypeError`` for a list of masked arrays or
     numbers, whose masks NumPy would drop or warn of; and for categories, which are values to one reader and codes
     to another.
 
     >>> import numpy as np
-    >>> unmasked(np.ma.array([1, 2], mask=[False, True])).tolist(), unmasked(np.array([1, None])).tolist()
-    ([1.0, nan], [1, nan])
+    >>> unmasked(np.ma.array([1, 2], mask=[False, True])).tolist()
+    [1.0, nan]
     """
     import numpy as np
 
@@ -112,7 +112,8 @@ def unmasked(given: _T, name: str = "records") -> "_T | np.ndarray":
     elif _of_another_library(array):
         array = np.asarray(array)
     if isinstance(array, np.ndarray) and array.dtype == object:
-        return np.where(_unknown(array), np.nan, array)
+        there = np.vectorize(lambda one: one is None or not _is_unknown(one), otypes=[bool])(array)
+        return np.where(there, array, np.nan)
     return array
 
 
@@ -299,8 +300,6 @@ def known(labels: object, mask: object = None, classes: int | None = None) -> No
     Traceback (most recent call last):
     ValueError: labels must be known, and some are -1: leave those out
     """
-    import numpy as np
-
     if concrete(labels) and concrete(mask):
         counted = complete(labels=labels)
         if mask is not None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Float32, Int32
 
+from ldp_jax.core.public_bounds import check_step
 from ldp_jax.core.validate import one_of
 from ldp_jax.datasets._dataset import Bounds, Dataset, check_bounds
 
@@ -153,6 +154,10 @@ def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, 
     except (TypeError, ValueError) as error:
         say(f"needs public bounds (lower, upper): {error}")
         return np.zeros((len(column), 1))
+    try:
+        check_step(np.dtype(getattr(column.dtype, "numpy_dtype", object)), lower, upper)
+    except ValueError as error:
+        say(str(error).removeprefix("x "))
     values = pandas.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     absent = column.isna().to_numpy()
     # Dates count nanoseconds, periods their number since 1970.
