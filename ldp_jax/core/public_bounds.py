@@ -4,20 +4,23 @@ Near 1e9 the numbers of float32 are 64 apart. So bounds are taken off before any
 """
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import DTypeLike
+
+End = float | int | np.ndarray
+"""A bound of all columns, or one a column [d]."""
 
 _SHARE = 1e-3  # of the width between bounds: the largest step between numbers that may be read
 
 _AT_A_TIME = 2**18  # numbers in float64 at the same time
 
 
-def step(kind: np.dtype, at: ArrayLike) -> np.ndarray:
+def step(kind: DTypeLike, at: End) -> np.ndarray:
     """How far apart two numbers of a type are near ``at``; integers and objects are read as float64.
 
-    >>> step(np.dtype(np.float32), 9e8).item(), step(np.dtype(np.int64), 9e8).item() < 1e-6
+    >>> step(np.float32, 9e8).item(), step(np.int64, 9e8).item() < 1e-6
     (64.0, True)
     """
-    epsilon = 2.0**-52
+    kind, epsilon = np.dtype(kind), 2.0**-52
     if kind.kind == "V":  # bfloat16 and its kin
         import ml_dtypes
 
@@ -25,17 +28,17 @@ def step(kind: np.dtype, at: ArrayLike) -> np.ndarray:
     elif kind.kind == "f":
         epsilon = max(epsilon, float(np.finfo(kind).eps))
     _, power = np.frexp(np.abs(at))
-    return np.ldexp(epsilon, power - 1)
+    return np.asarray(np.ldexp(epsilon, power - 1))
 
 
-def check_step(kind: np.dtype, lower: ArrayLike, upper: ArrayLike, name: str = "x") -> None:
+def check_step(kind: DTypeLike, lower: End, upper: End, name: str = "x") -> None:
     """Refuse records of a type whose numbers are too far apart for their bounds, which it says of these alone.
 
     ``ValueError`` where a step at the larger bound is above 1e-3 of the width. float16 and bfloat16 may have a step
     of 4 units in the last place of the width, since they were chosen for their size.
 
-    >>> check_step(np.dtype(np.float64), 1e8, 1e8 + 10)
-    >>> check_step(np.dtype(np.float32), 1e8, 1e8 + 10)
+    >>> check_step(np.float64, 1e8, 1e8 + 10)
+    >>> check_step(np.float32, 1e8, 1e8 + 10)
     Traceback (most recent call last):
     ValueError: x is float32, whose numbers near 1e+08 are 8 apart, and its bounds 10: give float64 on the host, ...
     """
@@ -47,17 +50,15 @@ def check_step(kind: np.dtype, lower: ArrayLike, upper: ArrayLike, name: str = "
     worst = share.argmax()
     far, between = np.ravel(np.maximum(np.abs(lower), np.abs(upper)))[worst], np.ravel(width)[worst]
     remedy = "subtract a public offset from records and bounds first"
-    if step(kind, 1.0) > step(np.dtype(np.float64), 1.0):
+    if step(kind, 1.0) > step(np.float64, 1.0):
         remedy = f"give float64 on the host, as NumPy has it before anything is rounded, or {remedy}"
     raise ValueError(
-        f"{name} is {kind}, whose numbers near {far:g} are {np.ravel(apart)[worst]:g} apart, and its bounds "
-        f"{between:g}: {remedy}"
+        f"{name} is {np.dtype(kind)}, whose numbers near {far:g} are {np.ravel(apart)[worst]:g} apart, and its "
+        f"bounds {between:g}: {remedy}"
     )
 
 
-def scaled(
-    values: np.ndarray, lower: ArrayLike, upper: ArrayLike, start: float = -1.0, stop: float = 1.0
-) -> np.ndarray:
+def scaled(values: np.ndarray, lower: End, upper: End, start: float = -1.0, stop: float = 1.0) -> np.ndarray:
     """Records [n, d] of the host mapped from [lower, upper] to [start, stop], float32; NaN goes to the centre.
 
     The bounds, of all columns or one a column, are taken off in float64, a few rows at a time. What is outside is

@@ -5,9 +5,9 @@ on data. Neither JAX nor NumPy is imported before a value needs it.
 """
 
 import math
-import numbers
 import operator
 import sys
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -166,6 +166,34 @@ def _filled(name: str, value: object) -> "np.ndarray":
         raise ValueError(str(error)) from None
 
 
+def numbers(**kwargs: object) -> "np.ndarray":
+    """One argument as real numbers of the host in float64, NaN where absent.
+
+    ``ValueError`` for words, times, complex numbers, and whole numbers from 2^53 on, which float64 may make equal.
+
+    >>> numbers(scores=[2**53 - 1, 1]).dtype.name
+    'float64'
+    >>> numbers(scores=[2**53, 1])
+    Traceback (most recent call last):
+    ValueError: scores must be whole numbers below 2^53, from where on float64 does not tell them apart: give ...
+    """
+    import numpy as np
+
+    ((name, value),) = kwargs.items()
+    array = _filled(name, value)
+    if array.dtype == object and all(isinstance(one, Real) for one in array.flat):
+        array = np.array(array.tolist()).reshape(array.shape)
+    if array.dtype.kind not in "biuf" and not array.dtype.name.startswith("bfloat"):
+        raise ValueError(f"{name} must be real numbers, got {array.dtype}")
+    wide = array.astype(np.float64)
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and (np.abs(wide) >= 2.0**53).any():
+        raise ValueError(
+            f"{name} must be whole numbers below 2^53, from where on float64 does not tell them apart: give their "
+            "ranks, or subtract a public offset"
+        )
+    return wide
+
+
 def labels(given: object) -> "np.ndarray":
     """Classes as whole numbers, -1 for None, NaN and what is masked; booleans and other values stay as they are.
 
@@ -268,7 +296,7 @@ def whole(lower: int, upper: int | None = None, **kwargs: object) -> int:
     ValueError: k must be a whole number in [1, 4], got 5
     """
     ((name, value),) = kwargs.items()
-    if type(value) is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool)):
+    if type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool)):
         count = operator.index(value)
         if lower <= count and (upper is None or count <= upper):
             return count
@@ -304,6 +332,9 @@ def known(labels: object, mask: object = None, classes: int | None = None) -> No
         counted = complete(labels=labels)
         if mask is not None:
             counted = counted[complete(mask=mask) != 0]
+        if counted.dtype.kind not in "biuf":
+            remedy = "np.unique(labels, return_inverse=True) numbers them"
+            raise ValueError(f"labels must be whole numbers, got {counted.dtype}: {remedy}")
         if (counted < 0).any():
             raise ValueError("labels must be known, and some are -1: leave those out")
         if classes is not None:
@@ -356,7 +387,7 @@ def pairs(size: int | None = None, of: str = "", /, **kwargs: object) -> "np.nda
         return np.zeros((0, 2), np.int64)
     if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
         raise ValueError(f"{name} must be integers [m, 2], got {array.dtype} of shape {array.shape}")
-    ids(size, of, **kwargs)
+    ids(2**63 if size is None else size, of, **kwargs)
     return array.astype(np.int64)
 
 

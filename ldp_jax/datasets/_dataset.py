@@ -185,7 +185,7 @@ def _kept(x: Any, lower: float, upper: float, name: str) -> Any:
     if x.dtype.kind not in "biuf":
         raise ValueError(f"x of {name} must be real numbers, got {x.dtype}")
     check_step(x.dtype, lower, upper, f"x of {name}")
-    offset = step(np.dtype(np.float32), max(abs(lower), abs(upper))) > _EXACT * (upper - lower)
+    offset = step(np.float32, max(abs(lower), abs(upper))) > _EXACT * (upper - lower)
     with np.errstate(over="ignore", invalid="ignore"):  # becomes infinite, which is refused
         return x.astype(np.float64 if offset and x.dtype != np.float32 else np.float32, copy=False)
 

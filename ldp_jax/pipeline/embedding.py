@@ -19,7 +19,7 @@ from jaxtyping import Float
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import Mechanism, require_protocol
-from ldp_jax.core.public_bounds import check_step, scaled
+from ldp_jax.core.public_bounds import End, check_step, scaled
 from ldp_jax.core.sharding import by_rows, each_part, placement
 from ldp_jax.core.spaces import Box, as_records
 from ldp_jax.core.spaces import clip as into
@@ -347,7 +347,7 @@ def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) ->
     return _mapped(as_records(x), rest, domain.lower, domain.upper)
 
 
-def _taken_off(lower: ArrayLike, upper: ArrayLike) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _taken_off(lower: End, upper: End) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The lower bound as two numbers of float32, and the width: one alone would move all records."""
     lower, upper = np.asarray(lower, np.float64), np.asarray(upper, np.float64)
     most = lower.astype(np.float32)

@@ -67,12 +67,12 @@ def test_what_float32_has_lost_is_refused_by_bounds_and_type_alone(tmp_path):
     for bounds in ((0, 1), (-1, 1), (5, 6)):
         for kind in (np.float16, jnp.bfloat16, np.float32, np.int8):
             if bounds != (5, 6) or kind in (np.float32, np.int8):
-                check_step(np.dtype(kind), *bounds)
-    check_step(np.dtype(np.float32), 1e8, 1e8 + 8001)  # a step of 8 is below 1e-3 of it
+                check_step(kind, *bounds)
+    check_step(np.float32, 1e8, 1e8 + 8001)  # a step of 8 is below 1e-3 of it
     with pytest.raises(ValueError, match=LOST):
-        check_step(np.dtype(np.float32), 1e8, 1e8 + 7999)
+        check_step(np.float32, 1e8, 1e8 + 7999)
     with pytest.raises(ValueError, match="int64, whose .*apart, and its bounds 1e.05: subtract a public offset"):
-        check_step(np.dtype(np.int64), 1e18, 1e18 + 1e5)
+        check_step(np.int64, 1e18, 1e18 + 1e5)
 
 
 def test_float32_is_mapped_as_far_as_it_goes():
