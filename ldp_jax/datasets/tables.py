@@ -81,6 +81,8 @@ def read_records(
     numbers = _declared(numbers, "numbers must be {column: (lower, upper)}")
     categories = _declared(categories, "categories must be {column: (word, ...)}")
     faults: list[str] = []
+    if nodes is not None and not np.iterable(nodes):
+        raise ValueError("nodes must be the names of users, in the order of the graph's nodes, got a single number")
     names = list(table.index) if nodes is None else list(nodes)
     if isinstance(nodes, _UNORDERED):
         faults.append("nodes must be in the order of the graph's nodes, and a set has none")

@@ -99,7 +99,7 @@ def _refuse(given: dict[str, object]) -> None:
 
 def _public(features: Features | Rows, users: np.ndarray) -> PyTree:
     """The arrays of these users' public rows; nothing where there are too few, which is refused elsewhere."""
-    if np.shape(features)[:1] <= (users.max(initial=-1),):
+    if np.shape(features)[:1] <= (users.max(initial=0),):
         return None
     if isinstance(features, Rows):
         return features.take(users)
@@ -196,9 +196,7 @@ class _UserClassifier(ClassifierMixin, _OfUsers, abc.ABC):
         try:
             classes, labels = np.unique(y, return_inverse=True)
         except TypeError:
-            raise ValueError(
-                "y must be classes of one type: leave users whose class is unknown out of X"
-            ) from None
+            raise ValueError("y must be classes of one type: leave users whose class is unknown out of X") from None
         check_classification_targets(y)
         users = self._users(X, graphs.num_nodes(_graph(self.graph)), reset=True)
         if y.shape != users.shape or len(np.unique(users)) != len(users):
