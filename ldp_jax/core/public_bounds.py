@@ -26,7 +26,7 @@ def step(kind: DTypeLike, at: End) -> np.ndarray:
 
         epsilon = float(ml_dtypes.finfo(kind).eps)
     elif kind.kind == "f":
-        epsilon = max(epsilon, float(np.finfo(kind).eps))
+        epsilon = max(epsilon, float(np.finfo(kind.name).eps))
     _, power = np.frexp(np.abs(at))
     return np.asarray(np.ldexp(epsilon, power - 1))
 

@@ -31,7 +31,7 @@ __dir__ = lambda: __all__
 
 
 def accuracy(
-    scores: Float[Array, "n classes"],
+    scores: Float[Array | np.ndarray, "n classes"],
     labels: Int[Array | np.ndarray, " n"],
     mask: Shaped[Array | np.ndarray, " n"] | None = None,
 ) -> Float[Array, ""]:
@@ -49,7 +49,9 @@ def accuracy(
     return (right * weight).sum() / jnp.where(total > 0, total, 1.0)
 
 
-def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"], average: str = "macro") -> Array:
+def f1(
+    scores: Float[Array | np.ndarray, "n classes"], labels: Int[Array | np.ndarray, " n"], average: str = "macro"
+) -> Array:
     """The F1 score of single-label predictions; ``average`` is ``micro``, ``macro`` or ``weighted``.
 
     A row that has a NaN is predicted as no class.
@@ -61,9 +63,10 @@ def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"],
     validate.one_of(("micro", "macro", "weighted"), average=average)
     classes = scores.shape[-1]
     predicted = jnp.where(jnp.isnan(scores).any(-1), classes, scores.argmax(-1))
-    count = lambda places, one=1: jnp.zeros(classes, int).at[places].add(one, mode="drop")  # floats end at 2^24
+    count = lambda places, one: jnp.zeros(classes, int).at[places].add(one, mode="drop")  # floats end at 2^24
     hits, found, wanted = (
-        each.astype(jnp.float32) for each in (count(labels, predicted == labels), count(predicted), count(labels))
+        each.astype(jnp.float32)
+        for each in (count(labels, predicted == labels), count(predicted, 1), count(labels, 1))
     )
     if average == "micro":
         return 2 * hits.sum() / (found.sum() + wanted.sum())
@@ -140,7 +143,9 @@ def _host_auc(positive: np.ndarray, negative: np.ndarray) -> float:
     return float(sum(place.mean() for place in places) / (2 * len(negative)))
 
 
-def micro_f1(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray, "n labels"]) -> Float[Array, ""]:
+def micro_f1(
+    scores: Float[Array | np.ndarray, "n labels"], labels: Shaped[Array | np.ndarray, "n labels"]
+) -> Float[Array, ""]:
     """The F1 score of all rows' labels together, predicted by scores above 0; 0 without any label.
 
     >>> float(micro_f1(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([[1, 1], [0, 1]])))
@@ -154,7 +159,7 @@ def micro_f1(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray
     return 2 * (predicted & true).sum() / jnp.maximum(predicted.sum() + true.sum(), 1)
 
 
-def _alike(one: Array, **other: Array | np.ndarray) -> None:
+def _alike(one: Array | np.ndarray, **other: Array | np.ndarray) -> None:
     """Refuse arrays of two shapes, which would be broadcast."""
     for name, given in other.items():
         if np.shape(given) != np.shape(one):

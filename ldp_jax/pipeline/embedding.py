@@ -562,7 +562,8 @@ def private_embedding(
       r: convolution coefficient in [0, 1].
       tol: relative error of the propagation.
       bounds: public (lower, upper) of a dense x, each a number or an array [d], which is mapped from them to the
-        mechanism's domain; by default x is in that domain. Pairs by column are ``np.transpose(pairs)``.
+        mechanism's domain; by default x is in that domain. Pairs by column are ``np.transpose(pairs)``. They are
+        taken off in float64 where x is of the host and not float32: dates in seconds keep their seconds.
       clip: whether a dense x may leave its bounds: it is then clipped, and NaN goes to their centre.
       memory: bytes to allow, of all devices together (:func:`embedding_memory`).
       out: a .npy file for z, which is then never in memory as a whole. A process that is killed loses a few columns
@@ -570,8 +571,9 @@ def private_embedding(
 
     Raises:
       ValueError: before the key is used, for arguments that do not fit each other or are out of range, a graph that
-        is not symmetric, an embedding that ``memory`` or the disk does not hold, from public sizes alone, and a
-        dense x that leaves its bounds without ``clip``.
+        is not symmetric, an embedding that ``memory`` or the disk does not hold, from public sizes alone, a dense x
+        that leaves its bounds without ``clip``, and bounds between which numbers of the type of x are more than
+        1e-3 of the width apart.
 
     >>> from ldp_jax import datasets, features
     >>> debian = datasets.load("debian")

@@ -47,9 +47,9 @@ try:
         ClassNamePrefixFeaturesOutMixin,
         TransformerMixin,
     )
-    from sklearn.utils import Tags
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
+    from sklearn.utils.validation import check_is_fitted, column_or_1d
+    from sklearn.utils.validation import validate_data  # pyrefly: ignore[missing-module-attribute]
 except ImportError as error:
     raise ImportError("estimators need scikit-learn: pip install 'ldp_jax[sklearn]'") from error
 
@@ -82,8 +82,8 @@ class _OfUsers(BaseEstimator):
             raise ValueError(f"X must be users, integers [m] or [m, 1] in [0, {n}), got {got}")
         return checked[:, 0].astype(np.int64)
 
-    def __sklearn_tags__(self) -> "Tags":
-        tags = super().__sklearn_tags__()
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # pyrefly: ignore[missing-attribute]
         tags.input_tags.positive_only = True
         return tags
 
@@ -154,7 +154,7 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
     def _n_features_out(self) -> int:
         return self.embedding_.shape[1]
 
-    def __sklearn_tags__(self) -> "Tags":
+    def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = []  # float32 [n, d], whatever the type of X
         return tags
