@@ -66,8 +66,8 @@ def read_records(
       missing: ``centre`` puts a number at the middle of its bounds, and no category at all; ``refuse`` raises.
       clip: move numbers outside their bounds to the nearest bound; else they are refused.
 
-    ``ValueError`` with all faults of the table at once, and no value of a record. Bounds are taken off in float64; a
-    column of float32 whose numbers are more than 1e-3 of the width apart at its bounds is a fault.
+    ``ValueError`` with all faults of the table at once, and no value of a record. Bounds are taken off in
+    float64; a column of float32 whose numbers are more than 1e-3 of the width apart at its bounds is a fault.
 
     >>> import pandas
     >>> table = pandas.DataFrame({"age": [20, None], "job": ["cook", "smith"], "team": ["red", None]})

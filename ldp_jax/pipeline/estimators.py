@@ -48,8 +48,11 @@ try:
         TransformerMixin,
     )
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, column_or_1d
-    from sklearn.utils.validation import validate_data  # pyrefly: ignore[missing-module-attribute]
+    from sklearn.utils.validation import (
+        check_is_fitted,
+        column_or_1d,
+        validate_data,  # pyrefly: ignore[missing-module-attribute]
+    )
 except ImportError as error:
     raise ImportError("estimators need scikit-learn: pip install 'ldp_jax[sklearn]'") from error
 
