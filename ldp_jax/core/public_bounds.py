@@ -43,12 +43,13 @@ def check_step(kind: DTypeLike, lower: End, upper: End, name: str = "x") -> None
     ValueError: x is float32, whose numbers near 1e+08 are 8 apart, and its bounds 10: give float64 on the host, ...
     """
     width = np.asarray(upper, np.float64) - np.asarray(lower, np.float64)
-    apart = step(kind, np.maximum(np.abs(lower), np.abs(upper)))
+    most = np.asarray(np.maximum(np.abs(lower), np.abs(upper)), np.float64)
+    apart = step(kind, most)
     share = np.ravel(apart / width)
     if not (share > max(_SHARE, 4 * step(kind, 1.0))).any():
         return
     worst = share.argmax()
-    far, between = np.ravel(np.maximum(np.abs(lower), np.abs(upper)))[worst], np.ravel(width)[worst]
+    far, between = np.ravel(most)[worst], np.ravel(width)[worst]
     remedy = "subtract a public offset from records and bounds first"
     if step(kind, 1.0) > step(np.float64, 1.0):
         remedy = f"give float64 on the host, as NumPy has it before anything is rounded, or {remedy}"

@@ -158,7 +158,8 @@ def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, 
         say(f"needs public bounds (lower, upper): {error}")
         return np.zeros((len(column), 1))
     try:
-        check_step(np.dtype(getattr(column.dtype, "numpy_dtype", object)), lower, upper)
+        kind = getattr(column.dtype, "numpy_dtype", column.dtype)
+        check_step(kind if isinstance(kind, np.dtype) else np.float64, lower, upper)
     except ValueError as error:
         say(str(error).removeprefix("x "))
     values = pandas.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)

@@ -64,10 +64,8 @@ def f1(
     classes = scores.shape[-1]
     predicted = jnp.where(jnp.isnan(scores).any(-1), classes, scores.argmax(-1))
     count = lambda places, one: jnp.zeros(classes, int).at[places].add(one, mode="drop")  # floats end at 2^24
-    hits, found, wanted = (
-        each.astype(jnp.float32)
-        for each in (count(labels, predicted == labels), count(predicted, 1), count(labels, 1))
-    )
+    counts = count(labels, predicted == labels), count(predicted, 1), count(labels, 1)
+    hits, found, wanted = (each.astype(jnp.float32) for each in counts)
     if average == "micro":
         return 2 * hits.sum() / (found.sum() + wanted.sum())
     each = 2 * hits / jnp.maximum(found + wanted, 1.0)

@@ -350,8 +350,8 @@ def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) ->
 def _taken_off(lower: End, upper: End) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The lower bound as two numbers of float32, and the width: one alone would move all records."""
     lower, upper = np.asarray(lower, np.float64), np.asarray(upper, np.float64)
-    most = lower.astype(np.float32)
-    return most, (lower - most).astype(np.float32), (upper - lower).astype(np.float32)
+    near = np.asarray(lower, np.float32)
+    return near, np.asarray(lower - near, np.float32), np.asarray(upper - lower, np.float32)
 
 
 @jax.jit

@@ -194,7 +194,6 @@ _ABSENT = [
     pd.Series([1, None, 3], dtype="Float64"),
     pd.Series([1, None, 3], dtype="int64[pyarrow]"),
     pd.Series([1, pd.NA, 3], dtype=object),
-    np.array([1, None, 3], object),
     pyarrow.array([1, None, 3]),
     pyarrow.chunked_array([[1, None], [3]]),
 ]

@@ -64,7 +64,7 @@ def of_host(x: object) -> np.ndarray:
     """
     array = np.asarray(validate.unmasked(x))
     if array.dtype == object:
-        most = np.finfo(np.float64).max
+        most = float(np.finfo(np.float64).max)  # NumPy's would not compare with a larger integer
         each = [_near(value, most) for value in array.ravel().tolist()]
         return np.array(each, np.float64).reshape(array.shape)
     real(array)
