@@ -686,7 +686,7 @@ def non_private_embedding(
     """
     op = _as_operator(graph)
     if not isinstance(x, ColumnSource):
-        return ppr(op, x, alpha, r, tol)
+        return ppr(op, validate.in_order(x, "x"), alpha, r, tol)
     blocks = []
     for start in range(0, x.num_features, _COLUMNS):
         block = x.scaled_columns(start, min(x.num_features, start + _COLUMNS)) - x.default_record()

@@ -85,7 +85,7 @@ class PublicFacts(NamedTuple):
     @property
     def quiet(self) -> Bool[np.ndarray, " n"]:
         """The users who are never asked."""
-        return np.zeros(len(self.labels), bool) if self.silent is None else np.asarray(self.silent)
+        return np.zeros(len(self.labels), bool) if self.silent is None else validate.complete(silent=self.silent)
 
 
 class CountRound(NamedTuple):
@@ -331,4 +331,7 @@ def _ask(noisy_counts: Ask, key: PRNGKey, count_round: CountRound, epsilon: floa
     if reports.shape != wanted or not np.issubdtype(reports.dtype, np.integer):
         got = f"got {reports.dtype} of shape {reports.shape}"
         raise ValueError(f"noisy_counts must answer with whole numbers of shape {wanted}, {got}")
-    return np.where(who[:, None], reports, 0).astype(np.int32), who
+    counts = np.where(who[:, None], reports, 0)
+    if counts.size and not -(2**31) <= counts.min() <= counts.max() < 2**31:
+        raise ValueError("noisy_counts must answer with numbers of 32 bits, and some are beyond")
+    return counts.astype(np.int32), who

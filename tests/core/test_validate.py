@@ -226,6 +226,53 @@ def test_masks_of_users_are_whole():
 
 
 @pytest.mark.usefixtures("untyped")
+def test_no_entry_reads_past_a_mask():
+    """Each takes the whole array, and refuses the masked one or takes it for absent."""
+    graph, key = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), jax.random.key(0)
+    asked, x = np.array([True, False, False]), np.eye(3, 2)
+    nodes, ids = training.Examples(np.array([0, 1]), np.array([0, 1])), np.array([0, 1, 2])
+    hide = lambda array: np.ma.array(array, mask=np.arange(array.size).reshape(array.shape) == 1)
+    settings = training.Settings(training.adam(0.1), epochs=1, batch_size=2)
+    fit = lambda x, part: training.fit(
+        key, models.linear(2), training.node_classification, x, part, nodes, nodes, settings
+    )
+    for refused in (
+        lambda: fit(hide(np.float32(x)), nodes),
+        lambda: fit(np.float32(x), nodes._replace(label=hide(np.array([0, 1])))),
+        lambda: attacks.all_pairs(hide(ids), [[0, 1]]),
+        lambda: attacks.evaluate("any", ids, attacks.Targets(np.stack([ids, ids[::-1]], 1), hide(asked))),
+        lambda: attacks.poisoning.harm("any", x[:, 0], x[:, 0], hide(asked)),
+        lambda: deployment.Question(0, hide(ids), 3, 1.0),
+        lambda: deployment.alphabets(hide(np.full((2, 2), 0.5)), epsilon=1.0),
+        lambda: deployment.ownership(hide(x[:, 0])),
+        lambda: deployment.ownership(x[:, 0], hide(asked)),
+        lambda: datasets.Dataset("mine", graph, x, [0, 1], 0, 1, node_graph=hide(np.array([0, 0, 1]))),
+        lambda: pipeline.predict_from_reports(key, graph, x, hide(ids[:2]), ids[:2], 1.0),
+        lambda: pipeline.predict_from_reports(key, graph, x, ids[:2], hide(ids[:2]), 1.0),
+        lambda: pipeline.predict_from_counts(key, graph, x, [0, 1, -1], 1.0, silent=hide(asked)),
+        lambda: piloted.PublicFacts(x, ids, 3, silent=hide(asked)).quiet,
+        lambda: pipeline.rehearsal.homophily(hide(np.array([[0, 1], [1, 2]])), ids),
+    ):
+        with pytest.raises(ValueError, match=r"masked|finite|must name|\[0, 2\^31\)"):
+            refused()
+    for z in (
+        pipeline.non_private_embedding(graph, hide(x), alpha=0.5, r=0.5),
+        pipeline.private_embedding(
+            key,
+            graph,
+            np.where(np.arange(6).reshape(3, 2) == 1, 0, x),
+            features.HDS(9.0, dim=2, k=2),
+            alpha=1.0,
+            r=0.5,
+        ).z
+        - pipeline.private_embedding(
+            jax.random.clone(key), graph, hide(x), features.HDS(9.0, dim=2, k=2), alpha=1.0, r=0.5, clip=True
+        ).z,
+    ):
+        assert np.isnan(z).any() or not np.any(z)
+
+
+@pytest.mark.usefixtures("untyped")
 def test_whole_containers_are_read_as_they_are():
     for given in (
         np.ma.array([1, 2, 3]), pd.Series([1, 2, 3], dtype="Int64"), pyarrow.array([1, 2, 3]), np.array([1, 2, 3]),
