@@ -99,7 +99,7 @@ def unmasked(given: _T, name: str = "records") -> "_T | np.ndarray":
 
     if isinstance(given, list | tuple) and hidden(given):
         raise TypeError(f"{name} must be numbers, got a list with what NumPy masks: give one masked array")
-    if _are_categories(given):
+    if are_categories(given):
         raise TypeError(
             f"{name} must be numbers, got categories: astype(int) takes what they are called, and .cat.codes (of "
             "Arrow .indices) counts them from 0"
@@ -126,7 +126,7 @@ def _of_another_library(given: object) -> bool:
     return hasattr(given, "__array__") and not isinstance(given, known)
 
 
-def _are_categories(given: Any) -> bool:
+def are_categories(given: Any) -> bool:
     """Whether a column of pandas or Arrow holds codes of categories, or a table has such a column."""
     kinds = [getattr(given, "dtype", None), getattr(given, "type", None)]
     if hasattr(given, "columns"):
@@ -204,7 +204,7 @@ def labels(given: object) -> "np.ndarray":
     """
     import numpy as np
 
-    if _are_categories(given):
+    if are_categories(given):
         raise ValueError(
             "labels must be whole numbers, got categories: astype(int) takes what they are called, and .cat.codes "
             "(of Arrow .indices) counts them from 0"
@@ -212,7 +212,8 @@ def labels(given: object) -> "np.ndarray":
     if isinstance(given, np.ma.MaskedArray):
         given = np.where(np.ma.getmaskarray(given), np.array(None), np.ma.getdata(given))
     array = np.asarray(given)
-    if array.dtype.kind not in "fO" or any(isinstance(one, bool | np.bool_) for one in array.ravel()):
+    strange = (bool, np.bool_, complex, np.complexfloating)  # int() takes the real part
+    if array.dtype.kind not in "fO" or any(isinstance(one, strange) for one in array.ravel()):
         return array
     filled = np.where(_unknown(array), -1, array)
     try:

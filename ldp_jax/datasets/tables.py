@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float32, Int32
 
 from ldp_jax.core.public_bounds import check_step
-from ldp_jax.core.validate import one_of
+from ldp_jax.core.validate import are_categories, one_of
 from ldp_jax.datasets._dataset import Bounds, Dataset, check_bounds
 
 if TYPE_CHECKING:
@@ -162,6 +162,12 @@ def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, 
         check_step(kind if isinstance(kind, np.dtype) else np.float64, lower, upper)
     except ValueError as error:
         say(str(error).removeprefix("x "))
+    if are_categories(column):
+        say("must hold numbers, and holds categories: declare it among categories, or give it astype(float)")
+        return np.zeros((len(column), 1))
+    if column.dtype == object and any(map(np.iscomplexobj, column)):  # whose imaginary part pandas drops
+        say("must hold numbers, and does not everywhere")
+        return np.zeros((len(column), 1))
     values = pandas.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     absent = column.isna().to_numpy()
     # Dates count nanoseconds, periods their number since 1970.

@@ -297,6 +297,8 @@ def test_categories_are_refused_since_codes_and_values_differ():
         for check in (validate.labels, lambda given: validate.ids(9, labels=given)):
             with pytest.raises(ValueError, match="labels must be .*numbers, got categories: astype"):
                 check(given)
+    with pytest.raises(ValueError, match="'a' must hold numbers, and holds categories: declare it among"):
+        datasets.read_records(pd.DataFrame({"a": column}), numbers={"a": (0, 9)})
 
 
 @pytest.mark.usefixtures("untyped")
@@ -344,6 +346,27 @@ def test_labels_of_nodes_by_name_are_refused_and_those_of_a_panel_taken():
     assert validate.node_labels(named.reindex(["cy", "ana", "bo"]).to_numpy()).tolist() == [-1, 1, 0]
     assert validate.labels(pd.Series([1, pd.NA], dtype=object)).tolist() == [1, -1]
     assert validate.labels(labels[[1, 0]]).tolist() == [0, 1]
+
+
+@pytest.mark.usefixtures("untyped")
+def test_complex_numbers_are_none_even_as_objects():
+    """Casts keep the real part and warn at most, and a warning is no refusal."""
+    graph, table = graphs.from_edges([[0, 1]], 2), {"numbers": {"a": (0, 1)}}
+    for one in (np.complex128(1 + 1j), np.complex64(1 + 1j), 1 + 0j):
+        x = np.array([[one], [0.5]], object)
+        for read in (
+            as_records,
+            as_numbers,
+            feature_rows,
+            lambda x: datasets.Dataset("mine", graph, x, [0, 1], 0, 1),
+            lambda x: datasets.read_records(pd.DataFrame(x, columns=["a"]), **table),
+            lambda x: validate.numbers(scores=x),
+        ):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                with pytest.raises((TypeError, ValueError), match="must be real|must hold numbers"):
+                    read(x)
+        assert validate.labels(x.ravel()).dtype == object
 
 
 def test_times_are_no_records():
