@@ -11,10 +11,8 @@ import scipy.sparse
 from jaxtyping import Bool, Float32, Int32
 
 from ldp_jax.core import validate
-from ldp_jax.core.public_bounds import check_step, scaled, step
+from ldp_jax.core.public_bounds import check_step, has_offset, scaled
 from ldp_jax.datasets._arrays import integers
-
-_EXACT = 2.0**-22  # of the width: a step of float32 that loses nothing of records without an offset
 
 Bounds: TypeAlias = tuple[float | int, float | int]
 """The public (lower, upper) of every feature value."""
@@ -185,9 +183,9 @@ def _kept(x: Any, lower: float, upper: float, name: str) -> Any:
     if x.dtype.kind not in "biuf":
         raise ValueError(f"x of {name} must be real numbers, got {x.dtype}")
     check_step(x.dtype, lower, upper, f"x of {name}")
-    offset = step(np.float32, max(abs(lower), abs(upper))) > _EXACT * (upper - lower)
+    wide = has_offset(lower, upper) and x.dtype != np.float32
     with np.errstate(over="ignore", invalid="ignore"):  # becomes infinite, which is refused
-        return x.astype(np.float64 if offset and x.dtype != np.float32 else np.float32, copy=False)
+        return x.astype(np.float64 if wide else np.float32, copy=False)
 
 
 def _real(x: Any, name: str) -> np.ndarray:
