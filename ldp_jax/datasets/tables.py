@@ -178,7 +178,7 @@ def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, 
         say("misses values: missing='centre' puts them at the middle of the bounds")
     outside = ((values < lower) | (values > upper)).any()  # NaN is neither
     if outside and not clip:
-        say(f"must be within its declared bounds ({lower:g}, {upper:g}), and is not: widen them, or clip=True")
+        say(f"must be within its declared bounds ({lower:.9g}, {upper:.9g}), and is not: widen them, or clip=True")
     scaled = (np.clip(values, lower, upper) - lower) / (upper - lower)
     return np.where(np.isnan(scaled), 0.5, scaled)[:, None]
 

@@ -332,7 +332,7 @@ def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) ->
             least, most = (np.asarray(end).astype(kind) for end in (lower, upper))
             inside = bool(((values >= least) & (values <= most)).all())  # NaN is in no interval
         if not inside:
-            shown = "the bounds of its columns" if np.ndim(lower) else f"[{lower:g}, {upper:g}]"
+            shown = "the bounds of its columns" if np.ndim(lower) else f"[{lower:.9g}, {upper:.9g}]"
             raise ValueError(
                 f"x must lie in {shown}, and some of it does not, or is NaN (records are private: "
                 "no more is said). Declare public bounds=(lower, upper) of the data, which are mapped to the "
