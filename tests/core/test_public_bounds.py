@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 
 import ldp_jax as ldp
-from ldp_jax import datasets, features, pipeline
+from ldp_jax import datasets, deployment, features, pipeline
 from ldp_jax.core.public_bounds import check_step, scaled
 from ldp_jax.core.spaces import Box
 from ldp_jax.graph import graphs
@@ -140,3 +140,23 @@ def test_columns_of_a_table_keep_their_offset():
     for kind in ("float32", "Float32", "float[pyarrow]"):
         with pytest.raises(ValueError, match=f"column 'at' is float32, {LOST}"):
             datasets.read_records(table.astype(kind), **given)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_a_device_takes_bounds_off_as_the_server_does():
+    """Of numbers, vectors and integers of any size, with what is outside at the ends."""
+    data = datasets.Dataset("mine", GRAPH, X, [0, 1, 0], LOWER, UPPER)
+    np.testing.assert_array_equal(deployment.scaled(X, LOWER, UPPER), data.scaled_rows(0, 3))
+    for x, expected in (
+        (9e8 + 45, 0.5), (900_000_045, 0.5), (10**400, 1.0), (-(10**400), -1.0), (np.nan, 0.0), (np.inf, 1.0),
+        ([9e8 + 15, 9e8 + 30], [-0.5, 0.0]), (np.ma.array([1, 2], mask=[True, False]), [0.0, -1.0]),
+    ):  # fmt: skip
+        np.testing.assert_array_equal(deployment.scaled(x, LOWER, UPPER), np.float32(expected))
+    assert deployment.scaled(9e8 + 45, LOWER, UPPER, start=0.0) == 0.75
+    for bounds in ((1, 1), (1, 0), (0, np.inf), (np.nan, 1)):
+        with pytest.raises(ValueError, match="bounds must rise|must be finite"):
+            deployment.scaled(0.5, *bounds)
+    with pytest.raises(ValueError, match=LOST):
+        deployment.scaled(np.float32(9e8), LOWER, UPPER)
+    with pytest.raises(TypeError, match="records must be real numbers"):
+        deployment.scaled("0.5", 0, 1)
