@@ -19,7 +19,7 @@ from ldp_jax.edges import NeighbourCounts, NoisyCounts, Population, ownership, p
 from ldp_jax.edges.neighbour_lists import per_edge
 from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.pipeline.piloted import CountRound, PilotedCounts, PublicFacts, piloted_counts
-from ldp_jax.pipeline.reported import ReportRows
+from ldp_jax.pipeline.reported import ReportRows, reporters
 from ldp_jax.pipeline.rows import Features, Rows, Scaling, warn_of_columns
 from ldp_jax.pipeline.self_training import FeaturesPosterior
 
@@ -268,7 +268,7 @@ def _counts(asked: CountRound, question: Asked, rows: ReportRows) -> NoisyCounts
         raise ValueError("ask must broadcast a question about the groups of the round, and asked about others")
     if rows.digest != question.digest:
         raise ValueError("rows must answer the question that was broadcast, and answer another")
-    user, output = np.asarray(rows.user, np.uint64), np.asarray(rows.output)
+    user, output = reporters(rows.user), np.asarray(rows.output)
     if output.shape != (len(user), asked.num_groups):
         raise ValueError(f"output must be [{len(user)}, {asked.num_groups}], got {output.shape}")
     if len(np.unique(user)) != len(user):

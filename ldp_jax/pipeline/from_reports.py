@@ -21,7 +21,7 @@ from ldp_jax.graph.propagation import operator
 from ldp_jax.pipeline.local_prediction import Broadcast, LocalPrediction, PanelFacts, local_prediction, panel_facts
 from ldp_jax.pipeline.message import ClassReports
 from ldp_jax.pipeline.panel import MOST_EPSILON, PanelArguments, label_guarantee, panel_arguments
-from ldp_jax.pipeline.reported import ReportRows, places
+from ldp_jax.pipeline.reported import ReportRows, places, reporters
 from ldp_jax.pipeline.rows import Features, Rows
 
 _HIDDEN, _IN_THE_CLEAR = ("features of private users",), ("edges", "the panel's records", "the panel's labels")
@@ -224,7 +224,7 @@ def classify_reports(
         raise ValueError(f"alphabets must be {shape}, as facts are, got {alphabets.order.shape}")
     if facts.known.keep < 1.0:
         raise ValueError(f"facts must be of public labels, got keep = {facts.known.keep:g}: what they cost is open")
-    place, reported = _sent(alphabets, labels < 0, np.asarray(nodes), reports)
+    place, reported = _sent(alphabets, labels < 0, validate.complete(nodes=nodes), reports)
 
     def collect(key: PRNGKey, public: Broadcast) -> ClassReports:
         scores, sent = np.zeros(shape, np.float32), place.copy()
@@ -254,7 +254,7 @@ def _sent(
         mine, table = tables[rows.digest]
         output = np.asarray(rows.output)
         validate.in_range(0.0, table.outputs - 1.0, output=output)
-        node, known = places(nodes, n, np.asarray(rows.user, np.uint64))
+        node, known = places(nodes, n, reporters(rows.user))
         field = np.broadcast_to(getattr(rows, "field", 0), known.shape)[known]
         asked = private[node] & (level[node] == mine) & (field == 0)  # others would be a second row of a user
         node, output = node[asked], output[known][asked]

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Integer
+from numpy.typing import ArrayLike
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import validate
@@ -112,11 +113,10 @@ def embed_reports(
         raise ValueError(f"reports must be deployment.vectors(reports, {k}, {dim}), got {type(reports).__name__}")
     if reports.digest != table.digest:
         raise ValueError("reports are of another table than the mechanism's, whose epsilon is not theirs")
-    user, index, output = (np.asarray(part) for part in (reports.user, reports.index, reports.output))
-    whole = all(np.issubdtype(part.dtype, np.integer) for part in (user, index, output))
-    if not whole or (user.dtype.kind == "i" and user.size and user.min() < 0):
-        raise ValueError("user, index and output must be whole numbers, and users at least 0")
-    user = user.astype(np.uint64)
+    user = reporters(reports.user)
+    index, output = validate.complete(index=reports.index), validate.complete(output=reports.output)
+    if not all(np.issubdtype(part.dtype, np.integer) for part in (index, output)):
+        raise ValueError("index and output must be whole numbers")
     if index.shape != (len(user), k) or output.shape != index.shape:
         raise ValueError(f"index and output must be [{len(user)}, {k}], got {index.shape} and {output.shape}")
     if len(np.unique(user)) != len(user):
@@ -125,7 +125,7 @@ def embed_reports(
     validate.in_range(0.0, table.outputs - 1.0, output=output)
     if (np.diff(index, axis=1) <= 0).any():
         raise ValueError("index must ascend in each row")
-    place, known = places(np.asarray(nodes), n, user)
+    place, known = places(validate.complete(nodes=nodes), n, user)
     indices, values = np.zeros((n, k), np.int32), np.zeros((n, k), np.int32)
     reported = np.zeros(n, bool)
     reported[place], indices[place], values[place] = True, index[known], output[known]
@@ -135,6 +135,12 @@ def embed_reports(
         [mechanism.guarantee()], protected=("features",), unprotected=("edges", "labels", "who reported")
     )
     return ReportedEmbedding(z, guarantee, reported, int((~known).sum()))
+
+
+def reporters(user: ArrayLike) -> np.ndarray:
+    """Users of reports as uint64 [m]; a cast alone would make 2^64 - 1 of -1, and 1 of 1.5."""
+    validate.ids(user=user)
+    return np.asarray(user).astype(np.uint64)
 
 
 def places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

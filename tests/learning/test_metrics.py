@@ -10,6 +10,7 @@ from ldp_jax import attacks
 from ldp_jax.core import validate
 from ldp_jax.core.ownership import ownership
 from ldp_jax.learning import metrics
+from ldp_jax.pipeline.reported import places, reporters
 
 SCORES = np.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]])
 LABELS = np.array([0, 1, 1])
@@ -109,3 +110,15 @@ def test_an_f1_counts_beyond_what_floats_do():
     adds = [e for e in jax.make_jaxpr(metrics.f1)(*shapes).eqns if e.primitive.name.startswith("scatter")]
     assert len(adds) == 3
     assert all(e.outvars[0].aval.dtype == jnp.int32 for e in adds)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_users_of_reports_keep_their_64_bits():
+    """A cast would take -1 for the last user of all, and 1.5 for the first."""
+    ids = np.array([2**63 + 1, 2**63], np.uint64)
+    place, known = places(ids, 2, reporters(ids[::-1]))
+    assert (place.tolist(), known.tolist()) == ([1, 0], [True, True])
+    assert places(ids, 2, reporters([2**63 + 2, 2**63 + 1]))[1].tolist() == [False, True]
+    for user in ([-1], [1.5], np.ma.array([1, 2], mask=[False, True]), pd.array([1, None], "Int64")):
+        with pytest.raises(ValueError, match="user must"):
+            reporters(user)
