@@ -66,7 +66,7 @@ def linkteller(
         raise ValueError("inputs must have no scale: it is what the attack varies")
     n = len(x)
     check_targets(targets, n)
-    known = None if degrees is None else np.asarray(degrees, np.float64)
+    known = None if degrees is None else validate.numbers(degrees=degrees)
     if known is not None and (known.shape != (n,) or not (known >= 0).all()):
         raise ValueError(f"degrees must be [{n}] numbers >= 0, got shape {known.shape}")
 

@@ -56,7 +56,7 @@ def checked_prior(prior: object) -> np.ndarray:
     """Rows of probabilities [..., C] in float64, each of sum 1."""
     if not validate.concrete(prior):
         raise ValueError("prior must be concrete: alphabets are chosen on the host")
-    rows = np.asarray(prior, np.float64)
+    rows = validate.numbers(prior=prior)
     if not rows.ndim or not rows.size or not 2 <= rows.shape[-1] <= MAX_INPUTS:
         raise ValueError(f"prior must have 2 to {MAX_INPUTS} classes, got shape {rows.shape}")
     if not (np.isfinite(rows).all() and (rows >= 0).all()):

@@ -55,9 +55,9 @@ def build(
             if scipy.sparse.issparse(x) and not lower <= 0 <= upper:  # said of the bounds alone, whatever is stored
                 raise ValueError(f"clip needs bounds around 0, which absent entries are; got {lower, upper}")
             if isinstance(x, np.ndarray):
-                x = np.clip(x, np.float32(lower), np.float32(upper))
+                x = np.clip(x, lower, upper)  # in the precision of x
             else:
-                x.data = np.clip(x.data, np.float32(lower), np.float32(upper))
+                x.data = np.clip(x.data, lower, upper)
             fields["notes"] = " ".join(filter(None, [fields.get("notes"), _CLIPPED]))
         return Dataset(
             name=name,
@@ -117,8 +117,7 @@ def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | np.n
         x = arrays["x"]
         if len(absent) < len(_FEATURES) or x.ndim != 2 or not len(x) or x.dtype.kind not in "biuf":
             raise ValueError(f"x must be real numbers [nodes, features], alone, got {x.dtype} of shape {x.shape}")
-        with np.errstate(over="ignore", invalid="ignore"):
-            return x.astype(np.float32)
+        return x.astype(np.promote_types(x.dtype, np.float16), copy=False)
     if len(absent) == len(_FEATURES):
         return None
     if absent:
@@ -134,7 +133,7 @@ def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | np.n
 def _checked_csr(
     indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, shape: np.ndarray
 ) -> scipy.sparse.csr_array:
-    """A float32 matrix from the arrays of its CSR form; SciPy follows damaged ones out of its memory."""
+    """A matrix of floats from the arrays of its CSR form; SciPy follows damaged ones out of its memory."""
     shape = integers("x_shape", shape, np.int64)
     if shape.shape != (2,) or shape[0] < 1 or shape[1] < 0:
         raise ValueError(f"x_shape must be two sizes, [nodes, features], got {shape.tolist()}")
@@ -150,8 +149,7 @@ def _checked_csr(
         raise ValueError(f"x_values must be real numbers, got {values.dtype}")
     if len(indices) and (indices.min() < 0 or indices.max() >= d):
         raise ValueError(f"x_indices must be columns in [0, {d})")
-    with np.errstate(over="ignore", invalid="ignore"):  # becomes inf, which validate_records refuses
-        values = values.astype(np.float32)
+    values = values.astype(np.promote_types(values.dtype, np.float32))
     return scipy.sparse.csr_array((values, indices, indptr.astype(np.int32)), shape=(n, d))
 
 
@@ -180,7 +178,7 @@ def to_arrays(dataset: Dataset) -> dict[str, np.ndarray]:
     if taken:
         raise ValueError(f"extras must not use the names of the format, got {', '.join(taken)}")
     x = dataset.x
-    features = csr_arrays(x) if scipy.sparse.issparse(x) else {"x": np.asarray(x, np.float32)}
+    features = csr_arrays(x, x.dtype) if scipy.sparse.issparse(x) else {"x": np.asarray(x)}
     arrays: dict[str, np.ndarray] = {
         "edges": dataset.edges,
         **features,

@@ -79,21 +79,22 @@ def parse_tu(files: Mapping[str, bytes], *, dataset: str, max_bytes: int = MAX_B
         arrays["x"] = _a_line(_reals(*text("node_attributes")), n, name("node_attributes"), "node")[order]
     if "graph_attributes" in there:
         found = _reals(*text("graph_attributes"))
-        arrays["graph_attributes"] = _a_line(found, len(labels), name("graph_attributes"), "graph")
+        with np.errstate(over="ignore"):
+            arrays["graph_attributes"] = _a_line(found, len(labels), name("graph_attributes"), "graph").astype(
+                np.float32
+            )
     unread = ", ".join(name(part) for part in _UNREAD if part in there)
     return arrays | ({"notes": np.frombuffer(f"Not read: {unread}.".encode(), np.uint8)} if unread else {})
 
 
 def _reals(text: bytes, name: str) -> np.ndarray:
-    """Lines of as many real numbers each, with commas between; float32 [lines, k]. The message shows no line."""
+    """Lines of as many real numbers each, with commas between; float64 [lines, k]. The message shows no line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of no line, which the caller refuses
-            found = np.loadtxt(io.BytesIO(text), np.float64, comments=None, delimiter=",", ndmin=2)
+            return np.loadtxt(io.BytesIO(text), np.float64, comments=None, delimiter=",", ndmin=2)
     except (ValueError, OverflowError):
         raise ValueError(f"each line of {name} must hold as many real numbers, with commas between") from None
-    with np.errstate(over="ignore"):  # becomes inf, which a data set refuses
-        return found.astype(np.float32)
 
 
 def _a_line(found: np.ndarray, count: int, name: str, unit: str) -> np.ndarray:

@@ -87,7 +87,8 @@ def _opened(**given) -> tuple[dict, tuple[str, ...], tuple[str, ...]]:
 
 
 def _records(name: str, values: ArrayLike | tuple) -> Array:
-    rows = jnp.asarray(validate.unmasked(values), jnp.float32)
+    rows = values if isinstance(values, jax.Array) else validate.numbers(**{name: values})
+    rows = jnp.asarray(rows, jnp.float32)
     if rows.ndim != 2 or not len(rows):
         raise ValueError(f"{name} must be records [n, d], got shape {rows.shape}")
     return rows

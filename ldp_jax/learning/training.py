@@ -473,6 +473,8 @@ def _check_arrays(name: str, values: PyTree, others: tuple[type, ...] = (np.gene
             raise TypeError(f"{name} must be made of arrays, got {type(leaf).__name__}")
         if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSUMm":
             raise TypeError(f"{name} must be made of arrays of numbers, got {leaf.dtype.type.__name__}")
+        if np.ma.is_masked(leaf):
+            raise ValueError(f"{name} must be made of whole arrays, and some of one is masked: leave that out")
 
 
 def check_examples(

@@ -254,6 +254,7 @@ def _check_posterior(
 
 def _quiet(silent: np.ndarray | None, labels: np.ndarray, num_classes: int) -> np.ndarray:
     """The users who are never asked; they are labelled, and leave a labelled user of each class."""
+    silent = None if silent is None else validate.complete(silent=silent)
     quiet = validate.mask(len(labels), False, silent=silent)
     if (quiet & (labels < 0)).any():
         raise ValueError("silent users must have a label: of the others the class is asked for, by their reports")

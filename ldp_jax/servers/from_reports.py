@@ -225,7 +225,7 @@ def classify_reports(
     if facts.known.keep < 1.0:
         raise ValueError(f"facts must be of public labels, got keep = {facts.known.keep:g}: what they cost is open")
     server = ReportServer(facts, alphabets.guarantee().epsilon, alphabets=alphabets)
-    users = StoredRows(np.asarray(nodes), reports)
+    users = StoredRows(validate.complete(nodes=nodes), reports)
     reported = server.question.stored(users.nodes, reports).reported
     with watched("classify_reports", progress):
         found = _predicted(simulate(key, server, users), reported)
