@@ -37,7 +37,7 @@ ONE_HOME = {
     "flax": "learning/models/",
     "optax": ("learning/", "hyperbolic/", "pipeline/"),
     "pooch": "datasets/",
-    "networkx": "graph/interop.py",
+    "networkx": ("graph/interop.py", "graph/_files.py"),
     "pandas": ("graph/interop.py", "datasets/tables.py"),
     "sklearn": "pipeline/estimators.py",
     "pyarrow": "deployment/store.py",

@@ -249,7 +249,7 @@ def ids(size: int | None = None, of: str = "", **kwargs: object) -> None:
     for name, value in kwargs.items():
         if not concrete(value):
             continue
-        array = np.asarray(value)
+        array = whole_array(name, value)
         if array.size and array.dtype.kind not in "iu":
             raise ValueError(f"{name} must be integers, got {array.dtype}")
         if array.size and (array.min() < 0 or (size is not None and array.max() >= size)):
@@ -267,7 +267,7 @@ def pairs(size: int | None = None, of: str = "", /, **kwargs: object) -> "np.nda
     ((name, value),) = kwargs.items()
     if hasattr(value, "n_node") or hasattr(value, "adjacency"):
         raise ValueError(f"{name} must be integers [m, 2], got a graph: graph.graphs.to_edges(it) gives them")
-    array = np.asarray(value)
+    array = whole_array(name, value)
     if array.size == 0:
         return np.zeros((0, 2), np.int64)
     if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
@@ -306,3 +306,30 @@ def host_key(key: Any, call: str) -> None:
     threefry(key)
     if not concrete(key):
         raise ValueError(f"key must be concrete: {call} is called in a Python loop, outside jit, vmap and grad")
+
+
+def whole_array(name: str, values: object) -> "np.ndarray":
+    """Values as an array; ``ValueError`` for NumPy's masked arrays, and lists of them, that hide an entry.
+
+    >>> import numpy as np
+    >>> whole_array("edges", np.ma.array([0, 1], mask=[False, True]))
+    Traceback (most recent call last):
+    ValueError: edges must have no masked entries, and have some: leave those out, as compressed() does
+    """
+    import numpy as np
+
+    rows = values if isinstance(values, list | tuple) else [values]
+    if any(isinstance(row, np.ma.MaskedArray) and np.ma.is_masked(row) for row in rows):
+        raise ValueError(
+            f"{name} must have no masked entries, and have some: leave those out, as compressed() does"
+        )
+    return np.asarray(values)
+
+
+def is_of(library: str, value: object) -> bool:
+    """Whether an object is of a library, or of a class that is derived from one of its classes.
+
+    >>> is_of("builtins", 1), is_of("numpy", 1)
+    (True, False)
+    """
+    return any(base.__module__.partition(".")[0] == library for base in type(value).__mro__)
