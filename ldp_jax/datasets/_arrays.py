@@ -8,6 +8,8 @@ import numpy as np
 import scipy.sparse
 from numpy.typing import ArrayLike
 
+from ldp_jax.core.validate import whole_array
+
 
 def whole_numbers(data: bytes) -> np.ndarray:
     """Whole numbers between white space, int64, without a Python object for each; ValueError for others."""
@@ -69,7 +71,7 @@ def largest_connected(adjacency: scipy.sparse.sparray) -> np.ndarray:
 
 def integers(field: str, array: ArrayLike, dtype: type[np.integer]) -> np.ndarray:
     """An array of whole numbers in a narrower type that holds them; messages show no entry."""
-    array = np.asarray(array)
+    array = whole_array(field, array)
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{field} must be integers, got {array.dtype}")
     limits = np.iinfo(dtype)

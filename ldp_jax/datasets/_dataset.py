@@ -80,7 +80,7 @@ class Dataset:
             bound = getattr(self, field)
             object.__setattr__(self, field, bound.item() if isinstance(bound, (np.generic, np.ndarray)) else bound)
         if self.node_graph is not None:
-            object.__setattr__(self, "node_graph", integers("node_graph", np.asarray(self.node_graph), np.int32))
+            object.__setattr__(self, "node_graph", integers("node_graph", self.node_graph, np.int32))
         _check_labels(self.y, n, self.node_graph, self.name, named=len(self.class_names or ()))
         object.__setattr__(self, "y", self.y.astype(np.int32 if self.y.ndim == 1 else np.int8))
         if self.node_graph is not None:

@@ -169,20 +169,25 @@ def _edge_list(data: bytes, _: int) -> "networkx.Graph":
             "has a first line of words above lines of numbers, which may be an edge or a header: "
             "put # before a header"
         )
-    attributes = any("{" in line for line in lines)
-    data_in = True if attributes or not any(len(line) > 2 for line in words) else (("weight", float),)
+    widths = {len(line) for line in words}
+    if len(widths) > 1:
+        raise _Other(_COLUMNS)
+    data_in = (("weight", float),) if widths == {3} else True
     # Each line is an edge, which read compares with the others.
     made = networkx.MultiDiGraph()
     try:
         networkx.parse_edgelist(lines, None, delimiter, made, data=data_in)
     except (TypeError, IndexError):
-        raise _Other(
-            "must have two names a line, and perhaps a weight, and does not everywhere: "
-            "pandas.read_csv(path, sep=..., usecols=...) reads other columns"
-        ) from None
+        raise _Other(_COLUMNS) from None
     if delimiter:
         made = networkx.relabel_nodes(made, str.strip)
     return _numbered(_undirected(made))
+
+
+_COLUMNS = (
+    "must have two names a line, and perhaps a weight in all lines, and does not everywhere: "
+    "pandas.read_csv(path, sep=..., usecols=...) reads other columns"
+)
 
 
 def _undirected(lines: "networkx.MultiDiGraph") -> "networkx.MultiDiGraph | networkx.MultiGraph":

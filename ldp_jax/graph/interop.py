@@ -53,6 +53,9 @@ class _Source(NamedTuple):
     directed: bool = False
 
 
+ENDINGS = tuple(_files.READERS)
+"""Of the graph files that :func:`open_file` opens; each may have .gz behind it."""
+
 _WEIGHTS = ("weight", "weights", "edge_weight", "edge_attr", "w")
 """Under these names, in letters of any case, libraries keep the weights of edges."""
 
@@ -374,7 +377,7 @@ def _is_matrix(table: "pandas.DataFrame", pairs_in: str | None) -> bool:
 def _parse_adjacency(table: "pandas.DataFrame", nodes: Iterable | None) -> _Source:
     own = _named(None, table.index)
     names = _named(None, _in_order(own.tolist()) if nodes is None else nodes)
-    place = _found(own, names)
+    place = _found(own.astype(object), names)
     values = _weights("the matrix", table.loc[:, table.index].to_numpy().ravel(), len(own) ** 2)
     stored = np.flatnonzero(values)
     pairs = place[np.stack(np.divmod(stored, len(own)), 1)]
@@ -476,7 +479,7 @@ def _in_order(names: Iterable) -> list:
 
 
 def _unnamed(ends: set) -> ValueError:
-    return ValueError(f"nodes must name every end of an edge, and miss {len(ends)}, as {next(iter(ends))!r}")
+    return ValueError(f"nodes must name every node of the source, and miss {len(ends)}, as {next(iter(ends))!r}")
 
 
 def _host(values: object, name: str) -> np.ndarray:
