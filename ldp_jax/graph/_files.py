@@ -201,13 +201,25 @@ def _is_number(word: str) -> bool:
     return word.lstrip("-").isdigit()
 
 
+_WHOLE = rb"[+-]?\d{1,18}"
+_REAL = rb"[+-]?(?:nan|inf(?:inity)?|(?:\d+\.?\d*|\.\d+)(?:e[+-]?\d+)?)"
+_FIELDS = {"pattern": [], "integer": [_WHOLE], "unsigned-integer": [_WHOLE], "complex": [_REAL, _REAL]}
+
+
 def _matrix_market(data: bytes, max_bytes: int) -> scipy.sparse.coo_array:
+    """Lines are compared with their form first: of others SciPy's reader may end the process, or skip words."""
     import scipy.io
 
-    rows = scipy.io.mminfo(io.BytesIO(data))[0]
-    if 8 * rows > max_bytes:
-        raise _Other(f"declares a matrix of {rows} rows, and {max_bytes} bytes are allowed for their numbers")
-    return scipy.sparse.coo_array(scipy.io.mmread(io.BytesIO(data)))
+    rows, _, entries, layout, field, _ = scipy.io.mminfo(io.BytesIO(data))
+    if 8 * max(rows, entries) > max_bytes:
+        raise _Other(f"declares {rows} rows and {entries} entries, for which {max_bytes} bytes are too few")
+    places = [rb"\d{1,18}"] * (2 if layout == "coordinate" else 0)
+    words = rb"[ \t]+".join([*places, *_FIELDS.get(field, [_REAL])])
+    line = re.compile(rb"(?!.*\S{40})[ \t]*" + words + rb"[ \t\r]*", re.IGNORECASE)
+    below = [each for each in data.split(b"\n")[1:] if each.strip() and each.lstrip()[:1] != b"%"]
+    if not all(map(line.fullmatch, below[1:])):
+        raise _Other(f"must hold a {layout} entry of kind {field} a line, as its header says, and does not")
+    return scipy.sparse.coo_array(scipy.io.mmread(io.BytesIO(data + b"\n")))
 
 
 _EDGE_LIST = "networkx.read_edgelist", _edge_list
