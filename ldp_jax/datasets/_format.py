@@ -125,7 +125,8 @@ def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | np.n
         return None
     if absent:
         raise ValueError(f"the arrays {', '.join(absent)} are missing beside the other x_ arrays")
-    x = checked_csr(*(arrays[key] for key in _FEATURES))
+    indptr, indices, values, shape = (arrays[key] for key in _FEATURES)
+    x = checked_csr(indptr, indices, values, shape)
     x.sort_indices()
     rows = np.repeat(np.arange(x.shape[0], dtype=np.int64), np.diff(x.indptr))
     if (np.diff(rows * x.shape[1] + x.indices) == 0).any():

@@ -55,14 +55,14 @@ def read(
         return None
     features = {f"attr_{field}" for field in _FIELDS} if "attr_data" in found else {"attr_matrix"} & {*found}
     arrays = read_arrays(data, where, max_bytes, [*_ADJACENCY, *features, *({"labels"} & {*found})])
-    parts = [arrays[f"adj_{field}"] for field in ("indptr", "indices", "data", "shape")]
-    made = {"edges": _edges(checked_csr(*parts, of="adj"), None, clean)}
+    values, indices, indptr, shape = (arrays[f"adj_{field}"] for field in _FIELDS)
+    made = {"edges": _edges(checked_csr(indptr, indices, values, shape, of="adj"), None, clean)}
     if "attr_matrix" in features:
         made["x"] = arrays["attr_matrix"]
     elif features:
         made |= {f"x_{field}": arrays[f"attr_{field}"] for field in _FIELDS[1:]}
         made["x_values"] = arrays["attr_data"]
-    made["y"] = arrays.get("labels", np.zeros((len(parts[0]) - 1, 0), np.int8))
+    made["y"] = arrays.get("labels", np.zeros((len(indptr) - 1, 0), np.int8))
     return made
 
 

@@ -32,7 +32,7 @@ class _Type:
         self.kind = np.dtype(kind)
 
     def __setstate__(self, state: tuple) -> None:
-        self.kind = self.kind.newbyteorder({"<": "<", ">": ">"}.get(state[1], "="))
+        self.kind = self.kind.newbyteorder(">" if state[1] == ">" else "<")
 
     def read(self, raw: bytes | str) -> np.ndarray:
         return np.frombuffer(raw.encode("latin1") if isinstance(raw, str) else raw, self.kind)
@@ -54,8 +54,8 @@ class _Matrix:
     def csr(self) -> scipy.sparse.csr_array:
         state = vars(self)
         shape = state.get("_shape", state.get("shape"))
-        parts = [state[part].values for part in ("indptr", "indices", "data")]
-        return checked_csr(*parts, np.array(shape))
+        indptr, indices, data = (state[part].values for part in ("indptr", "indices", "data"))
+        return checked_csr(indptr, indices, data, np.array(shape))
 
 
 def _rebuild(cls: type, base: type, state: object) -> _Matrix:
@@ -102,7 +102,8 @@ def unpickle(data: bytes) -> Any:
     """One pickled file, written by Python 2."""
     for opcode, argument, _ in pickletools.genops(data):
         # Others may claim memory for what is not there.
-        if opcode.proto > 2 or (opcode.name.endswith("PUT") and int(argument) > len(data)):
+        place = argument if opcode.name.endswith("PUT") else 0
+        if opcode.proto > 2 or not isinstance(place, int) or place > len(data):
             raise pickle.UnpicklingError("pickle must be of protocol 2 or lower, as Python 2 writes them")
     return _Unpickler(io.BytesIO(data), fix_imports=False, encoding="latin1").load()
 

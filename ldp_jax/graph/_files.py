@@ -150,7 +150,7 @@ def _numbered(graph: "networkx.Graph") -> "networkx.Graph":
     import networkx
 
     numbers = all(isinstance(name, str) and re.fullmatch(r"0|[1-9]\d{0,18}", name) for name in graph)
-    return networkx.relabel_nodes(graph, int) if numbers else graph
+    return networkx.relabel_nodes(graph, {name: int(name) for name in graph}) if numbers else graph
 
 
 def _edge_list(data: bytes, _: int) -> "networkx.Graph":
@@ -176,11 +176,12 @@ def _edge_list(data: bytes, _: int) -> "networkx.Graph":
     # Each line is an edge, which read compares with the others.
     made = networkx.MultiDiGraph()
     try:
-        networkx.parse_edgelist(lines, None, delimiter, made, data=data_in)
+        parse: Callable = networkx.parse_edgelist
+        parse(lines, comments=None, delimiter=delimiter, create_using=made, data=data_in)
     except (TypeError, IndexError):
         raise _Other(_COLUMNS) from None
     if delimiter:
-        made = networkx.relabel_nodes(made, str.strip)
+        made = networkx.relabel_nodes(made, {name: name.strip() for name in made})
     return _numbered(_undirected(made))
 
 

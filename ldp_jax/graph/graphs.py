@@ -55,6 +55,11 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
     if all(part is not None for part in parts):
         if any(np.ma.is_masked(part) for part in parts):
             raise ValueError(f"{name} must have no masked entries, and has some: leave those out")
+        if isinstance(graph, GraphsTuple) and graph.edges is not None:
+            raise ValueError(
+                f"{name} must have edges=None, for no function reads weights or features of edges: "
+                "interop.read(it) compares them with 1, it._replace(edges=None) drops them"
+            )
         return graph
     from ldp_jax.graph import interop  # which needs this module
 

@@ -262,6 +262,7 @@ def _parse(source: object, nodes: int | Iterable | None, pairs_in: str | None) -
         source = open_file(source)
     if isinstance(source, graphs.GraphsTuple):
         weights = {} if source.edges is None else {"edges": source.edges}
+        source = source._replace(edges=None)
         return _numbered(to_edge_index(source).T, graphs.num_nodes(source), nodes, weights)
     if scipy.sparse.issparse(source):
         matrix = scipy.sparse.coo_array(source)
@@ -307,14 +308,14 @@ def _weights(name: str, values: object, count: int) -> np.ndarray:
     array = _host(values, name)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
-    try:
-        numbers = array if array.dtype.kind in "biufc" else array.astype(np.float64)
-        missing = np.isnan(numbers).any()
-    except (TypeError, ValueError):
-        missing = True
-    if missing or not array.ndim or len(array) != count:
+    if array.dtype.kind not in "biufc":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            array = np.full(array.shape, np.nan)
+    if array.shape[:1] != (count,) or np.isnan(array).any():
         raise ValueError(f"weights in {name!r} must be a number for each edge, and are not: some may be missing")
-    return numbers
+    return array
 
 
 def _parse_networkx(graph: "networkx.Graph", nodes: int | Iterable | None) -> _Source:

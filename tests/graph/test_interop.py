@@ -247,6 +247,13 @@ def test_one_rule_for_weights_in_all_sources(made):
         assert graphs.to_edges(interop.read(made(weights), clean=True).graph).tolist() == kept.tolist()
 
 
+def test_weights_inside_a_graphs_tuple_are_dropped_by_no_function():
+    weighted = jraphed([1.0, 0.5])
+    for call in (graphs.num_nodes, graphs.to_edges, interop.to_scipy):
+        with pytest.raises(ValueError, match=r"graph must have edges=None, .*interop\.read"):
+            call(weighted)
+
+
 def test_a_matrix_of_a_table_has_the_rule_of_weights_too():
     """A zero of a dense matrix is no edge."""
     assert graphs.to_edges(interop.read(squared([1, 1])).graph).tolist() == TWO.tolist()
