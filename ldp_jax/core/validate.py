@@ -422,3 +422,12 @@ def host_key(key: Any, call: str) -> None:
     threefry(key)
     if not concrete(key):
         raise ValueError(f"key must be concrete: {call} is called in a Python loop, outside jit, vmap and grad")
+
+
+def is_of(library: str, value: object) -> bool:
+    """Whether an object is of a library, or of a class that is derived from one of its classes.
+
+    >>> is_of("builtins", 1), is_of("numpy", 1)
+    (True, False)
+    """
+    return any(base.__module__.partition(".")[0] == library for base in type(value).__mro__)

@@ -35,7 +35,7 @@ def build(
     *,
     bounds: Bounds | None = None,
     clip: bool = False,
-    metadata: Mapping[str, str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Dataset:
     """Check the arrays of the uniform format and make a data set of them.
@@ -89,12 +89,14 @@ def _nodes(
         if rows is None or not rows.ndim:
             raise ValueError("the number of nodes is unknown: give y, or x_shape")
         x = scipy.sparse.csr_array((len(rows), 0), dtype=np.float32)
+    if not x.shape[0]:
+        raise ValueError("a graph must have a node, and there are none")
     if y is None:
         y = np.zeros((x.shape[0], 0), np.int8)  # no labels: enough for link prediction
     return x, integers("y", y, np.int8 if y.ndim == 2 else np.int32), node_graph
 
 
-def _metadata(arrays: Mapping[str, np.ndarray], given: Mapping[str, str]) -> dict[str, Any]:
+def _metadata(arrays: Mapping[str, np.ndarray], given: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {field: _text(field, arrays[field]) for field in _TEXT if field in arrays} | {**given}
     for field in _NAMES:
         if field in arrays:
@@ -122,7 +124,8 @@ def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | np.n
         return None
     if absent:
         raise ValueError(f"the arrays {', '.join(absent)} are missing beside the other x_ arrays")
-    x = _checked_csr(*(arrays[key] for key in _FEATURES))
+    indptr, indices, values, shape = (arrays[key] for key in _FEATURES)
+    x = checked_csr(indptr, indices, values, shape)
     x.sort_indices()
     rows = np.repeat(np.arange(x.shape[0], dtype=np.int64), np.diff(x.indptr))
     if (np.diff(rows * x.shape[1] + x.indices) == 0).any():
@@ -130,25 +133,25 @@ def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | np.n
     return x
 
 
-def _checked_csr(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, shape: np.ndarray
+def checked_csr(
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, shape: np.ndarray, of: str = "x"
 ) -> scipy.sparse.csr_array:
     """A matrix of floats from the arrays of its CSR form; SciPy follows damaged ones out of its memory."""
-    shape = integers("x_shape", shape, np.int64)
+    shape = integers(f"{of}_shape", shape, np.int64)
     if shape.shape != (2,) or shape[0] < 1 or shape[1] < 0:
-        raise ValueError(f"x_shape must be two sizes, [nodes, features], got {shape.tolist()}")
+        raise ValueError(f"{of}_shape must be two sizes, [nodes, features], got {shape.tolist()}")
     n, d = int(shape[0]), int(shape[1])
     if d > np.iinfo(np.int32).max:
-        raise ValueError(f"x_shape must have at most {np.iinfo(np.int32).max} columns, got {d}")
-    indptr, indices = integers("x_indptr", indptr, np.int64), integers("x_indices", indices, np.int32)
+        raise ValueError(f"{of}_shape must have at most {np.iinfo(np.int32).max} columns, got {d}")
+    indptr, indices = integers(f"{of}_indptr", indptr, np.int64), integers(f"{of}_indices", indices, np.int32)
     if indptr.shape != (n + 1,) or indptr[0] != 0 or (np.diff(indptr) < 0).any():
-        raise ValueError(f"x_indptr must be {n + 1} numbers that start at 0 and never fall")
+        raise ValueError(f"{of}_indptr must be {n + 1} numbers that start at 0 and never fall")
     if indices.ndim != 1 or values.ndim != 1 or not indptr[-1] == len(indices) == len(values):
-        raise ValueError("x_indices and x_values must be as long as x_indptr says at its end")
+        raise ValueError(f"{of}_indices and values must be as long as {of}_indptr says at its end")
     if values.dtype.kind not in "biuf":
-        raise ValueError(f"x_values must be real numbers, got {values.dtype}")
+        raise ValueError(f"{of}_values must be real numbers, got {values.dtype}")
     if len(indices) and (indices.min() < 0 or indices.max() >= d):
-        raise ValueError(f"x_indices must be columns in [0, {d})")
+        raise ValueError(f"{of}_indices must be columns in [0, {d})")
     values = values.astype(np.promote_types(values.dtype, np.float32))
     return scipy.sparse.csr_array((values, indices, indptr.astype(np.int32)), shape=(n, d))
 

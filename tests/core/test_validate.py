@@ -247,17 +247,17 @@ def test_no_entry_reads_past_a_mask():
         lambda: deployment.ownership(hide(x[:, 0])),
         lambda: deployment.ownership(x[:, 0], hide(asked)),
         lambda: datasets.Dataset("mine", graph, x, [0, 1], 0, 1, node_graph=hide(np.array([0, 0, 1]))),
-        lambda: pipeline.predict_from_reports(key(), graph, x, hide(ids[:2]), ids[:2], 1.0),
-        lambda: pipeline.predict_from_reports(key(), graph, x, ids[:2], hide(ids[:2]), 1.0),
-        lambda: pipeline.predict_from_counts(key(), graph, x, [0, 1, -1], 1.0, silent=hide(asked)),
-        lambda: piloted.PublicFacts(x, ids, 3, silent=hide(asked)).quiet,
-        lambda: pipeline.rehearsal.homophily(hide(np.array([[0, 1], [1, 2]])), ids),
+        lambda: servers.predict_from_reports(key(), graph, x, hide(ids[:2]), ids[:2], 1.0),
+        lambda: servers.predict_from_reports(key(), graph, x, ids[:2], hide(ids[:2]), 1.0),
+        lambda: servers.predict_from_counts(key(), graph, x, [0, 1, -1], 1.0, silent=hide(asked)),
+        lambda: servers.count_facts(key(), x, np.array([0, 1, -1]), num_classes=2, silent=hide(asked)),
+        lambda: servers.rehearsal.homophily(hide(np.array([[0, 1], [1, 2]])), ids),
     ):
         with pytest.raises(ValueError, match=r"masked|finite|must name|\[0, 2\^31\)"):
             refused()
-    assert np.isnan(pipeline.non_private_embedding(graph, hide(x), alpha=0.5, r=0.5)).any()
+    assert np.isnan(servers.non_private_embedding(graph, hide(x), alpha=0.5, r=0.5)).any()
     hds, centred = features.HDS(9.0, dim=2, k=2), np.where(hide(x).mask, 0.0, x)
-    hidden, expected = (pipeline.perturb(key(), records, hds) for records in (hide(x), centred))
+    hidden, expected = (servers.perturb(key(), records, hds) for records in (hide(x), centred))
     jax.tree.map(np.testing.assert_array_equal, hidden, expected)
 
 
