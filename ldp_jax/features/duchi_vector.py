@@ -46,7 +46,7 @@ def _packed(bits: Array) -> Array:
     """Bits [d] in words, uint32 [ceil(d / 32)], the first in the lowest place."""
     size = -(-len(bits) // 32)
     bits = jnp.pad(bits, (0, 32 * size - len(bits))).reshape(size, 32)
-    return (bits.astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32)).sum(1, dtype=jnp.uint32)
+    return (bits.astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32)[None]).sum(1, dtype=jnp.uint32)
 
 
 @mechanism

@@ -120,7 +120,7 @@ class PersonalAlphabets:
     def log_likelihoods(self, y: Report) -> Array:
         """log P(report i | class c) of each user and every class, [n, C]."""
         places = np.arange(self.order.shape[1], dtype=np.int32)
-        place = ((self.order[..., None] == places) * places[:, None]).sum(1)  # of each class
+        place = ((self.order[..., None] == places[None, None]) * places[None, :, None]).sum(1)  # of each class
         each = jax.vmap(lambda level, one, place: self.inner.at(level).log_density(one, place))
         return each(self.inner.level, jnp.asarray(y), place)
 
@@ -142,7 +142,7 @@ class PersonalAlphabets:
 @jax.jit
 def _best(m: PersonalAlphabets, scores: Array) -> Array:
     by_place = jnp.take_along_axis(scores.astype(jnp.float32), m.order, 1)
-    inside = (jnp.arange(m.order.shape[1]) < m.sizes[:, None]) & ~jnp.isnan(by_place)
+    inside = (jnp.arange(m.order.shape[1])[None] < m.sizes[:, None]) & ~jnp.isnan(by_place)
     place = jnp.argmax(jnp.where(inside, by_place, -jnp.inf), 1)
     return jnp.take_along_axis(m.order, place[:, None], 1)[:, 0]
 

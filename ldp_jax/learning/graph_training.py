@@ -15,6 +15,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Float, Int, PyTree
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import watched
 from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import Array, PRNGKey
@@ -172,6 +173,7 @@ def _train(
 # --- The host's part -------------------------------------------------------------------------------------------
 
 
+@implicit_promotion()
 def predict(
     model: Model, variables: Variables, graph_set: GraphSet, *, batch_size: int = 64
 ) -> Float[Array, "graphs classes"]:
@@ -180,6 +182,7 @@ def predict(
     return _predict_compiled(model, variables, packed)
 
 
+@implicit_promotion()
 def fit_graphs(
     key: PRNGKey,
     model: Model,

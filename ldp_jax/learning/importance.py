@@ -28,6 +28,7 @@ from jaxtyping import Float, Float64, PyTree
 from numpy.typing import ArrayLike, DTypeLike
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Array, PRNGKey
 
 __all__ = ["Public", "importance", "sensitivity"]
@@ -131,6 +132,7 @@ def _total(
     return jax.lax.scan(add, jnp.zeros(x.shape[1]), (keys, x))[0]
 
 
+@implicit_promotion()
 def importance(
     key: PRNGKey,
     function: Callable[[Array], Array] | Public,
@@ -161,6 +163,7 @@ def importance(
     return _scores("importance", values, sources, private)
 
 
+@implicit_promotion()
 def sensitivity(
     embed: Callable[[Array], Array] | Public, x: ArrayLike | tuple | Public, masked: ArrayLike | tuple | Public
 ) -> FeatureScores:

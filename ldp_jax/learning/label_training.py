@@ -19,6 +19,7 @@ from jaxtyping import Float, Int, PyTree
 from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.label_channel import log_reported, other_share
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.features import Discrete
@@ -48,6 +49,7 @@ class NoisyExamples(NamedTuple):
     keep: Float[Array | np.ndarray, " b"]
 
 
+@implicit_promotion()
 def noisy_examples(mechanism: Discrete, index: ArrayLike | tuple, reports: ArrayLike | tuple) -> NoisyExamples:
     """Reports of a randomised response as examples, one a row; reports may be traced.
 
@@ -133,6 +135,7 @@ class DropInputs(NamedTuple):
     steps: Array | int | np.integer
 
 
+@implicit_promotion()
 def drop_inputs(
     inputs: PyTree,
     op: Operator,

@@ -20,6 +20,7 @@ from jaxtyping import Float, Int, PyTree
 
 from ldp_jax.core import progress as shown
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.sharding import each_part, placement
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
 from ldp_jax.learning import metrics
@@ -419,6 +420,7 @@ def _to_the_end(
     return Fitted(run.best, run.best_score, run.test, run.best_epoch, *histories)
 
 
+@implicit_promotion()
 def fit(
     key: PRNGKey,
     model: Model,
@@ -572,6 +574,7 @@ def _fit(
     return run._replace(test=jax.lax.cond(ended, lambda: score(run.best, test), lambda: run.test))
 
 
+@implicit_promotion()
 def fit_many(
     keys: PRNGKeys,
     model: Model,
@@ -620,6 +623,7 @@ def _fit_many(
     return runs(until, patience, (run, data))
 
 
+@implicit_promotion()
 def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n"]:
     """The likeliest class of each example by a trained model, int32 [n]; after :func:`fit_many` [runs, n].
 

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from ldp_jax.accounting.composition import parallel
 from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
 from ldp_jax.core import random_words, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import Progress, watched
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.edges import NeighbourCounts, NoisyCounts, Population, ownership, privatize_counts
@@ -87,6 +88,7 @@ def silent_users(key: PRNGKey, labels: Int[np.ndarray, " n"]) -> Bool[np.ndarray
     return (labels >= 0) & (place < quiet[np.maximum(labels, 0)])
 
 
+@implicit_promotion()
 def predict_from_counts(
     key: PRNGKey,
     lists: Graph | GraphSet,
@@ -202,6 +204,7 @@ AskDevices = Callable[[int, CountRound], tuple[Asked, ReportRows]]
 """Broadcasts the question of round 0 or 1, and gives it back with the rows that have arrived."""
 
 
+@implicit_promotion()
 def classify_counts(
     key: PRNGKey,
     ask: AskDevices,

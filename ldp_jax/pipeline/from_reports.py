@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int, Integer
 from ldp_jax.accounting.composition import parallel
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random, random_words, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.progress import Progress, watched
 from ldp_jax.core.pytree import digest
@@ -76,6 +77,7 @@ def class_reports(alphabets: PersonalAlphabets, rows: Rows) -> Callable[[PRNGKey
     return collect
 
 
+@implicit_promotion()
 def predict_from_reports(
     key: PRNGKey,
     graph: Graph,
@@ -171,6 +173,7 @@ def _check_facts(facts: PanelFacts, graph: Graph, given: PanelArguments) -> None
         raise ValueError(f"features must have {columns} columns, as facts have, got {given.rows.shape[1]}")
 
 
+@implicit_promotion()
 def classify_reports(
     key: PRNGKey,
     facts: PanelFacts,

@@ -32,6 +32,7 @@ from scipy.special import log_softmax, softmax
 from ldp_jax.accounting import composition
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, WORDS, Guarantee, PipelineGuarantee, Unit
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.rounding import rounded_down
 from ldp_jax.core.types import Array, Graph, PRNGKey
@@ -173,6 +174,7 @@ class JointFacts(NamedTuple):
         return np.log(self.prior).astype(np.float32)
 
 
+@implicit_promotion()
 def joint_facts(
     key: PRNGKey,
     rows: Features | Rows,
@@ -271,6 +273,7 @@ def one_report(
     return Learned(log_posterior, "record and list in one report", believed, None, when)
 
 
+@implicit_promotion()
 def predict_jointly(
     key: PRNGKey,
     lists: Graph | GraphSet,

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.edges.neighbour_counts import checked_groups
 from ldp_jax.pipeline.counts import noise_variance
@@ -65,6 +66,7 @@ class LinkFacts(NamedTuple):
         return np.log(np.maximum((q[one] * q[other] / share).sum(1), 1e-3))
 
 
+@implicit_promotion()
 def link_scores(
     reports: Int[Array | np.ndarray, "n groups"],
     groups: Int[Array | np.ndarray, " n"],
@@ -102,7 +104,7 @@ def link_scores(
 def _link_scores(reports: Array, groups: Array, pairs: Array, noise: Array, *, num_groups: int) -> Array:
     counts = jnp.concatenate([reports, reports.sum(1, keepdims=True)], 1).astype(jnp.float32)
     place = jnp.where(groups < 0, num_groups, groups)
-    size = jnp.zeros(num_groups).at[place].add(1.0, mode="drop")
+    size = jnp.zeros(num_groups, jnp.float32).at[place].add(1.0, mode="drop")
     size = jnp.maximum(jnp.append(size, size.sum()), 1.0)
     noise = jnp.append(jnp.full(num_groups, noise), num_groups * noise)
     mean = jnp.maximum(counts.mean(0), _LEAST_MEAN)

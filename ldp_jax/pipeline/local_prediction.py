@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph import graphs
@@ -120,6 +121,7 @@ class LocalPrediction(NamedTuple):
         return np.asarray(self.log_posterior).argmax(1)
 
 
+@implicit_promotion()
 def panel_facts(
     key: PRNGKey,
     graph: graphs.GraphsTuple,

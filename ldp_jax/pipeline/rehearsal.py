@@ -37,6 +37,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from ldp_jax.core import random, random_words, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import pytree
@@ -224,6 +225,7 @@ def _words(privacy: JointPrivacy) -> str:
     return "one report of both" if privacy.both else f"{privacy.record:g} a record"
 
 
+@implicit_promotion()
 def rehearse(
     key: PRNGKey,
     public: PanelFacts | PublicFacts | JointFacts | LinkFacts,

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Integer
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.spaces import SparseReport
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.features import Discrete, Sampled
@@ -64,6 +65,7 @@ class VectorReports(ReportRows, Protocol):
     index: np.ndarray
 
 
+@implicit_promotion()
 def embed_reports(
     graph: Graph | Operator,
     mechanism: Sampled,

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from ldp_jax.accounting.composition import ANSWERS, over_rounds
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Report, Values
@@ -49,6 +50,7 @@ def answer(key: PRNGKey, mechanism: Mechanism, history: Values, round: Array | i
     return mechanism.privatize(random.fold_in(key, which), jax.tree.map(lambda x: as_records(x)[which], history))
 
 
+@implicit_promotion()
 def collect_rounds(
     key: PRNGKey, mechanism: Mechanism, records: Values, *, answers: str, delta: float | None = None
 ) -> RepeatedReports:

@@ -5,9 +5,12 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 import flax.linen as nn
+import jax
+import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Array, PRNGKey
 
 Variables: TypeAlias = Mapping[str, PyTree]
@@ -53,10 +56,15 @@ def from_linen(module: nn.Module) -> Model:
     return Model(Bound(_init, (module,)), Bound(_apply, (module,)))
 
 
+@implicit_promotion()
 def _init(module: nn.Module, key: PRNGKey, inputs: PyTree) -> Variables:
-    return module.init({"params": key}, inputs, train=False)
+    variables = module.init({"params": key}, inputs, train=False)
+    # In 64-bit mode some initializers of flax make float64.
+    narrow = lambda leaf: leaf.astype(jnp.float32) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+    return jax.tree.map(narrow, variables)
 
 
+@implicit_promotion()
 def _apply(
     module: nn.Module, variables: Variables, inputs: PyTree, *, key: PRNGKey | None, train: bool
 ) -> tuple[Array, Variables]:
