@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._result import distinct
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Array, Graph, PRNGKey, PRNGKeys
 from ldp_jax.graph.propagation import Operator, operator
 from ldp_jax.learning import training
@@ -31,6 +32,7 @@ class Shadows(NamedTuple):
     variables: Variables
 
 
+@implicit_promotion()
 def shadow_models(
     key: PRNGKey,
     model: Model,
@@ -100,6 +102,7 @@ def shadow_models(
     return ask_shadows(trained, model, op, x, protocol=protocol, at_once=settings.at_once)
 
 
+@implicit_promotion()
 def ask_shadows(
     shadows: Shadows,
     model: Model,

@@ -94,7 +94,7 @@ class DuchiVector:
         whole, rest = self._whole_cube()
         anywhere = random_words.bernoulli_from_words(random_words.words(side_key), whole, rest)
         candidates = random_words.words(sign_key, v.shape, _constants(self.dim).candidates)
-        differ = self._count(candidates ^ v)
+        differ = self._count(candidates ^ v[None])
         first = jnp.argmax(2 * differ != self.dim)  # 0 where all are ties
         near = candidates[first]
         near = jnp.where(2 * differ[first] == self.dim, near.at[0].set(near[0] ^ 1), near)

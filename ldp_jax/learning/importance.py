@@ -129,7 +129,7 @@ def _total(
         return total + jnp.abs(_one(record_key, record, background, function, draws)).sum(0) / len(x), None
 
     keys = random.split(key, len(x))
-    return jax.lax.scan(add, jnp.zeros(x.shape[1]), (keys, x))[0]
+    return jax.lax.scan(add, jnp.zeros(x.shape[1], jnp.float32), (keys, x))[0]
 
 
 @implicit_promotion()

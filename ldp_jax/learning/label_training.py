@@ -155,7 +155,7 @@ def drop_inputs(
     if not isinstance(op, Operator):
         raise ValueError(f"op must be what propagation.operator(graph) makes, got {type(op).__name__}")
     n, classes = op.num_nodes, train.label.shape[-1]
-    given, rows = jnp.zeros(n), jnp.zeros((n, classes))
+    given, rows = jnp.zeros(n, jnp.float32), jnp.zeros((n, classes), jnp.float32)
     for name, part in {"train": train, "also": also}.items():
         if part is not None:
             _check(name, part, *(jax.ShapeDtypeStruct((n, k), jnp.float32) for k in (1, classes)))

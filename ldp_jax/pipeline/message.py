@@ -100,7 +100,7 @@ def _confusion(panel: ScoredPanel, alphabets: Array, smoothings: Array, *, label
                 total = counts.sum(1)
                 return total / total.sum(), (counts + more) / (total[:, None] + smoothing)
 
-            begin = (jnp.full(classes, 1.0 / classes), 0.5 * (uniform + own))
+            begin = (jnp.full(classes, 1.0 / classes, jnp.float32), 0.5 * (uniform + own))
             return jax.lax.fori_loop(0, _STEPS, step, begin)[1]
 
         return jax.lax.map(smoothed, smoothings)

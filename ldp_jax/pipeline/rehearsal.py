@@ -588,8 +588,8 @@ class _LikeFeatures:
     @classmethod
     def of(cls, key: PRNGKey, rows: Rows | DenseRows) -> "_LikeFeatures":
         laid, n = laid_out(rows), rows.shape[0]
-        mean = laid.transposed(jnp.ones((laid.shape[0], 1)))[:, 0] / n
-        bare = cls(laid, mean, jnp.ones((n, 1)))
+        mean = laid.transposed(jnp.ones((laid.shape[0], 1), jnp.float32))[:, 0] / n
+        bare = cls(laid, mean, jnp.ones((n, 1), jnp.float32))
         made = _shared_noise(bare, random.normal(key, (n, _COLUMNS)))
         return cls(laid, mean, jnp.sqrt((made**2).mean(1, keepdims=True) + 1e-12))
 
@@ -767,7 +767,7 @@ def _drawn_links(key: PRNGKey, pilot: _Pilot, *, size: int) -> tuple[Array, Arra
     """
     donor_key, owner_key, entry_key, friend_key, rest_key = random.split(key, 5)
     groups, (n, num_groups) = pilot.groups, (len(pilot.groups), pilot.counts.shape[1])
-    even = jnp.zeros((n, num_groups))
+    even = jnp.zeros((n, num_groups), jnp.float32)
     donor = donors(donor_key, pilot.like, even, pilot.of_member, even[: len(pilot.of_member)], np.float32(1.0))
     counts = pilot.counts[donor]
     degree = counts.sum(1)
