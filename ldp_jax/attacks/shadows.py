@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from ldp_jax.attacks._result import distinct
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph, PRNGKey, PRNGKeys
 from ldp_jax.graph.propagation import Operator, operator
 from ldp_jax.learning import training
@@ -30,6 +31,8 @@ class Shadows(NamedTuple):
     member: Bool[np.ndarray, "N p"]
     nodes: Int32[np.ndarray, " p"]
     variables: Variables
+
+    __repr__ = by_shapes
 
 
 @implicit_promotion()

@@ -9,6 +9,7 @@
 * :mod:`float32 <ldp_jax.core.float32>` - products that a GPU or a TPU does not round to fewer bits;
 * :mod:`flags <ldp_jax.core.flags>` - the library's programs run under any of JAX's strict flags;
 * :mod:`sharding <ldp_jax.core.sharding>` - arrays that are divided among devices;
+* :mod:`shown <ldp_jax.core.shown>` - texts without records, neighbour lists and keys;
 * :func:`compilation_cache <ldp_jax.core.compilation.compilation_cache>` - compiled programs kept on disk.
 """
 
@@ -18,6 +19,6 @@ __getattr__, __dir__ = lazy.attach(
     __name__,
     {"compilation": "compilation_cache"},
     "blocks checksum flags float32 float64 integer_tables label_channel list_ids mechanism ownership"
-    " personal_alphabets progress pytree quadrature random random_words rounding sharding spaces types validate"
-    " whole_noise",
+    " personal_alphabets progress pytree quadrature random random_words rounding sharding shown spaces types"
+    " validate whole_noise",
 )

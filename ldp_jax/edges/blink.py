@@ -23,6 +23,7 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.pytree import pytree
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey, Values
 from ldp_jax.edges._draws import capacity
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, budget_in, two_budgets
@@ -48,6 +49,8 @@ class DegreePrior(NamedTuple):
     degree: Int[np.ndarray, " K"]
     count: Int[np.ndarray, " K"]
     beta: Float[np.ndarray, " K"]
+
+    __repr__ = by_shapes
 
 
 def degree_prior(degree: Values) -> DegreePrior:
@@ -188,6 +191,8 @@ class NoisyLinks(NamedTuple):
     links: PosteriorLinks
     degree: Float[np.ndarray, " n"]
     guarantee: PipelineGuarantee
+
+    __repr__ = by_shapes
 
 
 @implicit_promotion()

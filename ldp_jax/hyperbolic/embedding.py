@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.float32 import matmul
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import gap
@@ -34,6 +35,8 @@ class PoincareEmbedding(NamedTuple):
 
     points: Float[Array, "n dim"]
     losses: Float[Array, " epochs"]
+
+    __repr__ = by_shapes
 
 
 class ReconstructionQuality(NamedTuple):

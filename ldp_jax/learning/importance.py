@@ -29,6 +29,7 @@ from numpy.typing import ArrayLike, DTypeLike
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
+from ldp_jax.core.shown import by_shapes, shown
 from ldp_jax.core.types import Array, PRNGKey
 
 __all__ = ["Public", "importance", "sensitivity"]
@@ -46,9 +47,13 @@ class Public:
     value: PyTree
     source: str
 
+    __repr__ = by_shapes
+
     def __post_init__(self) -> None:
         if not isinstance(self.source, str) or not self.source.strip():
-            raise ValueError(f"source must say in words where the public value comes from, got {self.source!r}")
+            raise ValueError(
+                f"source must say in words where the public value comes from, got {shown(self.source)}"
+            )
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

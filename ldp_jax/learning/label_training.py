@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.label_channel import log_reported, other_share
+from ldp_jax.core.shown import by_shapes, shown
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.features import Discrete
 from ldp_jax.graph.propagation import Operator, kprop
@@ -47,6 +48,8 @@ class NoisyExamples(NamedTuple):
     index: Int[Array | np.ndarray, " b"]
     label: Float[Array | np.ndarray, "b k"]
     keep: Float[Array | np.ndarray, " b"]
+
+    __repr__ = by_shapes
 
 
 @implicit_promotion()
@@ -79,7 +82,7 @@ def _channel(mechanism: Discrete) -> tuple[int, float]:
             return size, keep
     raise ValueError(
         "mechanism must be a randomised response that keeps each category with one probability and takes all "
-        f"others alike, such as GeneralizedRR; got {mechanism!r}"
+        f"others alike, such as GeneralizedRR; got {shown(mechanism)}"
     )
 
 
@@ -133,6 +136,8 @@ class DropInputs(NamedTuple):
     op: Operator
     given: Array
     steps: Array | int | np.integer
+
+    __repr__ = by_shapes
 
 
 @implicit_promotion()

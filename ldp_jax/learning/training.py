@@ -22,6 +22,7 @@ from ldp_jax.core import progress as shown
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.sharding import each_part, placement
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
 from ldp_jax.learning import metrics
 from ldp_jax.learning.models import Bound, Model, Variables
@@ -80,6 +81,8 @@ class Fitted(NamedTuple):
     losses: Float[Array, "*runs epochs"]
     validations: Float[Array, "*runs epochs"]
 
+    __repr__ = by_shapes
+
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
@@ -123,12 +126,16 @@ class Examples(NamedTuple):
     index: Int[Array | np.ndarray, " n"]
     label: Int[Array | np.ndarray, "n ..."]
 
+    __repr__ = by_shapes
+
 
 class Pairs(NamedTuple):
     """Node pairs: ``edge`` int32 [n, 2] are edges, ``non_edge`` int32 [n, 2] are not."""
 
     edge: Int[Array | np.ndarray, "n 2"]
     non_edge: Int[Array | np.ndarray, "n 2"]
+
+    __repr__ = by_shapes
 
 
 # --- Objectives ------------------------------------------------------------------------------------------------
@@ -297,6 +304,8 @@ class Run(NamedTuple):
     losses: Array
     validations: Array
     test: Array  # score of the best; 0 where nobody has asked
+
+    __repr__ = by_shapes
 
 
 def begin(variables: Variables, optimizer: optax.GradientTransformation, epochs: int) -> Run:

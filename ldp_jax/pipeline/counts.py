@@ -26,6 +26,7 @@ from scipy.special import gammaln
 
 from ldp_jax.core import validate
 from ldp_jax.core.float64 import float64_on_cpu
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Scalar
 
 DISPERSIONS = (math.inf, 10.0, 3.0)
@@ -143,6 +144,8 @@ class Evidence(NamedTuple):
     weights: Float[Array, " rates"]
     dispersion: int
     marginal: list[float]
+
+    __repr__ = by_shapes
 
 
 def rate_weights(

@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import log_softmax, logsumexp
 
 from ldp_jax.core import random, random_words, validate
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.pipeline.counts import LEAST, log_likelihoods, noise_variance, report_tables
 from ldp_jax.pipeline.groups import MERGES, merge, merged
@@ -62,6 +63,8 @@ class GroupShares(NamedTuple):
     shares: Float[np.ndarray, "classes groups"]
     degree: Float[np.ndarray, " classes"]
     homophily: float
+
+    __repr__ = by_shapes
 
 
 def expected_counts(model: GroupShares) -> Float[np.ndarray, "classes rates groups"]:
@@ -155,6 +158,8 @@ class Design(NamedTuple):
     accuracy: dict[str, float]
     accuracy_without: float
 
+    __repr__ = by_shapes
+
 
 class CountModel(NamedTuple):
     """The expected law of a round of counts: :func:`expected_counts`, the share of users at each rate, and s."""
@@ -162,6 +167,8 @@ class CountModel(NamedTuple):
     means: Float[Array | np.ndarray, "classes rates groups"]
     weights: Float[Array | np.ndarray, " rates"]
     dispersion: float
+
+    __repr__ = by_shapes
 
 
 def design(

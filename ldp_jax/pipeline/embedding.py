@@ -21,6 +21,7 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import Mechanism, require_protocol
 from ldp_jax.core.sharding import by_rows, each_part, placement
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import Box, as_records
 from ldp_jax.core.spaces import clip as into
 from ldp_jax.core.spaces.space import real
@@ -145,6 +146,8 @@ class Embedding(NamedTuple):
 
     z: Float[Array | np.memmap, "n d"]
     guarantee: PipelineGuarantee
+
+    __repr__ = by_shapes
 
 
 def _check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:

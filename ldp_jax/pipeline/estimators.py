@@ -33,6 +33,7 @@ from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.pytree import digest
+from ldp_jax.core.shown import HiddenArgument
 from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.graph import graphs
 from ldp_jax.pipeline.embedding import UserRecords, private_embedding
@@ -86,7 +87,25 @@ def _graph(graph: Graph | None) -> Graph:
     return graph
 
 
-class PrivateEmbedding(TransformerMixin, BaseEstimator):
+class _Silent(BaseEstimator):
+    """An estimator whose displays show no records, no neighbour lists and no key; abstract.
+
+    With the key and a report the noise could be drawn again. Attributes are what was given; ``get_params`` holds
+    what is private as :class:`~ldp_jax.core.shown.Hidden`, since every display of scikit-learn reads it.
+    """
+
+    graph: Any = HiddenArgument()
+    records: Any = HiddenArgument()
+    features: Any = HiddenArgument()
+    key: Any = HiddenArgument()
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments, private ones :class:`~ldp_jax.core.shown.Hidden`; ``set_params`` takes both forms."""
+        given = super().get_params(deep)
+        return given | {name: value for name, value in vars(self).items() if name in given}
+
+
+class PrivateEmbedding(TransformerMixin, _Silent):
     """:func:`~ldp_jax.pipeline.private_embedding`: ``fit`` asks all users, ``transform`` looks up their rows.
 
     Arguments are those of the function; ``records`` are private, of all users. ``embedding_`` is float32 [n, d], of
@@ -120,7 +139,7 @@ class PrivateEmbedding(TransformerMixin, BaseEstimator):
         return self.embedding_[_users(X, len(self.embedding_))]
 
 
-class _UserClassifier(ClassifierMixin, BaseEstimator, abc.ABC):
+class _UserClassifier(ClassifierMixin, _Silent, abc.ABC):
     """Classes of all users from those of some; abstract.
 
     Attributes:
@@ -132,7 +151,6 @@ class _UserClassifier(ClassifierMixin, BaseEstimator, abc.ABC):
     result_: PredictedClasses | CountedClasses
     classes_: np.ndarray
     guarantee_: PipelineGuarantee
-    graph: Graph | None
 
     @abc.abstractmethod
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> PredictedClasses | CountedClasses:

@@ -35,6 +35,7 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.rounding import rounded_down
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.core.whole_noise import MIN_EPSILON
 from ldp_jax.edges import NeighbourCounts, Population, privatize_counts
@@ -163,6 +164,8 @@ class JointFacts(NamedTuple):
     classifier: DeviceClassifier
     prior: Float[np.ndarray, " classes"]
 
+    __repr__ = by_shapes
+
     @property
     def labels(self) -> Int[np.ndarray, " n"]:
         """Labels of the panel, -1 for everybody else."""
@@ -207,6 +210,8 @@ class Learned(NamedTuple):
     strength: float
     counts: PilotedCounts | None
     round: Int[np.ndarray, " n"]
+
+    __repr__ = by_shapes
 
 
 def record_alphabets(facts: JointFacts, epsilon: float) -> PersonalAlphabets:

@@ -20,6 +20,7 @@ from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.edges.neighbour_counts import checked_groups
 from ldp_jax.pipeline.counts import noise_variance
@@ -42,6 +43,8 @@ class LinkFacts(NamedTuple):
     labels: Int[np.ndarray, " n"]
     pilot: Int[np.ndarray, " m"]
     friends: Int[np.ndarray, "entries 2"]
+
+    __repr__ = by_shapes
 
     @property
     def groups(self) -> Int[np.ndarray, " n"]:

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import phase
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import Operator, operator, ppr
@@ -48,6 +49,8 @@ class PanelFacts(NamedTuple):
     classifier: DeviceClassifier
     op: Operator
 
+    __repr__ = by_shapes
+
     @property
     def labels(self) -> Int[np.ndarray, " n"]:
         """Labels of the panel, -1 for everybody else."""
@@ -72,6 +75,8 @@ class Broadcast(NamedTuple):
     classifier: DeviceClassifier
     panel: Int[np.ndarray, " panel"]
 
+    __repr__ = by_shapes
+
 
 class ReadReports(NamedTuple):
     """The server's reading of reports that name no class, such as noisy vectors.
@@ -84,6 +89,8 @@ class ReadReports(NamedTuple):
 
     evidence: Float[Array, "n classes"]
     smoothing: float
+
+    __repr__ = by_shapes
 
 
 Collect = Callable[[PRNGKey, Broadcast], ClassReports | ReadReports]
@@ -114,6 +121,8 @@ class LocalPrediction(NamedTuple):
     field: tuple[float, float] | None
     smoothing: float
     facts: PanelFacts
+
+    __repr__ = by_shapes
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:

@@ -22,6 +22,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.special import softmax
 
 from ldp_jax.core import random
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.pipeline.message import ScoredPanel, confusions
@@ -46,6 +47,8 @@ class Devices(NamedTuple):
     scores: Float[np.ndarray, "n classes"]
     owners: Int[np.ndarray, " m"]
     friends: Int[np.ndarray, " m"]
+
+    __repr__ = by_shapes
 
 
 def one_message(

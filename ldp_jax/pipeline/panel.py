@@ -18,6 +18,7 @@ from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
 from ldp_jax.core import validate
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.mechanism import check_epsilon, privatize
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Discrete, GeneralizedRR
@@ -101,6 +102,8 @@ class PanelArguments(NamedTuple):
     members: Int[np.ndarray, " panel"]
     rows: Rows
     noise: Discrete | None
+
+    __repr__ = by_shapes
 
     @property
     def keep(self) -> float:

@@ -24,6 +24,7 @@ from jaxtyping import Bool, Float, Int
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.progress import phase
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.edges import NoisyCounts
 from ldp_jax.pipeline.counts import DISPERSIONS, evidence, table_size
@@ -76,6 +77,8 @@ class PublicFacts(NamedTuple):
     log_q: Float[Array | np.ndarray, "n classes"] | FeaturesPosterior | None = None
     silent: Bool[np.ndarray, " n"] | None = None
 
+    __repr__ = by_shapes
+
     def scaled(self) -> Rows | Mapping[Scaling, Rows] | None:
         """Rows or scalings as they are, and features scaled: to length 1 where their posterior is known already."""
         if self.rows is None or isinstance(self.rows, (Rows, Mapping)):
@@ -103,6 +106,8 @@ class CountRound(NamedTuple):
     num_groups: int
     reporters: Bool[np.ndarray, " n"]
     confidence: Float[np.ndarray, " n"]
+
+    __repr__ = by_shapes
 
 
 Ask = Callable[[PRNGKey, CountRound], NoisyCounts | Int[Array, "n groups"]]
@@ -143,6 +148,8 @@ class PilotedCounts(NamedTuple):
     dispersion: float
     pilot: Bool[np.ndarray, " n"]
     scaling: Scaling | None = None
+
+    __repr__ = by_shapes
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float, Integer
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import SparseReport
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.features import Discrete, Sampled
@@ -38,6 +39,8 @@ class ReportedEmbedding(NamedTuple):
     guarantee: PipelineGuarantee
     reported: Bool[np.ndarray, " n"]
     strangers: int
+
+    __repr__ = by_shapes
 
 
 @runtime_checkable

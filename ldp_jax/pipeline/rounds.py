@@ -11,6 +11,7 @@ from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import Mechanism
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Report, Values
 
@@ -25,6 +26,8 @@ class RepeatedReports(NamedTuple):
 
     reports: Report
     guarantee: Guarantee
+
+    __repr__ = by_shapes
 
 
 def answer(key: PRNGKey, mechanism: Mechanism, history: Values, round: Array | int, *, answers: str) -> Report:
