@@ -67,6 +67,8 @@ class Objective(NamedTuple):
     score: Callable[[PyTree, PyTree], Array]
     check: Callable[[str, PyTree, PyTree, jax.ShapeDtypeStruct], None] | None = None
 
+    __repr__ = by_shapes
+
 
 class Fitted(NamedTuple):
     """A trained model: the best validation epoch (the earliest, on ties), from 0, its variables and its scores.

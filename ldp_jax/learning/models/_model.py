@@ -11,6 +11,7 @@ from jaxtyping import PyTree
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.flags import implicit_promotion
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey
 
 Variables: TypeAlias = Mapping[str, PyTree]
@@ -25,6 +26,8 @@ class Bound:
 
     function: Callable
     given: tuple
+
+    __repr__ = by_shapes
 
     def __call__(self, *args: PyTree, **named: PyTree) -> PyTree:
         return self.function(*self.given, *args, **named)
@@ -43,6 +46,8 @@ class Model(NamedTuple):
 
     init: Callable[[PRNGKey, PyTree], Variables]
     apply: Callable[..., tuple[Array, Variables]]
+
+    __repr__ = by_shapes
 
 
 def check_sizes(dropout: float = 0.0, **sizes: int) -> None:
