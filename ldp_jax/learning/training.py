@@ -73,7 +73,8 @@ class Objective(NamedTuple):
 class Fitted(NamedTuple):
     """A trained model: the best validation epoch (the earliest, on ties), from 0, its variables and its scores.
 
-    ``losses`` are the mean training losses and ``validations`` the scores of all epochs; NaN where none was run.
+    ``losses`` are the mean training losses and ``validations`` the scores of all epochs; an epoch that was not run
+    has the loss infinity and the score -infinity.
     """
 
     variables: Variables
@@ -312,10 +313,10 @@ class Run(NamedTuple):
 
 def begin(variables: Variables, optimizer: optax.GradientTransformation, epochs: int) -> Run:
     """A training before its first epoch."""
-    never, zero = jnp.zeros(epochs, jnp.float32), jnp.int32(0)
     state = optimizer.init(variables["params"])
-    least = jnp.float32(-jnp.inf)
-    return Run(zero, variables, state, variables, least, zero, never, never, jnp.float32(0))
+    zero, least = jnp.int32(0), jnp.float32(-jnp.inf)
+    no_losses = jnp.full(epochs, jnp.inf, jnp.float32)  # NaN would stop training under ``jax_debug_nans``
+    return Run(zero, variables, state, variables, least, zero, no_losses, -no_losses, jnp.float32(0))
 
 
 def step(
@@ -425,10 +426,7 @@ def _to_the_end(
                 "finite, or the learning rate too large?",
                 stacklevel=3,
             )
-    xp = jnp if traced_or_bound else np  # the host's NaN is no fault for ``jax_debug_nans``
-    ran = xp.arange(settings.epochs) < xp.asarray(run.number)[..., None]
-    histories = (jax.device_put(xp.where(ran, part, xp.float32(xp.nan))) for part in (run.losses, run.validations))
-    return Fitted(run.best, run.best_score, run.test, run.best_epoch, *histories)
+    return Fitted(run.best, run.best_score, run.test, run.best_epoch, run.losses, run.validations)
 
 
 @implicit_promotion()
