@@ -115,6 +115,7 @@ class DuchiVector:
         """The number of set bits among the first ``dim``, along the last axis."""
         place = 32 * jnp.arange(words.shape[-1])
         unused = jnp.clip(place + 32 - self.dim, 0, 31).astype(jnp.uint32)
+        unused = jnp.broadcast_to(unused, words.shape)
         return jax.lax.population_count(words << unused).sum(-1, dtype=jnp.uint32).astype(jnp.int32)
 
     def log_density(self, y: Report, x: Record) -> Array:
