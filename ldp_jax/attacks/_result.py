@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy import stats
 
 from ldp_jax.core import validate
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
@@ -45,6 +46,8 @@ class Targets(NamedTuple):
 
     units: Int[np.ndarray, "p k"]
     truth: Bool[np.ndarray, "*N p"]
+
+    __repr__ = by_shapes
 
 
 def rows_of(

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
 from ldp_jax.core import validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Array, Graph
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning.models import Bound, Model, NodeInputs, Variables
@@ -19,6 +20,7 @@ Outputs = Literal["logits", "softmax", "sigmoid"]
 _READ = {"logits": lambda outputs: outputs, "softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}
 
 
+@implicit_promotion()
 def linkteller(
     model: Model,
     variables: Variables,

@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows
 from ldp_jax.attacks._result import Attack, check_member, evaluate_membership
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning.models import Model, Variables
 from ldp_jax.learning.training import fit_many
@@ -30,6 +31,7 @@ Form = Literal["online", "offline"]
 _TINY = 1e-12
 
 
+@implicit_promotion()
 def log_odds(
     answers: ArrayLike | tuple, labels: ArrayLike | tuple, *, outputs: Literal["logits", "softmax"] = "logits"
 ) -> np.ndarray:
@@ -189,6 +191,7 @@ def _usual(p: np.ndarray, member: np.ndarray, form: str, a: float) -> np.ndarray
 _PERCEPTRON = Perceptron()
 
 
+@implicit_promotion()
 def trained_membership(
     key: PRNGKey,
     posteriors: ArrayLike | tuple,

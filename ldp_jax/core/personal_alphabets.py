@@ -6,6 +6,7 @@ import numpy as np
 
 from ldp_jax.core import validate
 from ldp_jax.core.integer_tables import MAX_INPUTS, Table, checked_epsilon, integer_masses, unbiased
+from ldp_jax.core.shown import by_shapes
 
 _SUM = 1e-3  # how far a row of float32 probabilities may be from 1
 
@@ -15,6 +16,8 @@ class Alphabets(NamedTuple):
 
     order: np.ndarray
     sizes: np.ndarray
+
+    __repr__ = by_shapes
 
     @property
     def mask(self) -> np.ndarray:

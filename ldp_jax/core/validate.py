@@ -10,6 +10,8 @@ import sys
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ldp_jax.core.shown import shown
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -26,7 +28,7 @@ def concrete(value: object) -> bool:
 
 def _shown(value: object) -> str:
     try:
-        text = repr(value)
+        text = shown(value)
     except ValueError:  # Python prints no integer of more than 4300 digits
         return "an integer of thousands of digits"
     return text if len(text) <= 100 else f"{text[:97]}..."
@@ -37,7 +39,7 @@ def real(name: str, value: object) -> "np.ndarray":
     import numpy as np
 
     if isinstance(value, (bool, str, np.bool_)) or value is None:
-        raise ValueError(f"{name} must be a number, got {value!r}")
+        raise ValueError(f"{name} must be a number, got {shown(value)}")
     array = _filled(name, value)
     if isinstance(value, int) and array.dtype == object:  # beyond 64 bits
         try:
@@ -270,7 +272,7 @@ def number(
         wanted = f"in {'(' if open_lower else '['}{lower:g}, {upper:g}{')' if open_upper else ']'}"
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     if isinstance(value, (bool, complex, str, bytes, bytearray)) or kind in ("b", "c", "S", "U"):
-        raise ValueError(f"{name} must be a number, got {value!r}")
+        raise ValueError(f"{name} must be a number, got {shown(value)}")
     try:
         one = float(value)
     except (TypeError, ValueError):
@@ -396,7 +398,7 @@ def one_of(choices: tuple[str, ...], **kwargs: object) -> None:
     """Refuse a name that is not among ``choices``; the message lists them."""
     for name, value in kwargs.items():
         if value not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+            raise ValueError(f"{name} must be one of {', '.join(choices)}; got {shown(value)}")
 
 
 def threefry(key: Any, axes: int = 0) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from ldp_jax.core.shown import shown
 from ldp_jax.datasets._archive import MAX_BYTES, naming
 from ldp_jax.datasets._arrays import csr_arrays, integers
 from ldp_jax.datasets._dataset import Bounds, Dataset, check_bounds
@@ -159,7 +160,7 @@ def checked_csr(
 def _bounds(arrays: Mapping[str, np.ndarray], given: object, name: str, width: int) -> tuple[float, float]:
     if given is not None:
         if not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:
-            raise ValueError(f"bounds must be a pair (lower, upper), got {given!r}")
+            raise ValueError(f"bounds must be a pair (lower, upper), got {shown(given)}")
         return check_bounds(given[0], given[1], name)
     if "x_lower" in arrays and "x_upper" in arrays:
         lower, upper = arrays["x_lower"], arrays["x_upper"]

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ldp_jax.core.shown import shown
 from ldp_jax.core.validate import integer_in
 from ldp_jax.datasets import _archive, _fetch, _format, gnn_benchmark, graph_sets, musae, planetoid, ppi
 from ldp_jax.datasets._dataset import Bounds, Dataset
@@ -88,7 +89,7 @@ def load(
     path = Path(name_or_path)
     if isinstance(name_or_path, str) and not path.suffix and not path.is_dir():
         known = f"the path of an .npz, .zip, .txt or graph file, a folder or one of {', '.join(REGISTRY)}"
-        raise ValueError(f"name_or_path must be {known}; got {name_or_path!r}")
+        raise ValueError(f"name_or_path must be {known}; got {shown(name_or_path)}")
     name, arrays, metadata = _read(path, clean, max_bytes)
     metadata |= {} if "source" in arrays else {"source": str(path)}
     return _format.build(name, arrays, str(path), bounds=bounds, clip=clip, metadata=metadata, max_bytes=max_bytes)

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float32, Int32
 
 from ldp_jax.core.public_bounds import check_step
+from ldp_jax.core.shown import by_shapes, shown
 from ldp_jax.core.validate import are_categories, one_of
 from ldp_jax.datasets._dataset import Bounds, Dataset, check_bounds
 
@@ -33,6 +34,8 @@ class Records(NamedTuple):
     names: np.ndarray
     y: Int32[np.ndarray, " n"] | None = None
     class_names: tuple[str, ...] = ()
+
+    __repr__ = by_shapes
 
     def dataset(self, name: str, graph: object) -> Dataset:
         """These records on a graph whose node i is the user of row i; ``ValueError`` for other numbers of nodes."""
@@ -95,7 +98,7 @@ def read_records(
         hint = "interop.read(friends, nodes=table.index) has users without a friend, table.set_index names rows"
         faults.append(f"{len(strangers)} rows are of users that are not among the nodes: {hint}")
     if label is not None and not isinstance(label, str):
-        faults.append(f"label must be the name of a column, a string, got {label!r}")
+        faults.append(f"label must be the name of a column, a string, got {shown(label)}")
     wanted = [*numbers, *categories, *([label] if isinstance(label, str) else [])]
     faults += [f"column {name!r} is declared twice" for name in dict.fromkeys(wanted) if wanted.count(name) > 1]
     known = ", ".join(map(str, table.columns[:20]))

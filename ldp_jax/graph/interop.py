@@ -13,6 +13,7 @@ import scipy.sparse
 from jaxtyping import Int
 
 from ldp_jax.core import validate
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Graph
 from ldp_jax.graph import _files, graphs
 
@@ -29,6 +30,8 @@ class NamedGraph(NamedTuple):
 
     graph: Graph
     names: Names
+
+    __repr__ = by_shapes
 
 
 @runtime_checkable

@@ -18,9 +18,11 @@ from jaxtyping import Float
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import Mechanism, require_protocol
 from ldp_jax.core.public_bounds import End, check_step, scaled
 from ldp_jax.core.sharding import by_rows, each_part, placement
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import Box, as_records
 from ldp_jax.core.spaces import clip as into
 from ldp_jax.core.spaces.space import of_host, real
@@ -148,6 +150,8 @@ class Embedding(NamedTuple):
     z: Float[Array | np.memmap, "n d"]
     guarantee: PipelineGuarantee
 
+    __repr__ = by_shapes
+
 
 def _check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
     """The shape (n, d) of records that the mechanism is for."""
@@ -228,6 +232,7 @@ def _check_propagation(op: Operator, n: int, alpha: Scalar, r: Scalar, tol: Scal
         raise ValueError(f"x must have a row for each of {op.num_nodes} nodes, got {n}")
 
 
+@implicit_promotion()
 def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
     """Every user's report, stacked; total, as devices are: numbers are clipped, NaN goes to the centre.
 
@@ -490,6 +495,7 @@ def _estimate_columns(mechanism: Any, reports: Report, start: Array, *, width: i
     return _each(lambda m, y: m.estimate_columns(y, start, width), mechanism, reports)
 
 
+@implicit_promotion()
 def propagate(
     op: Operator, mechanism: Mechanism, reports: Report, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5,
     out: str | Path | None = None,
@@ -514,6 +520,7 @@ def propagate(
     return propagate_columns(op, columns, _box(mechanism).dim, alpha, r, tol, out=out)
 
 
+@implicit_promotion()
 def propagate_columns(
     op: Operator, columns: Callable[..., Array], dim: int, *numbers: Scalar, out: str | Path | None
 ) -> Float[Array | np.memmap, "n d"]:
@@ -529,6 +536,7 @@ def _as_operator(graph: Graph | Operator | NoisyGraph) -> Operator:
     return graph if isinstance(graph, Operator) else operator(graph)
 
 
+@implicit_promotion()
 def private_embedding(
     key: PRNGKey,
     graph: Graph | Operator | NoisyGraph,
@@ -613,6 +621,7 @@ def _spent(graph: Graph | Operator | NoisyGraph, x: UserRecords, mechanism: Mech
     return PipelineGuarantee.of(releases, protected=protected, unprotected=(*others, *choices))
 
 
+@implicit_promotion()
 def private_embeddings(
     keys: PRNGKeys,
     graph: Graph | Operator | NoisyGraph,
@@ -676,6 +685,7 @@ def _private_embeddings(keys: PRNGKeys, op: Operator, given: tuple, over: NamedS
     return jax.lax.map(lambda run: one(*run), (keys, op) if op.degree.ndim == 2 else (keys,))
 
 
+@implicit_promotion()
 def non_private_embedding(
     graph: Graph | Operator, x: UserRecords, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5
 ) -> Float[Array, "n d"]:

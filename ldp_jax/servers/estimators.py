@@ -33,6 +33,7 @@ from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.pytree import digest
+from ldp_jax.core.shown import HiddenArgument
 from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.graph import graphs
 from ldp_jax.servers.counts import CountedClasses, Protects, predict_from_counts
@@ -70,7 +71,25 @@ def _key_of(key: PRNGKey | None, *parameters: PyTree) -> PRNGKey:
     return key
 
 
-class _OfUsers(BaseEstimator):
+class _Silent(BaseEstimator):
+    """An estimator whose displays show no records, no neighbour lists and no key; abstract.
+
+    With the key and a report the noise could be drawn again. Attributes are what was given; ``get_params`` holds
+    what is private as :class:`~ldp_jax.core.shown.Hidden`, since every display of scikit-learn reads it.
+    """
+
+    graph: Any = HiddenArgument()
+    records: Any = HiddenArgument()
+    features: Any = HiddenArgument()
+    key: Any = HiddenArgument()
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments, private ones :class:`~ldp_jax.core.shown.Hidden`; ``set_params`` takes both forms."""
+        given = super().get_params(deep)
+        return given | {name: value for name, value in vars(self).items() if name in given}
+
+
+class _OfUsers(_Silent):
     """An estimator whose X are users; it has one feature, the number of a node."""
 
     def _users(self, X: Users, n: int, *, reset: bool = False) -> np.ndarray:  # noqa: N803 - scikit-learn's name
@@ -175,7 +194,6 @@ class _UserClassifier(ClassifierMixin, _OfUsers, abc.ABC):
     result_: PredictedClasses | CountedClasses
     classes_: np.ndarray
     guarantee_: PipelineGuarantee
-    graph: Graph | None
 
     @abc.abstractmethod
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> PredictedClasses | CountedClasses:

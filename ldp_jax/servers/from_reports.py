@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int, Integer
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import digest
@@ -71,6 +72,7 @@ class PredictedClasses(NamedTuple):
         return f"PredictedClasses({n} users, {classes} classes, {said})"
 
 
+@implicit_promotion()
 def predict_from_reports(
     key: PRNGKey,
     graph: Graph,
@@ -174,6 +176,7 @@ def _check_facts(facts: PanelFacts, graph: Graph, given: PanelArguments) -> None
         raise ValueError(f"features must have {columns} columns, as facts have, got {given.rows.shape[1]}")
 
 
+@implicit_promotion()
 def classify_reports(
     key: PRNGKey,
     facts: PanelFacts,

@@ -16,6 +16,8 @@ from jaxtyping import Bool, Float, Integer
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import validate
+from ldp_jax.core.flags import implicit_promotion
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import SparseReport
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.features import Discrete, Sampled
@@ -39,6 +41,8 @@ class ReportedEmbedding(NamedTuple):
     reported: Bool[np.ndarray, " n"]
     strangers: int
 
+    __repr__ = by_shapes
+
 
 @runtime_checkable
 class VectorReports(ReportRows, Protocol):
@@ -50,6 +54,7 @@ class VectorReports(ReportRows, Protocol):
     index: np.ndarray
 
 
+@implicit_promotion()
 def embed_reports(
     graph: Graph | Operator,
     mechanism: Sampled,

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from ldp_jax.core import validate
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.mechanism import check_epsilon
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Discrete, GeneralizedRR
@@ -84,6 +85,8 @@ class PanelArguments(NamedTuple):
     members: Int[np.ndarray, " panel"]
     rows: Rows
     noise: Discrete | None
+
+    __repr__ = by_shapes
 
 
 def by_node(
