@@ -42,6 +42,7 @@ from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import pytree
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.core.whole_noise import MAX_EPSILON, MIN_EPSILON
 from ldp_jax.edges import NeighbourCounts
@@ -588,6 +589,8 @@ class DrawnUsers:
     scores: Float[np.ndarray, "n classes"] | None = None
     friends: "_Users | None" = None
     lists: tuple[Int[np.ndarray, " m"], Int[np.ndarray, " m"]] | None = None
+
+    __repr__ = by_shapes
 
     def put(self, question: Question) -> Question:
         """The question as it is."""

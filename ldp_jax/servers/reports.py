@@ -249,6 +249,8 @@ class ReportServer:
     guarded: bool = True
     alphabets: PersonalAlphabets | None = None
 
+    __repr__ = by_shapes
+
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon, most=MOST_EPSILON)
         shape = (len(self.facts.labels), self.facts.num_classes)

@@ -289,7 +289,7 @@ MISSING_WEIGHTS = {
 @pytest.mark.parametrize("clean", [False, True])
 @pytest.mark.parametrize("source", MISSING_WEIGHTS.values(), ids=MISSING_WEIGHTS.keys())
 def test_missing_weights_are_refused(source, clean):
-    with pytest.raises(ValueError, match="must be a number for each edge|no masked entries"):
+    with pytest.raises(ValueError, match="must be a number for each edge|must all be there"):
         interop.read(source, clean=clean)
 
 
@@ -364,7 +364,8 @@ ENTRIES = {
 @pytest.mark.parametrize("call", ENTRIES.values(), ids=ENTRIES.keys())
 @pytest.mark.usefixtures("untyped")
 def test_masked_and_missing_entries_are_refused(call):
-    with pytest.raises(ValueError, match="no masked entries|misses some|missing or masked"):
+    words = "must all be there|misses some|missing or masked|NumPy masks|no masked entries"
+    with pytest.raises(ValueError, match=words):
         call()
 
 
