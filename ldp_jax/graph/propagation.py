@@ -93,6 +93,11 @@ class Operator:
         """``segment`` or ``ell``."""
         return "segment" if isinstance(self.neighbours, (Segments, Divided)) else "ell"
 
+    def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
+        """The sum over the senders of each node's edges, whose transpose is the sum itself of a symmetric graph."""
+        sums = self.neighbours
+        return sums.sum(h) if self.directed else aggregation.linear(sums.sum, sums.sum, h)
+
     def average(self, w: Float[Array, "n c"]) -> Float[Array, "n c"]:
         """D^-1 A w, of :meth:`rows`; 0 for a node without edges."""
         sums = self.neighbours
