@@ -29,6 +29,16 @@ def room(rows: int) -> list[int]:
     return found
 
 
+def _not_constant(ids: Array | np.ndarray) -> Array:
+    """What a program does not work out while it is compiled, where a graph is a constant: that may take minutes."""
+    return jax.lax.optimization_barrier(jnp.asarray(ids))
+
+
+def sorted_order(ids: Array | np.ndarray) -> Array:
+    """The rows in the order of their segments."""
+    return jnp.argsort(_not_constant(ids), stable=True)
+
+
 def places(ids: Array | np.ndarray, segments: int) -> list[Array]:
     """Where each row is added, and then each part, for :func:`fold`; ``ids`` that are no segment are dropped.
 
@@ -36,7 +46,7 @@ def places(ids: Array | np.ndarray, segments: int) -> list[Array]:
     """
     # Block k of rows has a part: of the segment that block k - 1 began with. Shorter segments have no part.
     parts = room(len(ids))
-    ids = jnp.asarray(ids)
+    ids = _not_constant(ids)
     nowhere = segments + sum(parts)
     ids = jnp.where((ids >= 0) & (ids < segments), ids, nowhere)
     found, first = [], segments
@@ -50,9 +60,21 @@ def places(ids: Array | np.ndarray, segments: int) -> list[Array]:
     return [*found, ids]
 
 
+def places_in_any_order(ids: Array | np.ndarray, segments: int) -> list[Array]:
+    """:func:`places` of rows whose segments come in any order: the places of the sorted rows, brought back."""
+    order = sorted_order(ids)
+    at, *parts = places(jnp.asarray(ids)[order], segments)
+    return [jnp.zeros_like(at).at[order].set(at, unique_indices=True), *parts]
+
+
 def add(total: Array, at: Array, rows: Array) -> Array:
     """Scatter rows; those of no place are dropped."""
     return total.at[at].add(rows, mode="drop", wrap_negative_indices=False)
+
+
+def with_room(total: Array, parts: Sequence[Array]) -> Array:
+    """The start of sums [segments, ...], followed by zeros for the parts."""
+    return jnp.pad(total, ((0, sum(map(len, parts))), *((0, 0),) * (total.ndim - 1)))
 
 
 def fold(total: Array, segments: int, parts: Sequence[Array]) -> Array:
@@ -64,7 +86,7 @@ def fold(total: Array, segments: int, parts: Sequence[Array]) -> Array:
     return total[:segments]
 
 
-def segment_sum(rows: Array, ids: Array | np.ndarray, segments: int) -> Array:
+def segment_sum(rows: Array, ids: Array | np.ndarray, segments: int, *, any_order: bool = False) -> Array:
     """The sum of the rows of each segment, [segments, ...]; differentiable in both modes.
 
     Its rounding is at most that of 64 additions a level, of which n rows have about log(n) / log(32).
@@ -73,6 +95,17 @@ def segment_sum(rows: Array, ids: Array | np.ndarray, segments: int) -> Array:
     >>> float(abs(segment_sum(many, np.zeros(1_000_000, np.int32), 1)[0] / 1e5 - 1)) < 1e-6
     True
     """
-    at, *parts = places(ids, segments)
-    total = jnp.zeros_like(rows, shape=(segments + sum(map(len, parts)), *rows.shape[1:]))
-    return fold(add(total, at, rows), segments, parts)
+    at, *parts = (places_in_any_order if any_order else places)(ids, segments)
+    start = jnp.zeros_like(rows, shape=(segments, *rows.shape[1:]))
+    return fold(add(with_room(start, parts), at, rows), segments, parts)
+
+
+def column_means(values: np.ndarray) -> np.ndarray:
+    """The mean of each column, in the columns' type, or one of fractions; on the host.
+
+    NumPy adds up float32 rows one after another: of 10^7 equal ones the mean is off by 9 %.
+
+    >>> column_means(np.full((2, 1), 0.5, np.float32))
+    array([0.5], dtype=float32)
+    """
+    return values.mean(0, dtype=np.float64).astype(np.result_type(values, np.float32))

@@ -79,10 +79,18 @@ class Segments:
 
         Weights are float [m], or [m, k] for rows [k, ...] such as attention heads; None for 1.
         """
+        if weights is None:
+            return linear(self._sum, self._transposed, h)
         rows = h.at[self.senders].get(mode="clip")
-        if weights is not None:
-            rows = rows * _along(jnp.asarray(weights), rows)
-        return long_sums.segment_sum(rows, self.receivers, len(h))
+        return long_sums.segment_sum(rows * _along(jnp.asarray(weights), rows), self.receivers, len(h))
+
+    def _sum(self, h: Array) -> Array:
+        return long_sums.segment_sum(h.at[self.senders].get(mode="clip"), self.receivers, len(h))
+
+    def _transposed(self, h: Array) -> Array:
+        order = long_sums.sorted_order(self.senders)
+        rows = h.at[self.receivers[order]].get(mode="fill", fill_value=0)
+        return long_sums.segment_sum(rows, self.senders[order], len(h))
 
 
 @pytree
@@ -111,7 +119,7 @@ class NeighbourRows:
         count = self.first.shape[1]
         at, *parts = long_sums.places(self.node, count) if self.long else [self.node]
         space = (0, sum(map(len, parts)))
-        first = jnp.pad(self.first, ((0, 0), space), constant_values=len(padded) - 1) if parts else self.first
+        first = jnp.pad(jnp.asarray(self.first), ((0, 0), space), constant_values=len(padded) - 1)
         total, more = (
             gather_sum(jnp.zeros_like(padded, shape=(table.shape[1], *padded.shape[1:])), table, padded)
             for table in (first, self.more)

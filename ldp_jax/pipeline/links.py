@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
+from ldp_jax.core.long_sums import column_means
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.edges.neighbour_counts import checked_groups
 from ldp_jax.pipeline.counts import noise_variance
@@ -60,7 +61,7 @@ class LinkFacts(NamedTuple):
         q = np.exp(np.asarray(self.log_q))
         known = self.labels >= 0
         q[known] = np.eye(q.shape[1])[self.labels[known]]
-        share = np.maximum(q.mean(0), 1e-9)
+        share = np.maximum(column_means(q), 1e-9)
         one, other = np.asarray(pairs).T
         return np.log(np.maximum((q[one] * q[other] / share).sum(1), 1e-3))
 
@@ -102,8 +103,8 @@ def link_scores(
 def _link_scores(reports: Array, groups: Array, pairs: Array, noise: Array, *, num_groups: int) -> Array:
     counts = jnp.concatenate([reports, reports.sum(1, keepdims=True)], 1).astype(jnp.float32)
     place = jnp.where(groups < 0, num_groups, groups)
-    size = jnp.zeros(num_groups).at[place].add(1.0, mode="drop")
-    size = jnp.maximum(jnp.append(size, size.sum()), 1.0)
+    size = jnp.zeros(num_groups, jnp.int32).at[place].add(1, mode="drop")
+    size = jnp.maximum(jnp.append(size, size.sum()), 1).astype(jnp.float32)
     noise = jnp.append(jnp.full(num_groups, noise), num_groups * noise)
     mean = jnp.maximum(counts.mean(0), _LEAST_MEAN)
     signal = jnp.clip(1.0 - noise / jnp.maximum(counts.var(0), 1e-9), 0.0, 1.0)

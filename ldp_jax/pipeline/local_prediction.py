@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
+from ldp_jax.core.long_sums import column_means
 from ldp_jax.core.progress import phase
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph import graphs
@@ -201,7 +202,7 @@ def local_prediction(key: PRNGKey, collect: Collect, facts: PanelFacts, *, guard
     if strength == 0.0:
         return found(log_q, "structure", "the guard found nothing in the reports that structure foretells")
     phase("what reports teach", 0.75)
-    field, numbers = best_field(op, known, posterior.mean(0), evidence, asked)
+    field, numbers = best_field(op, known, column_means(posterior), evidence, asked)
     narrow = [log_q, evidence, field]
     around, design = _around(op, narrow)
     made = []
