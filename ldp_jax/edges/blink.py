@@ -12,7 +12,6 @@ Reference: Zhu, Tan & Xiao, Blink: Link local differential privacy in graph neur
 
 from typing import Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int

@@ -6,9 +6,11 @@ r"""Sums over neighbours, :math:`y_i = \sum_{j \to i} w_{ji} h_j`, in three layo
 * :class:`Tables`: rows of one symmetric graph, of nodes near each other: for a CPU. A GPU is far slower with
   them; their shapes are those of one graph.
 
-:class:`Divided` is segments on the devices of a mesh, :class:`Induced` tables of which only edges within parts of
-the nodes count. All are differentiable forward and backward. The transpose of a gather is a scatter, slow on every
-backend; so gradients of gathers are given as gathers (:func:`linear`).
+:class:`Divided` is segments on the devices of a mesh, :class:`Induced` tables of which only edges
+within parts of the nodes count. All are differentiable forward and backward. The transpose of a
+gather is a scatter, slow on every backend; so gradients of gathers are given as gathers
+(:func:`linear`). Many neighbours are added up in parts, and then the parts
+(:mod:`ldp_jax.core.long_sums`): the sum of a hub rounds hardly more than any other.
 """
 
 from collections.abc import Callable
@@ -97,8 +99,8 @@ class Segments:
 class NeighbourRows:
     """The ``first`` neighbours, int32 [w, n], of each node, then rows of ``more``, int32 [W, rows].
 
-    Free places are n. ``node`` int32 [rows] says whose a row is; non-decreasing, n where a row is padding. Without
-    ``long`` no node has more than 32 further rows, which are then added up without parts.
+    Free places are n. ``node`` int32 [rows] says whose a row is; non-decreasing, n where a row is padding.
+    Without ``long`` no node has more than 32 further rows, and none is added up in parts.
     """
 
     first: Array | np.ndarray

@@ -24,10 +24,10 @@ def star(leaves):
 def power_law():
     """30 000 nodes, some with thousands of neighbours, and one with all of the first half."""
     rng = np.random.default_rng(5)
-    ends = np.minimum(30_000 * rng.random((90_000, 2)) ** 4, 29_999).astype(int)
-    hub = np.stack([np.full(15_000, 29_999), np.arange(15_000)], 1)
+    ends = np.minimum(10_000 * rng.random((40_000, 2)) ** 4, 9_999).astype(int)
+    hub = np.stack([np.full(5_000, 9_999), np.arange(5_000)], 1)
     pairs = np.concatenate([ends[ends[:, 0] != ends[:, 1]], hub])
-    return graphs.from_edges(np.unique(np.sort(pairs, 1), axis=0), 30_000)
+    return graphs.from_edges(np.unique(np.sort(pairs, 1), axis=0), 10_000)
 
 
 def transition(graph, r=0.0):
@@ -49,8 +49,8 @@ def exact(graph, x, alpha, r=0.0):
 
 
 POWER_LAW = power_law()
-SIGNED = np.random.default_rng(6).standard_normal((30_000, 2)).astype(np.float32)
-UNIFORM = np.random.default_rng(7).random((30_000, 2)).astype(np.float32)
+SIGNED = np.random.default_rng(6).standard_normal((10_000, 2)).astype(np.float32)
+UNIFORM = np.random.default_rng(7).random((10_000, 2)).astype(np.float32)
 
 
 @pytest.mark.parametrize("order", ["sorted", "any"])
@@ -75,7 +75,7 @@ def test_short_segments_are_added_up_as_by_a_scatter():
     """Up to 32 rows to the last bit, wherever they begin."""
     lengths = np.random.default_rng(1).integers(0, 33, 500)
     ids = np.repeat(np.arange(500), lengths).astype(np.int32)
-    rows = np.random.default_rng(2).standard_normal((len(ids), 3)).astype(np.float32)
+    rows = jnp.asarray(np.random.default_rng(2).standard_normal((len(ids), 3)), jnp.float32)
     np.testing.assert_array_equal(
         long_sums.segment_sum(rows, ids, 500), jax.ops.segment_sum(rows, ids, num_segments=500)
     )
@@ -86,7 +86,7 @@ def test_short_segments_are_added_up_as_by_a_scatter():
 def test_the_pagerank_of_a_constant_is_the_constant_beside_a_hub(layout, leaves):
     """Without parts the hub of 500 000 leaves has 0.978 (segment) and 0.997 (ell) at alpha 0.1."""
     op = operator(star(leaves), layout)
-    for alpha in (0.1, 0.01):
+    for alpha in (0.1,) if leaves > 20_000 else (0.1, 0.01):
         z = np.asarray(ppr(op, np.ones(leaves + 1, np.float32), alpha, 0.0, 1e-8), float)
         assert np.abs(z - 1).max() <= USUAL / alpha
 
@@ -119,7 +119,8 @@ def test_pagerank_of_a_power_law_is_that_of_float64(layout, r):
         assert off <= USUAL / alpha
     slope = jax.grad(lambda x: (ppr(op, x, alpha, r, 1e-8) * UNIFORM).sum())(jnp.asarray(SIGNED))
     wanted = exact(POWER_LAW, UNIFORM, alpha, 1 - r)
-    assert np.linalg.norm(weight[::-1].min() * (slope - wanted)) <= np.linalg.norm(wanted) * USUAL / alpha
+    off = np.linalg.norm((slope - wanted) / weight) / np.linalg.norm(wanted / weight)
+    assert off <= USUAL / alpha
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
