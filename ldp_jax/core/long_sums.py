@@ -67,9 +67,9 @@ def places_in_any_order(ids: Array | np.ndarray, segments: int) -> list[Array]:
     return [jnp.zeros_like(at).at[order].set(at, unique_indices=True), *parts]
 
 
-def add(total: Array, at: Array, rows: Array) -> Array:
-    """Scatter rows; those of no place are dropped."""
-    return total.at[at].add(rows, mode="drop", wrap_negative_indices=False)
+def add(total: Array, at: Array | np.ndarray, rows: Array, *, in_order: bool = False) -> Array:
+    """Scatter rows; those of no place are dropped. Places ``in_order`` do not decrease."""
+    return total.at[at].add(rows, mode="drop", indices_are_sorted=in_order, wrap_negative_indices=False)
 
 
 def with_room(total: Array, parts: Sequence[Array]) -> Array:

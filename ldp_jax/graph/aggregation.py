@@ -126,7 +126,7 @@ class NeighbourRows:
             gather_sum(jnp.zeros_like(padded, shape=(table.shape[1], *padded.shape[1:])), table, padded)
             for table in (first, self.more)
         )
-        return long_sums.fold(long_sums.add(total, at, more), count, parts)
+        return long_sums.fold(long_sums.add(total, at, more, in_order=not parts), count, parts)
 
 
 def _with_zeros(values: Array) -> Array:

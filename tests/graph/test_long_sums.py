@@ -13,7 +13,8 @@ from ldp_jax.graph.propagation import kprop, operator, ppr, ppr_push
 from ldp_jax.learning.models._attention import attend
 
 LAYOUTS = "segment", "ell"
-USUAL = 2e-7  # what float32 adds to a relative error, times alpha; a scatter of 200 leaves adds 7e-7
+USUAL = 2e-7  # what float32 adds to a relative error, times alpha; a scatter of 200 leaves adds 5e-7
+RANDOM = 2e-8  # the same of random numbers; a scatter adds up to 1e-7
 STEP = 1.2e-6  # what it adds to one sum, of the sum of magnitudes
 
 
@@ -86,9 +87,10 @@ def test_short_segments_are_added_up_as_by_a_scatter():
 def test_the_pagerank_of_a_constant_is_the_constant_beside_a_hub(layout, leaves):
     """Without parts the hub of 500 000 leaves has 0.978 (segment) and 0.997 (ell) at alpha 0.1."""
     op = operator(star(leaves), layout)
-    for alpha in (0.1,) if leaves > 20_000 else (0.1, 0.01):
-        z = np.asarray(ppr(op, np.ones(leaves + 1, np.float32), alpha, 0.0, 1e-8), float)
-        assert np.abs(z - 1).max() <= USUAL / alpha
+    alphas, tol = ((0.1,), 1e-5) if leaves > 20_000 else ((0.1, 0.01, 0.001), 1e-8)
+    for alpha in alphas:
+        z = np.asarray(ppr(op, np.ones(leaves + 1, np.float32), alpha, 0.0, tol), float)
+        assert np.abs(z - 1).max() <= tol + USUAL / alpha
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -116,11 +118,11 @@ def test_pagerank_of_a_power_law_is_that_of_float64(layout, r):
     for x in (SIGNED, UNIFORM):
         wanted = exact(POWER_LAW, x, alpha, r)
         off = np.linalg.norm(weight * (ppr(op, x, alpha, r, 1e-8) - wanted)) / np.linalg.norm(weight * wanted)
-        assert off <= USUAL / alpha
+        assert off <= RANDOM / alpha
     slope = jax.grad(lambda x: (ppr(op, x, alpha, r, 1e-8) * UNIFORM).sum())(jnp.asarray(SIGNED))
     wanted = exact(POWER_LAW, UNIFORM, alpha, 1 - r)
     off = np.linalg.norm((slope - wanted) / weight) / np.linalg.norm(wanted / weight)
-    assert off <= USUAL / alpha
+    assert off <= RANDOM / alpha
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
