@@ -119,7 +119,7 @@ class NeighbourRows:
     def add_up(self, padded: Float[Array, "places ..."]) -> Float[Array, "n ..."]:
         """:meth:`sum` of rows and one of zeros, which free places name; its derivative is a scatter."""
         count = self.first.shape[1]
-        at, *parts = long_sums.places(self.node, count) if self.long else [self.node]
+        at, *parts = long_sums.places(self.node, count) if self.long else [jnp.asarray(self.node)]
         space = (0, sum(map(len, parts)))
         first = jnp.pad(jnp.asarray(self.first), ((0, 0), space), constant_values=len(padded) - 1)
         total, more = (

@@ -188,7 +188,9 @@ def _lines(
 def _sum_lines(lines: _Lines, used: Array | np.ndarray, weights: Array, owners: int, size: int) -> Array:
     """The lines in use summed by owner, ``size`` of them at a time."""
     others, values, owner = lines
-    places, *parts = [owner] if len(owner) <= _MANY_LINES else long_sums.places(owner.astype(np.int32), owners)
+    places, *parts = (
+        [jnp.asarray(owner)] if len(owner) <= _MANY_LINES else long_sums.places(owner.astype(np.int32), owners)
+    )
 
     def add(at: Array, total: Array) -> Array:
         other, value, place = (

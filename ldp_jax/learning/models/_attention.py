@@ -114,11 +114,15 @@ def _at(values: Array, ends: Array) -> Array:
 
 
 def _by_receiver(edges: _Edges) -> list[Array]:
-    return long_sums.places(edges.receivers, len(edges.names)) if edges.long else [edges.receivers]
+    return long_sums.places(edges.receivers, len(edges.names)) if edges.long else [jnp.asarray(edges.receivers)]
 
 
 def _by_sender(edges: _Edges) -> list[Array]:
-    return long_sums.places_in_any_order(edges.senders, len(edges.names)) if edges.long else [edges.senders]
+    return (
+        long_sums.places_in_any_order(edges.senders, len(edges.names))
+        if edges.long
+        else [jnp.asarray(edges.senders)]
+    )
 
 
 def _leaky(scores: Array) -> Array:
@@ -158,7 +162,7 @@ def _outputs(dropped: int, edges: _Edges, words: Array | None, a: Array, b: Arra
     top = _leaky(a + _over(edges, heads, largest, b))  # LeakyReLU is monotone
     at, *parts = _by_receiver(edges)
 
-    def add(block: _Block, totals: tuple[Array, Array]) -> tuple[Array, Array]:
+    def add(block: _Block, totals: tuple[Array, ...]) -> tuple[Array, ...]:
         scores = _leaky(_at(a, block.receivers) + _at(b, block.senders)) - _at(top, block.receivers)
         weights = jnp.exp(jnp.where(block.real, scores, -jnp.inf))
         kept = weights * _kept_of(edges, words, dropped, block, heads)
@@ -203,7 +207,7 @@ def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Arra
     def forward(moved: Array) -> Array:
         h_dot, a_dot, b_dot = moved[..., :-2], moved[..., -2], moved[..., -1]
 
-        def add(block: _Block, totals: tuple[Array, Array]) -> tuple[Array, Array]:
+        def add(block: _Block, totals: tuple[Array, ...]) -> tuple[Array, ...]:
             weights, kept, slope = weigh(block)
             change = slope * (_at(a_dot, block.receivers) + _at(b_dot, block.senders))
             rows = _at(h_dot, block.senders) + change[..., None] * _at(h, block.senders)
@@ -223,7 +227,7 @@ def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Arra
         g = cotangent[..., :-2]
         along = (g * outputs).sum(-1)
 
-        def add(block: _Block, totals: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        def add(block: _Block, totals: tuple[Array, ...]) -> tuple[Array, ...]:
             weights, kept, slope = weigh(block)
             sent = _at(g, block.receivers)
             to_scores = kept * (sent * _at(h, block.senders)).sum(-1) - weights * _at(along, block.receivers)
