@@ -79,7 +79,8 @@ class Segments:
     def sum(self, h: Float[Array, "n ..."], weights: Array | np.ndarray | None = None) -> Float[Array, "n ..."]:
         """The sum over the senders of each node's edges; 0 for a node without edges.
 
-        Weights are float [m], or [m, k] for rows [k, ...] such as attention heads; None for 1.
+        Weights are float [m], or [m, k] for rows [k, ...] such as attention heads; None for 1. The derivative of a
+        weighted sum adds the edges of a sender one after another.
         """
         if weights is None:
             return linear(self._sum, self._transposed, h)
