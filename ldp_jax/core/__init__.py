@@ -18,5 +18,6 @@ __getattr__, __dir__ = lazy.attach(
     __name__,
     {"compilation": "compilation_cache"},
     "blocks checksum float32 float64 integer_tables label_channel list_ids long_sums mechanism ownership"
-    " personal_alphabets progress pytree quadrature random random_words rounding sharding spaces types validate whole_noise",
+    " personal_alphabets progress pytree quadrature random random_words rounding sharding spaces types validate"
+    " whole_noise",
 )
