@@ -682,7 +682,8 @@ def _drawn_counts(key: PRNGKey, users: _Users, groups: Array, *, num_groups: int
     # Of friends of the own class, the echo have groups as those have of whom features say the same.
     y = users.of_class.argmax(1)
     like = y * classes + users.said
-    found = jax.ops.segment_sum(jnp.pad(of_group, ((0, 0), (0, 1)), constant_values=1.0), like, classes**2)[like]
+    each = jnp.pad(of_group, ((0, 0), (0, 1)), constant_values=1.0).astype(jnp.int32)
+    found = jax.ops.segment_sum(each, like, classes**2)[like]
     own = users.echo * (friends * users.of_class).sum(1, keepdims=True)
     expected = matmul(friends, shares) + own * (found[:, :-1] / found[:, -1:] - shares[y])
     return jax.random.poisson(key, users.rate[:, None] * jnp.maximum(expected, 0.0), dtype=jnp.int32)
