@@ -122,13 +122,13 @@ def _noiseless(key: Any, asked: Asked, epsilon: float, *, soft: bool) -> Answer:
 class _Scores(ClassQuestion):
     """Report all scores as they are."""
 
-    def reports(self, key: Any, scores: Any) -> jax.Array:
+    def reports(self, key: Any, scores: Any) -> np.ndarray:
         """A posterior of classes."""
-        return jax.nn.log_softmax(jnp.asarray(scores))
+        return np.asarray(jax.nn.log_softmax(jnp.asarray(scores)))
 
-    def log_likelihoods(self, values: Any) -> jax.Array:
+    def log_likelihoods(self, values: Any) -> np.ndarray:
         """The same, for a likelihood."""
-        return jnp.asarray(values)
+        return values
 
 
 class _Candid(Users):

@@ -190,7 +190,7 @@ class LabelledReportServer:
         reported = told.labels[np.asarray(self.panel.members)] >= 0
         if reported.sum() < 2:
             raise ValueError(f"at least two members of the panel must report a label, and {reported.sum()} did")
-        facts_key, key = random.split(jax.random.clone(state.key))
+        facts_key, key = random.split(random.again(state.key))
         facts = panel_facts(
             facts_key, self.graph, self.rows.take(np.flatnonzero(reported)), told.labels,
             num_classes=self.panel.num_classes, num_folds=self.num_folds, keep=told.keep, op=self.op,

@@ -29,6 +29,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from ldp_jax.accounting.statement import Role, Statement
+from ldp_jax.core import random
 from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.progress import phase
 from ldp_jax.core.pytree import pytree
@@ -230,13 +231,14 @@ class ReportServer:
         # Step 4 of the panel: it reports as private users do, and its labels say how often devices are wrong.
         scores = np.zeros(log_q.shape, np.float32)
         scores[known.nodes] = np.asarray(question.classifier.panel_scores)
-        simulated = question.reports(jax.random.clone(state.key), scores)
+        simulated = question.reports(random.again(state.key), scores)
         values = np.array(answers.values)
-        values[known.nodes] = np.asarray(simulated)[known.nodes]
-        heard = jnp.asarray(asked | (labels >= 0))[:, None]
+        values[known.nodes] = simulated[known.nodes]
+        heard = asked | (labels >= 0)
 
         # Step 5: what each report says of the user's class. A silent user says nothing.
-        said = jnp.where(heard, question.log_likelihoods(values), 0.0)
+        said = np.array(question.log_likelihoods(values))
+        said[~heard] = 0.0
         reports = ClassReports(said, question.mask)
         own, smoothing = likeliest_evidence(reports, question.classifier.scored(known), posterior, asked)
 

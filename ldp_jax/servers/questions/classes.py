@@ -78,18 +78,18 @@ class ClassQuestion:
         mine = self.alphabets.inner.at(level)
         return mine.privatize(key, best_place(scores, order, mine.counts[level]))
 
-    def answer_all(self, key: PRNGKey, users: Any) -> Int[Array, " n"]:
+    def answer_all(self, key: PRNGKey, users: Any) -> Int[np.ndarray, " n"]:
         """The reported places of all users."""
         records = users.records
         if not isinstance(records, (Rows, DenseRows)):
             records = feature_rows(records, public=np.zeros(0, int))
         return self.reports(key, self.classifier.scores(records))
 
-    def reports(self, key: PRNGKey, scores: Float[Array | np.ndarray, "n classes"]) -> Int[Array, " n"]:
+    def reports(self, key: PRNGKey, scores: Float[Array | np.ndarray, "n classes"]) -> Int[np.ndarray, " n"]:
         """The reported places of users whose devices find these scores; user i has the i-th key."""
         if self.noiseless:
-            return _best_of_all(jnp.asarray(scores), self.alphabets.order)
-        return self.alphabets.privatize(key, self.alphabets.best(scores))
+            return np.asarray(_best_of_all(jnp.asarray(scores), self.alphabets.order))
+        return np.asarray(self.alphabets.privatize(key, self.alphabets.best(scores)))
 
     def exact(self) -> "ClassQuestion":
         """The best of all classes as it is; the law is that of a class that is never mistaken."""
@@ -156,7 +156,8 @@ class ClassQuestion:
 
     def download_bytes(self) -> int:
         """The classifier, and the largest alphabet with its table."""
-        largest = int(np.asarray(self.alphabets.sizes).argmax())
+        inner = self.alphabets.inner
+        largest = int(np.asarray(inner.counts)[np.asarray(inner.level)].argmax())
         return sum(len(part.to_bytes()) for part in self.shipped(largest))
 
     def upload_bytes(self) -> int:
