@@ -39,7 +39,6 @@ COMMANDS = {
     **{name: Command(experiment.about, name) for name, experiment in EXPERIMENTS.items()},
     "report": Command("Tables and figures of the rows in a folder.", "findings"),
     "reproduce": Command("Run an experiment, compare it with the committed rows, write a web page.", "reproduce"),
-    "tune": Command("Choose hyperparameters of PrivGE on validation data, and count what that costs.", "tune"),
 }
 
 _ABOUT = """\

@@ -16,7 +16,7 @@ import ldp_jax
 from experiments import _references, _runner
 from experiments import _report as show
 from experiments._sides import Sides, clock, code_of, in_a_process, key_of, row
-from ldp_jax import datasets, edges, features, pipeline
+from ldp_jax import datasets, edges, features, servers
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import models, training
 
@@ -169,7 +169,7 @@ def reports_job(users: int) -> dict[str, Any]:
     """What the reports of so many users take, compilation counted."""
     records = np.random.default_rng(0).uniform(-1, 1, (4096, 1000)).astype(np.float32)
     source, mechanism, bare = Tiled(records, users), features.HDS(1.0, dim=1000, k=10), _gigabytes()
-    reports, wall, cpu = _timed(lambda: pipeline.perturb(key_of(1), source, mechanism))
+    reports, wall, cpu = _timed(lambda: servers.perturb(key_of(1), source, mechanism))
     sent = sum(leaf.nbytes for leaf in jax.tree.leaves(reports)) / 1e9
     note = (
         f"{4e-6 * users:.3g} GB of records, 4,096 of them repeated; {sent:.2g} GB of reports; "
@@ -251,7 +251,7 @@ def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
     op, layout, _ = _timed(lambda: propagation.operator(graph))
 
     def embedded(seed: int, tol: float) -> Any:
-        made = pipeline.private_embedding(
+        made = servers.private_embedding(
             key_of(seed), op, x, mechanism, alpha=0.1, r=0.1, tol=tol, out=f"{folder}/z{seed}.npy", memory=16e9
         )
         return made.z
@@ -269,7 +269,7 @@ def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
     _, predicted, _ = _timed(classes)
     products = int(propagation.chebyshev_steps(0.1, 1e-4))
     each = cpu / (len(graph.senders) * dim * products) * 1e9
-    needs = pipeline.embedding.embedding_memory(mechanism, n, op.num_places, to_file=True) / 1e9
+    needs = servers.embedding.embedding_memory(mechanism, n, op.num_places, to_file=True) / 1e9
     note = (
         f"{products} products, {each:.2f} CPU ns an edge, column and product; layout {layout:.1f} s, compilation "
         f"and reports before it {first:.1f} s, classifier and classes of all after it {predicted:.1f} s; "

@@ -143,4 +143,5 @@ def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | 
         }
         for metric, beside in over.items():
             gained = _points.intervals(at, [*_points.PANEL, "epsilon"], metric=metric).values()
-            yield "record and list within one total, a panel", beside, gained, "frontier_joint.md"
+            words = "record and list within one total, a panel; told true degrees and homophily"
+            yield words, beside, gained, "frontier_joint.md"

@@ -7,7 +7,7 @@
 * ``core`` - types, random words, integer tables, spaces, the mechanism protocol;
 * ``accounting`` - guarantees, composition, ledgers;
 * ``features``, ``edges``, ``hyperbolic`` - mechanisms on one user's numbers, neighbour list, hyperbolic point;
-* ``graph``, ``learning``, ``pipeline`` - the server: propagation, training, the main jobs in one call;
+* ``graph``, ``learning``, ``servers`` - the server's side: propagation, training, protocols in one call;
 * ``deployment`` - devices and the wire, without JAX;
 * ``verification``, ``attacks`` - is an epsilon true, and what does it protect from; ``datasets`` - graphs.
 
@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from ldp_jax.graph.graphs import from_edges
     from ldp_jax.graph.propagation import operator, ppr
     from ldp_jax.learning.training import fit, fit_many
-    from ldp_jax.pipeline import (
+    from ldp_jax.servers import (
         JointPrivacy,
+        predict_from_counts,
+        predict_from_reports,
         predict_jointly,
         private_embedding,
         rehearse,
     )
-    from ldp_jax.servers import predict_from_counts, predict_from_reports
 
 __version__ = "0.2.0"
 
@@ -76,8 +77,8 @@ __getattr__, __dir__ = lazy.attach(
         "graph.graphs": "from_edges",
         "graph.propagation": "operator ppr",
         "learning.training": "fit fit_many",
-        "pipeline": "JointPrivacy predict_jointly private_embedding rehearse",
-        "servers": "predict_from_counts predict_from_reports",
+        "servers": "JointPrivacy predict_from_counts predict_from_reports predict_jointly private_embedding"
+        " rehearse",
     },
     "accounting attacks core datasets deployment edges features graph hyperbolic learning pipeline servers"
     " verification",

@@ -20,7 +20,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from ldp_jax import edges, features, pipeline
+from ldp_jax import edges, features, servers
 from ldp_jax.core import mechanism as mechanisms
 from ldp_jax.edges import whole_counts
 from ldp_jax.graph import graphs
@@ -214,7 +214,7 @@ def nodes_and_other_arrays() -> None:
 
 
 def embedded(op: Operator, x: Any, m: Any) -> Any:
-    return pipeline.private_embedding(jax.random.key(0), op, x, m, alpha=0.1, r=0.3).z
+    return servers.private_embedding(jax.random.key(0), op, x, m, alpha=0.1, r=0.3).z
 
 
 def embeddings() -> None:
@@ -225,7 +225,7 @@ def embeddings() -> None:
     check_divided(embedded(operator(graph), put(x, auto, "devices"), m), one, "devices", atol=TOLERANCE)
     nodes = operator(graph, mesh=explicit)
     check_divided(embedded(nodes, put(x, explicit, "devices"), m), one, "devices", atol=TOLERANCE)
-    reports = pipeline.embedding.perturb(jax.random.key(0), put(x, explicit, "devices"), m)
+    reports = servers.embedding.perturb(jax.random.key(0), put(x, explicit, "devices"), m)
     assert all(is_divided(leaf, "devices") for leaf in jax.tree.leaves(reports))
 
 

@@ -28,19 +28,19 @@ ALLOWED = {
     "verification": PROTOCOL | {"graph", "features", "edges", "hyperbolic"},
     "learning": {"core", "graph", "features", "hyperbolic"},
     "attacks": {"core", "core.spaces", "core.mechanism", "graph", "learning"},
-    "servers": PROTOCOL | {"graph", "features", "edges", "learning", "deployment", "pipeline"},
-    "pipeline": PROTOCOL | {"graph", "features", "edges", "learning", "servers"},
+    "servers": PROTOCOL | {"graph", "features", "edges", "learning", "deployment"},
+    "pipeline": {"core"},
     "deployment": BASE,
     "datasets": {"core", "graph"},
 }
 ONE_HOME = {
     "jraph": "graph/graphs.py",
     "flax": "learning/models/",
-    "optax": ("learning/", "hyperbolic/", "pipeline/", "servers/"),
+    "optax": ("learning/", "hyperbolic/", "servers/"),
     "pooch": "datasets/",
     "networkx": "graph/interop.py",
     "pandas": ("graph/interop.py", "datasets/tables.py"),
-    "sklearn": "pipeline/estimators.py",
+    "sklearn": "servers/estimators.py",
     "pyarrow": "deployment/store.py",
 }
 PURE = {"accounting/guarantee.py", "core/rounding.py", "core/lazy.py"}  # of the standard library alone

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from ldp_jax import features, pipeline
+from ldp_jax import features, servers
 from ldp_jax.graph import graphs
 from tests import many_devices, pages
 
@@ -104,5 +104,5 @@ def test_the_script_of_the_documentation_runs_as_its_launchers_start_it(launcher
     graph = graphs.from_edges(np.stack([np.arange(200), (np.arange(200) + 1) % 200], 1), 200)
     x = np.concatenate([np.random.default_rng(start).uniform(-1, 1, (100, 16)) for start in (0, 100)])
     mechanism = features.HDS(1.0, dim=16, k=4)
-    one = pipeline.private_embedding(jax.random.key(0), graph, x.astype(np.float32), mechanism, alpha=0.1, r=0.5)
+    one = servers.private_embedding(jax.random.key(0), graph, x.astype(np.float32), mechanism, alpha=0.1, r=0.5)
     np.testing.assert_allclose(found, one.z, rtol=0, atol=many_devices.TOLERANCE)

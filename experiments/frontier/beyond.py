@@ -24,11 +24,11 @@ from experiments.dprr import classifiers
 from experiments.frontier import friendships, methods
 from experiments.frontier.baselines._released import nothing_kept, nothing_read, spent
 from experiments.frontier.config import Config
-from ldp_jax import datasets, edges, pipeline
+from ldp_jax import datasets, edges, servers
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, PipelineGuarantee
 from ldp_jax.graph import graphs
 from ldp_jax.learning import metrics
-from ldp_jax.pipeline.links import LinkFacts, link_scores
+from ldp_jax.servers.links import LinkFacts, link_scores
 
 NAME = "frontier_beyond"
 AUC = "auc"
@@ -143,7 +143,7 @@ def _cosine(key: Any, draw: Pairs, epsilon: float) -> Scored:
 
 
 def _by_counts(draw: Pairs, counts: Any, group: np.ndarray, epsilon: float, alike: bool) -> float:
-    """The AUC of :func:`ldp_jax.pipeline.links.link_scores`; of pairs of one class more, where asked."""
+    """The AUC of :func:`ldp_jax.servers.links.link_scores`; of pairs of one class more, where asked."""
     more = _alike(draw) if alike else lambda u, v: 0.0
 
     def score(u: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -183,7 +183,7 @@ def _rehearsal(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
     """What worlds foretell of a row of counts over the better one of released degrees; nobody reports."""
     pilot_key, key = jax.random.split(key)
     pilot = np.asarray(jax.random.permutation(pilot_key, len(draw.labels)))[:PILOT]
-    found = pipeline.rehearse(key, draw.facts(pilot), (epsilon,))
+    found = servers.rehearse(key, draw.facts(pilot), (epsilon,))
     assert found.auc is not None
     degrees, counts = found.auc[..., :2], found.auc[..., 2 + alike]
     over = found._replace(gains=counts - degrees[..., degrees.mean((0, 1)).argmax()])

@@ -11,7 +11,7 @@ from experiments.frontier import _points, beyond, methods, rehearsal_report
 from experiments.frontier.beyond import ALIKE, COUNTS, DEGREES, GRAPH, LINK, NAME, PILOT
 from experiments.frontier.rehearsal_report import CHOSEN_ON_LISTS
 from ldp_jax.learning.metrics import ConfidenceInterval
-from ldp_jax.pipeline.rehearsal import LEAST_POINTS
+from ldp_jax.servers.rehearsal import LEAST_POINTS
 
 _TEXT = show.prose("frontier_beyond")
 results_in = beyond.results_in

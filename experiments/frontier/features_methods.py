@@ -22,8 +22,7 @@ from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.core.pytree import pytree
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.learning import metrics, models, training
-from ldp_jax.pipeline import rehearse
-from ldp_jax.servers import ClassQuestion, PanelFacts, ReportServer, Users, simulate
+from ldp_jax.servers import ClassQuestion, PanelFacts, ReportServer, Users, rehearse, simulate
 from ldp_jax.servers.parts import stack, structure
 from ldp_jax.servers.parts.rows import Rows
 from ldp_jax.servers.reports import LocalPrediction

@@ -13,10 +13,13 @@ from experiments.frontier.baselines._released import Answer
 from experiments.frontier.features_methods import CHOSEN, LOCAL, SHOWN, TRUE, Asked, Method, padded, shuffled
 from experiments.frontier.features_methods import METHODS as PUBLIC_GRAPH
 from experiments.frontier.methods import WORLDS, stated
+from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, PipelineGuarantee
 from ldp_jax.core.types import Graph
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import JointPrivacy, Rehearsal, joint_facts, jointly, predict_jointly, rehearse
+from ldp_jax.servers import JointPrivacy, Rehearsal, StatedFriends, joint_facts, predict_jointly, rehearse
+from ldp_jax.servers.joint import checked_members
+from ldp_jax.servers.parts.friends import HOMOPHILY
 
 LABEL_SHARE, RECORD_SHARE = 0.5, 0.75
 """Of the total, where labels are private too: of a label of the panel, and of a private user's record."""
@@ -25,34 +28,56 @@ TOTALS = (1.0, 2.0, 4.0, 8.0)
 """Budgets whose best report is sought, whatever the command line asks for."""
 
 
+GUESS = StatedFriends(mean_degree=10.0, homophily=HOMOPHILY)
+"""What is stated of friendships by default: the same of every graph, so that nothing of a private one is used."""
+
+WRONG = 1.5
+"""The factor by which rows that say so overstate or understate the true mean degree and homophily."""
+
+_MOST_ALIKE = 0.99  # homophily that devices may be told
+
+
 def check_of(members: int) -> float:
     """The share of a panel that reports as private users do: a tenth of a small one is too few to tell."""
     return 0.1 if members >= 100 else 0.2
 
 
-@lru_cache(maxsize=2)
-def rehearsed(asked: Asked, total: float) -> Rehearsal:
-    """What the panel and friendships as they are foretell of splits and of one report, before users report."""
+def publicly_stated(data: datasets.Dataset, wrong: float | None) -> StatedFriends:
+    """The guess by default; the true mean degree and homophily times ``wrong`` where that is a number.
+
+    Nobody can have more friends than there are users, and friends are at most all alike.
+    """
+    most = data.num_nodes - 1.0
+    if wrong is None:
+        return GUESS._replace(mean_degree=min(GUESS.mean_degree, most))
+    true = stated(data.graph, data.y)
+    return StatedFriends(min(true.mean_degree * wrong, most), min(true.homophily * wrong, _MOST_ALIKE))
+
+
+@lru_cache(maxsize=6)
+def rehearsed(asked: Asked, total: float, wrong: float | None = None) -> Rehearsal:
+    """What the panel and stated friendships foretell of splits and of one report, before users report."""
     fold_key, key = jax.random.split(jax.random.key(0))  # of public randomness; draws differ in their panels
     rows = padded(asked.rows.take(asked.members))
     facts = joint_facts(fold_key, rows, asked.labels, num_classes=asked.classes)
-    return rehearse(key, facts, (total,), friends=stated(asked.data.graph, asked.data.y), worlds=WORLDS)
+    return rehearse(key, facts, (total,), friends=publicly_stated(asked.data, wrong), worlds=WORLDS)
 
 
 def _joint(
     key: Any, asked: Asked, total: float, *, share: float | None = None, labels: bool = False,
-    placebo: bool = False, both: bool = False, checked: bool = False,
+    placebo: bool = False, both: bool = False, checked: bool = False, wrong: float | None = None,
 ) -> Answer:  # fmt: skip
     """Records and lists within one total, as a rehearsal says, split as said, or in one report of both.
 
-    Devices know the homophily that was stated to the rehearsal. Of a placebo, private users, and the panel's check,
+    Devices know the homophily that is publicly stated, to the rehearsal too: ``wrong`` times the true one, or the
+    guess. Of a placebo, private users, and the panel's check,
     report on records and lists of others.
     """
     told = {}
     if both:
         privacy = JointPrivacy(both=total)
     elif share is None:
-        found = rehearsed(asked, total)
+        found = rehearsed(asked, total, wrong)
         privacy = found.splits[0]
         told["foreseen"] = round((float(found.without.mean()) + found.foreseen(total).points) / 100, 4)
     else:
@@ -63,9 +88,9 @@ def _joint(
     graph, rows = asked.data.graph, asked.rows
     if placebo:
         key, list_key, record_key = jax.random.split(key, 3)
-        wrong = np.sort(np.append(asked.private, jointly.checked_members(asked.members, privacy.check)))
-        graph, rows = renamed(list_key, graph, wrong), shuffled(record_key, rows, wrong)
-    alike = stated(asked.data.graph, asked.data.y).homophily if privacy.both else None
+        dealt = np.sort(np.append(asked.private, checked_members(asked.members, privacy.check)))
+        graph, rows = renamed(list_key, graph, dealt), shuffled(record_key, rows, dealt)
+    alike = publicly_stated(asked.data, wrong).homophily if privacy.both else None
     made = predict_jointly(
         key, graph, rows, asked.members, asked.labels[asked.members], privacy,
         num_classes=asked.classes, homophily=alike,
@@ -141,6 +166,7 @@ CHECKED, CHECKED_PLACEBO = "joint, checked", "joint, checked placebo"
 ONE, ONE_PLACEBO = "one report", "one report, placebo"
 ONE_CHECKED, ONE_CHECKED_PLACEBO = "one report, checked", "one report, checked placebo"
 RECORDS, LISTS, HALVES = "record alone", "list alone", "half each"
+TOO_HIGH, TOO_LOW = f"joint, stated {WRONG:g} times too high", f"joint, stated {WRONG:g} times too low"
 NOTHING = "nothing asked"
 PUBLIC, PUBLIC_ALONE = "public graph, reports", "public graph, no reports"
 TRUE_RECORD, TRUE_ALL = f"{TRUE}, record alone", f"{TRUE}, class scores"
@@ -160,6 +186,7 @@ METHODS: dict[str, Method] = {
     ONE_CHECKED: Method(0, partial(_joint, both=True, checked=True)),
     ONE_CHECKED_PLACEBO: Method(2, partial(_joint, both=True, checked=True, placebo=True)),
     BEST: Method(20, _best),
+    TOO_HIGH: Method(0, partial(_joint, wrong=WRONG)), TOO_LOW: Method(0, partial(_joint, wrong=1.0 / WRONG)),
 }  # fmt: skip
 """By name; a name's number of noise is a part of its rows' keys."""
 

@@ -56,7 +56,8 @@ def _with_ceilings(frame: pd.DataFrame) -> pd.DataFrame:
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataFrame]:
     found = points(frame)
     sections = [
-        "# Records, friendships and labels private at once: what one total buys", _TEXT.preface, verdict(found),
+        "# Records, friendships and labels private at once: what one total buys",
+        _TEXT.preface, _TEXT.told, verdict(found),
         f"![Accuracy against the total]({NAME}.png)", "## All graphs", summary(found),
     ]  # fmt: skip
     for (dataset, setting), part in found.groupby(_points.PANEL, sort=False):
@@ -293,4 +294,4 @@ def _draw(axis: Any, part: pd.DataFrame) -> None:
 
 
 def digest(results: Results) -> str:
-    return verdict(points(results.read()))
+    return f"{_TEXT.told}\n\n{verdict(points(results.read()))}"

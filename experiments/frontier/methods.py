@@ -1,5 +1,6 @@
 """What is compared where friendships are private, by name, each a function of one draw and a budget; rehearsals."""
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal
@@ -11,10 +12,11 @@ from experiments.frontier.baselines import BASELINES, lists
 from experiments.frontier.baselines._released import Answer, Asked, nothing_kept, nothing_read
 from ldp_jax import edges, predict_from_counts, servers
 from ldp_jax.core.types import Graph
-from ldp_jax.pipeline import Rehearsal, StatedFriends, rehearse
-from ldp_jax.pipeline.rehearsal import echo, homophily, overlap
+from ldp_jax.servers import Rehearsal, StatedFriends, rehearse
 from ldp_jax.servers.counts import PilotedCounts
+from ldp_jax.servers.joint import STATED_FRIENDS
 from ldp_jax.servers.parts import self_training
+from ldp_jax.servers.rehearsal import echo, homophily, overlap
 
 Unit = Literal["list", "relationship"]
 
@@ -41,7 +43,7 @@ def foretold(found: Rehearsal, epsilon: float) -> dict[str, float]:
 
 
 def stated(graph: Graph, y: np.ndarray, q: self_training.FeaturesPosterior | None = None) -> StatedFriends:
-    """What an owner states who knows friendships well: as they are."""
+    """What an owner states who knows friendships well: as they are. Of a private graph this is a release."""
     pairs = np.stack([np.asarray(graph.senders), np.asarray(graph.receivers)], 1)
     degree = np.bincount(pairs[:, 0], minlength=len(y))
     told = (None, None) if q is None else (overlap(pairs, y, q.log_q), echo(pairs, y, q.log_q))
@@ -95,7 +97,10 @@ def _rehearsal(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
     """What worlds foretell of piloted counts; nobody reports."""
     fold_key, key = jax.random.split(key)
     found = rehearse(key, facts_of(fold_key, asked), (epsilon,), friends=asked.friends, worlds=WORLDS)
-    return Answer({LABELS: found.labels, **foretold(found, epsilon)}, nothing_read())
+    guarantee = nothing_read()
+    shown = (*guarantee.unprotected, STATED_FRIENDS, "spread, overlap and echo: public")
+    guarantee = dataclasses.replace(guarantee, unprotected=shown)
+    return Answer({LABELS: found.labels, **foretold(found, epsilon)}, guarantee)
 
 
 def check(name: str, epsilon: float, users: int, classes: int) -> None:

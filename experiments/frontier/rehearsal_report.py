@@ -9,8 +9,8 @@ import scipy.stats
 from experiments import _report as show
 from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LABELS, LOW, REHEARSAL
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
-from ldp_jax.pipeline import rehearsal
-from ldp_jax.pipeline.rehearsal import LEAST_LABELS, LEAST_POINTS, Foreseen
+from ldp_jax.servers import rehearsal
+from ldp_jax.servers.rehearsal import LEAST_LABELS, LEAST_POINTS, Foreseen
 
 CHOSEN_ON = ("citeseer", "cora", "blogcatalog", "debian")
 """Graphs by which the constants of rehearsals were chosen."""

@@ -13,7 +13,7 @@ from experiments import _common, _runner
 from experiments._common import Score, best, label_propagation, standardized
 from experiments.heterorr import releases
 from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, LABEL_STEPS, PRIVATE_LABELS, Settings
-from ldp_jax import datasets, pipeline
+from ldp_jax import datasets, servers
 from ldp_jax.accounting.guarantee import Guarantee, PipelineGuarantee
 from ldp_jax.core.mechanism import privatize
 from ldp_jax.datasets import splits
@@ -129,7 +129,7 @@ def features(bench: Bench, name: str, epsilon: float) -> Any:
     made = releases.feature_mechanism(mechanism, epsilon, known.theta, bench.settings.bins)
     # The twin's record is the mean of the public users', which is 0 in these coordinates.
     n, dim = known.z.shape
-    z = pipeline.PublicRecord(n, dim, 0.0) if name.startswith(releases.STRUCTURE) else jnp.asarray(known.z)
+    z = servers.PublicRecord(n, dim, 0.0) if name.startswith(releases.STRUCTURE) else jnp.asarray(known.z)
     found = releases.released_features(jax.random.clone(bench.feature_key), z, made)
     return jnp.where(known.public[:, None], known.z, found)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments._common import estimates
 from experiments.heterorr.settings import PRIVATE_LABELS
-from ldp_jax import features, pipeline
+from ldp_jax import features, servers
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.edges import curator
 from ldp_jax.edges.curator import EdgeSplit, connections, hrg
@@ -131,9 +131,9 @@ def released_features(key: Any, z: Any, mechanism: Any) -> Any:
     """The server's estimates, float32 [n, d], of embeddings z in [-1, 1], float [n, d] or a ``PublicRecord``."""
     box = mechanism.domain()
     half = (box.upper - box.lower) / 2
-    if not isinstance(z, pipeline.PublicRecord):
+    if not isinstance(z, servers.PublicRecord):
         z = box.lower + (z + 1.0) * half
-    return (estimates(mechanism, pipeline.perturb(key, z, mechanism)) - box.lower) / half - 1.0
+    return (estimates(mechanism, servers.perturb(key, z, mechanism)) - box.lower) / half - 1.0
 
 
 def edge_mechanism(name: str, epsilon: float, sweeps: int) -> curator.CentralMechanism:

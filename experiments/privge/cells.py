@@ -13,7 +13,7 @@ from scipy import sparse
 from experiments import _common, _runner
 from experiments._common import Score, standardized
 from experiments.privge.settings import DEFAULT, HYPERPARAMETERS, Settings
-from ldp_jax import datasets, features, pipeline
+from ldp_jax import datasets, features, servers
 from ldp_jax.accounting.guarantee import Budget
 from ldp_jax.accounting.ledger import Ledger
 from ldp_jax.datasets import splits
@@ -164,12 +164,12 @@ def embed(bench: Bench, mechanism: Mechanism | None, *, structure_only: bool = F
         # the features rather than the degree profile of a constant.
         return propagation.ppr(bench.op, bench.x - default, *bench.numbers)
     # A public record's noise is independent of the private row's, though both have one key: see private_embeddings.
-    x = pipeline.PublicRecord(bench.data.num_nodes, bench.data.num_features, default) if structure_only else bench.x
+    x = servers.PublicRecord(bench.data.num_nodes, bench.data.num_features, default) if structure_only else bench.x
     # A stack of one run: a stack of several would round differently.
     stacked = bench.settings.task == "link" and bench.op.layout == "segment"
     op = jax.tree.map(lambda leaf: leaf[None], bench.op) if stacked else bench.op
     numbers = dict(zip(("alpha", "r", "tol"), bench.numbers, strict=True))
-    return pipeline.private_embeddings(bench.noise_key[None], op, x, mechanism.value, **numbers)[0]
+    return servers.private_embeddings(bench.noise_key[None], op, x, mechanism.value, **numbers)[0]
 
 
 def train(bench: Bench, z: Any, preprocessing: str) -> Score:

@@ -1,52 +1,42 @@
 """The cost of several releases, as functions from guarantees to a guarantee. Float64, on the host, no JAX.
 
-Within a unit: :func:`sequential`, :func:`parallel`, :func:`sampled`, :func:`advanced`, :func:`per_user`,
-:func:`over_rounds`. Between units only: :func:`relationship`, :func:`whole_list`, :func:`joint`. A release may look
-at the reports before it, if epsilons, sigmas and the number of releases are fixed beforehand, whatever the records.
+Within a unit: :func:`sequential`, :func:`parallel`, :func:`sampled`, :func:`advanced`,
+:func:`over_rounds`. Between units only: :func:`relationship`, :func:`joint`. A release may look at the
+reports before it, if epsilons, sigmas and the number of releases are fixed beforehand, whatever the records.
 """
 
 import dataclasses
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64
-from numpy.typing import ArrayLike
 from scipy import special
 
 from ldp_jax.accounting.guarantee import (
     NEIGHBOUR_LIST,
-    RECORD,
     RELATIONSHIP,
     WORDS,
     Guarantee,
-    Status,
     Unit,
     any_two,
     joint_unit,
     merged,
     one_unit,
-    own_words,
     sequential,
 )
 from ldp_jax.core import validate
-from ldp_jax.core.integer_tables import sum_up
 from ldp_jax.core.rounding import ABOVE, add_up, exponential, rounded_up
 
 __all__ = [
     "ANSWERS",
-    "PersonalTotals",
     "advanced",
     "joint",
     "over_rounds",
     "parallel",
-    "per_user",
     "relationship",
     "sampled",
     "sequential",
-    "whole_list",
 ]
 
 __dir__ = lambda: __all__
@@ -93,35 +83,11 @@ def relationship(first: Guarantee, second: Guarantee | None = None) -> Guarantee
     """
     ends = (first,) if second is None else (first, second)
     for end in ends:
-        _of_lists("relationship", end.unit)
+        if end.unit != NEIGHBOUR_LIST:
+            raise ValueError(f"relationship needs the unit {NEIGHBOUR_LIST}, got {end.unit}")
     seen = "the report of its owner alone" if second is None else "the reports of both its ends"
     total = sequential(*ends)
     return dataclasses.replace(total, unit=RELATIONSHIP, adjacency=f"{WORDS[RELATIONSHIP]}, seen through {seen}")
-
-
-def whole_list(guarantee: Guarantee, degree: int) -> Guarantee:
-    r"""One user's neighbour list, from the guarantee of one bit of it (group privacy).
-
-    .. math:: (k \epsilon, \; \delta \sum_{i<k} e^{i \epsilon}), \quad k = degree
-
-    with delta at most 1. ``degree`` is the largest number of differing bits: g from a list of g neighbours to the
-    empty one, up to 2g between two. The result does not add to guarantees of one bit, unless degree is 1.
-    Reference: Vadhan (2017), Lemma 2.2, with the geometric sum as it is.
-
-    >>> whole_list(Guarantee(0.125, unit=NEIGHBOUR_LIST), degree=16).epsilon
-    2.0
-    """
-    _of_lists("whole_list", guarantee.unit)
-    k, epsilon, delta = validate.whole(1, degree=degree), guarantee.epsilon, guarantee.delta
-    if k == 1:
-        return guarantee
-    return dataclasses.replace(
-        guarantee,
-        epsilon=add_up((epsilon,), k),
-        delta=_group_delta(epsilon, delta, k) if delta else 0.0,
-        unit=Unit(f"{NEIGHBOUR_LIST} of {k} bits"),  # a prefix that the ledger knows
-        adjacency=f"any two neighbour lists of one user that differ in at most {k} bits",
-    )
 
 
 def joint(*guarantees: Guarantee, adjacency: str) -> Guarantee:
@@ -155,11 +121,6 @@ def _totalled(name: str, unit: Unit) -> None:
         raise ValueError(f"{name} cannot add {unit}: a loss per unit of distance has no total")
 
 
-def _of_lists(name: str, unit: Unit) -> None:
-    if unit != NEIGHBOUR_LIST:
-        raise ValueError(f"{name} needs the unit {NEIGHBOUR_LIST}, got {unit}")
-
-
 _ENOUGH = 1500  # e^1500 lifts the least float above 1
 
 
@@ -173,52 +134,6 @@ def _chained(parts: Sequence[Guarantee]) -> float:
         total += Fraction(part.delta) * (exponential(before) * ABOVE if before else 1)
         before += Fraction(part.epsilon) if math.isfinite(part.epsilon) else _ENOUGH + 1
     return min(1.0, rounded_up(total))
-
-
-def _group_delta(epsilon: float, delta: float, k: int) -> float:
-    """delta (e^(k eps) - 1) / (e^eps - 1), rounded up, at most 1."""
-    if epsilon == 0.0:
-        return min(1.0, add_up((delta,), k))
-    if math.isinf(epsilon) or (k - 1) * Fraction(epsilon) > _ENOUGH:
-        return 1.0
-    cancelled = max(0, -math.floor(math.log10(epsilon)))  # digits that the two differences lose
-    most, least = (exponential(times * Fraction(epsilon), cancelled) - 1 for times in (k, 1))
-    return min(1.0, rounded_up(Fraction(delta) * most / least * ABOVE))
-
-
-class PersonalTotals(NamedTuple):
-    """Each user's epsilon over all releases, read-only, and the largest of them as a guarantee for everybody."""
-
-    totals: Float64[np.ndarray, " users"]
-    guarantee: Guarantee
-
-
-def per_user(
-    epsilons: ArrayLike, *, releases: int = 1, unit: Unit = RECORD, status: Status = "none", reason: str = ""
-) -> PersonalTotals:
-    """Personal budgets, independent of records: each user's total, and the guarantee that holds for all.
-
-    ``epsilons`` [users] or [releases, users] are finite and >= 0, 0 for a user who takes no part; all are released
-    ``releases`` times. Unit, status and reason are of each release.
-
-    >>> totals, guarantee = per_user([[0.5, 1.0, 2.0], [0.5, 0.0, 1.0]])
-    >>> totals.tolist(), guarantee.epsilon
-    ([1.0, 1.0, 3.0], 3.0)
-    """
-    table = np.array(epsilons)
-    if table.dtype.kind not in "iuf":
-        raise ValueError(f"epsilons must be real numbers, got dtype {table.dtype}")
-    if table.ndim not in (1, 2) or 0 in table.shape:
-        raise ValueError(f"epsilons must be [users] or [releases, users], not empty; got shape {table.shape}")
-    table = np.atleast_2d(table.astype(np.float64))
-    good = np.isfinite(table) & (table >= 0.0)
-    if not good.all():
-        raise ValueError(f"epsilons must be finite and >= 0, got {table[~good][0]}")
-    totals = sum_up(table, validate.whole(1, releases=releases))
-    totals.setflags(write=False)
-    _totalled("per_user", unit)
-    words = f"{own_words(unit)}, at that user's own total; epsilon is the largest of {totals.size}"
-    return PersonalTotals(totals, Guarantee(float(totals.max()), 0.0, unit, words, "ideal", status, reason))
 
 
 def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:

@@ -214,30 +214,20 @@ def rounds_up(word: Any, part: Any) -> Any:
     return (word >> np.uint32(32 - _STEPS)) < part
 
 
-def sum_up(table: np.ndarray, times: int = 1) -> np.ndarray:
-    """The sum over the first axis, ``times`` over: not below the exact one, and a rounding a row at most above it.
+def sum_up(table: np.ndarray) -> np.ndarray:
+    """The sum over the first axis: not below the exact one, and a rounding a row at most above it.
 
-    >>> sum_up(np.array([[0.1], [0.9]])).tolist(), sum_up(np.array([[0.25, 0.5]]), times=3).tolist()
-    ([1.0000000000000002], [0.75, 1.5])
+    >>> sum_up(np.array([[0.1], [0.9]])).tolist()
+    [1.0000000000000002]
     """
     total = np.zeros(table.shape[1:])
-    for row in table.astype(np.float64):
-        total = _add_up(total, np.asarray(row))
-    many, power = np.zeros_like(total), total
-    while times:  # by binary digits: doubling is exact
-        many = _add_up(many, power) if times & 1 else many
-        times >>= 1
-        with np.errstate(over="ignore"):
-            power = np.asarray(2.0 * power) if times else power
-    return many
-
-
-def _add_up(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore", invalid="ignore"):  # infinity stays infinity
-        total = a + b
-        part = total - a
-        lost = (a - (total - part)) + (b - part)  # Knuth's exact error of a sum
-        return np.where(lost > 0.0, np.nextafter(total, np.inf), total)
+        for row in table.astype(np.float64):
+            rounded = total + row
+            part = rounded - total
+            lost = (total - (rounded - part)) + (row - part)  # Knuth's exact error of a sum
+            total = np.where(lost > 0.0, np.nextafter(rounded, np.inf), rounded)
+    return total
 
 
 def _floor_exp(epsilon: float, masses: list[int]) -> list[int]:

@@ -94,20 +94,16 @@ def share(epsilon: float, parts: int) -> float:
     return exact if isinstance(exact, float) else rounded_down(exact / whole(1, parts=parts))
 
 
-def exponential(power: Fraction | float, cancelled: int = 0) -> Fraction:
-    """e^power to 60 digits, and as many more as a difference is going to cancel.
+def exponential(power: Fraction | float) -> Fraction:
+    """e^power to 60 digits.
 
     >>> exponential(0.0), 2.718281828 < exponential(1.0) < 2.718281829
     (Fraction(1, 1), True)
     """
-    context = _CONTEXT
-    if cancelled:
-        context = _CONTEXT.copy()
-        context.prec += cancelled
     if isinstance(power, float):
-        return Fraction(context.exp(decimal.Decimal(power)))
+        return Fraction(_CONTEXT.exp(decimal.Decimal(power)))
     numerator, denominator = (decimal.Decimal(part) for part in power.as_integer_ratio())
-    return Fraction(context.exp(context.divide(numerator, denominator)))
+    return Fraction(_CONTEXT.exp(_CONTEXT.divide(numerator, denominator)))
 
 
 def log_up(ratio: Fraction) -> float:

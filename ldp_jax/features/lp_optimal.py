@@ -71,7 +71,7 @@ def table(epsilon: float, inputs: int, outputs: int) -> integer_tables.Table:
     """The integer table of a solved program; from the package where it is shipped."""
     if (inputs, outputs) == (INPUTS, OUTPUTS) and epsilon in SHIPPED:
         return _shipped()[epsilon]
-    return _rounded(epsilon, *solve(epsilon, inputs, outputs))
+    return rounded(epsilon, *solve(epsilon, inputs, outputs))
 
 
 @lru_cache(maxsize=1)
@@ -79,13 +79,6 @@ def _shipped() -> dict[float, integer_tables.Table]:
     data = importlib.resources.files("ldp_jax.features").joinpath("lp_optimal.npz").read_bytes()
     with np.load(io.BytesIO(data), allow_pickle=False) as archive:
         return {epsilon: integer_tables.Table.from_bytes(archive[f"{epsilon:g}"].tobytes()) for epsilon in SHIPPED}
-
-
-def ship(path: str) -> None:
-    """Solve the programs of :data:`SHIPPED` and write them as the package's file."""
-    tables = {epsilon: _rounded(epsilon, *solve(epsilon, INPUTS, OUTPUTS)) for epsilon in SHIPPED}
-    arrays = {f"{epsilon:g}": np.frombuffer(made.to_bytes(), np.uint8) for epsilon, made in tables.items()}
-    np.savez_compressed(path, **arrays)  # pyrefly: ignore[bad-argument-type]
 
 
 def solve(epsilon: float, inputs: int, outputs: int) -> tuple[np.ndarray, np.ndarray]:
@@ -133,7 +126,7 @@ def solve(epsilon: float, inputs: int, outputs: int) -> tuple[np.ndarray, np.nda
     return found.x[:cells].reshape(inputs, outputs), y
 
 
-def _rounded(epsilon: float, law: np.ndarray, y: np.ndarray) -> integer_tables.Table:
+def rounded(epsilon: float, law: np.ndarray, y: np.ndarray) -> integer_tables.Table:
     """The law exact in its boxes and in integers; symmetric as the program is."""
     law = np.maximum((law + law[::-1, ::-1]) / 2, 0.0)  # the mean of an optimum and its mirror image is one too
     kept = law.max(0) > 1e-9

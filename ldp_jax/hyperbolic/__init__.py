@@ -1,6 +1,6 @@
-"""Hyperbolic geometry: two charts of one space, distributions on it, embeddings of hierarchies, and mechanisms.
+"""Hyperbolic geometry: the Poincaré ball, a distribution on it, embeddings of hierarchies, and mechanisms.
 
-``poincare`` and ``lorentz`` are the charts, ``wrapped_normal`` the distribution. :class:`HyperbolicGaussian` and
+``poincare`` has the geometry of the ball, ``wrapped_normal`` the distribution. :class:`HyperbolicGaussian` and
 :class:`RadialAngularGaussian` are local mechanisms on hyperbolic vectors, :class:`HyperbolicExponential` on points
 of the plane, without a delta; :class:`PaperHyperbolicGaussian` is published, and has no guarantee.
 
@@ -10,7 +10,7 @@ of the plane, without a delta; :class:`PaperHyperbolicGaussian` is published, an
 1.0986
 """
 
-from ldp_jax.hyperbolic import lorentz, poincare, wrapped_normal
+from ldp_jax.hyperbolic import poincare, wrapped_normal
 from ldp_jax.hyperbolic.embedding import closure, embed, radius, reconstruction
 from ldp_jax.hyperbolic.exponential import HyperbolicExponential
 from ldp_jax.hyperbolic.gaussian import HyperbolicGaussian, RadialAngularGaussian
@@ -30,7 +30,6 @@ __all__ = [
     "graph_delta",
     "inter_hierarchy_of_nodes",
     "intra_hierarchy_of_nodes",
-    "lorentz",
     "poincare",
     "radius",
     "reconstruction",

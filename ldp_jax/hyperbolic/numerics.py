@@ -157,11 +157,6 @@ def asinh_ratio(squared: Array) -> Array:
     )
 
 
-def sinh_ratio(squared: Array) -> Array:
-    """sinh(r) / r of r^2."""
-    return _even(squared, lambda r: jnp.sinh(r) / r, lambda s: 1.0 + s * (1 / 6 + s * (1 / 120 + s / 5040)))
-
-
 def sech_squared(squared: Array) -> Array:
     """1 / cosh(r)^2 of r^2, without underflow."""
 

@@ -1,4 +1,4 @@
-r"""The wrapped normal distribution on hyperbolic space: samples, and the exact log density, in both charts.
+r"""The wrapped normal distribution on hyperbolic space: samples, and the exact log density.
 
 A normal vector :math:`v \sim N(0, \mathrm{diag}(\sigma^2))` at the origin is carried to the mean along the
 geodesic, and mapped to the space. With u the inverse, of length d, the density by *the volume of the space* is
@@ -20,10 +20,10 @@ from jaxtyping import Float
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
-from ldp_jax.hyperbolic import lorentz, poincare
+from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import gap, length, log_sinh_ratio
 
-__all__ = ["Volume", "log_density", "log_density_lorentz", "sample", "sample_lorentz"]
+__all__ = ["Volume", "log_density", "sample"]
 
 __dir__ = lambda: __all__
 
@@ -40,19 +40,6 @@ def _scales(scale: Scalar, n: int, kind: jnp.dtype) -> Array:
     return jnp.broadcast_to(scales, (*scales.shape[:-1], n))
 
 
-def _draw(key: PRNGKey, scales: Array, batch: tuple[int, ...], shape: tuple[int, ...]) -> Array:
-    validate.threefry(key)
-    batch = jnp.broadcast_shapes(batch, scales.shape[:-1])
-    return scales * random.normal(key, (*shape, *batch, scales.shape[-1]), scales.dtype)
-
-
-def _log_density(u: Array, scales: Array, c: Scalar) -> Array:
-    n = u.shape[-1]
-    r = jnp.sqrt(jnp.asarray(c, u.dtype)) * length(u)[..., 0]
-    normal = -0.5 * ((u / scales) ** 2).sum(-1) - jnp.log(scales).sum(-1) - 0.5 * n * math.log(2 * math.pi)
-    return normal - (n - 1) * log_sinh_ratio(r)
-
-
 def sample(
     key: PRNGKey, mean: Record, scale: Scalar, c: Scalar = 1.0, *, shape: tuple[int, ...] = ()
 ) -> Float[Array, "*batch n"]:
@@ -61,8 +48,11 @@ def sample(
     The scale is in units of distance: a number, or [..., n] (or [..., 1]) for coordinates at the mean.
     """
     (mean,) = poincare._points(c, mean=mean)
-    scales = _scales(scale, mean.shape[-1], mean.dtype)
-    v = _draw(key, scales, mean.shape[:-1], shape)
+    n = mean.shape[-1]
+    scales = _scales(scale, n, mean.dtype)
+    validate.threefry(key)
+    batch = jnp.broadcast_shapes(mean.shape[:-1], scales.shape[:-1])
+    v = scales * random.normal(key, (*shape, *batch, n), scales.dtype)
     return poincare._exp_map(mean, 0.5 * gap(mean, c) * v, c)
 
 
@@ -74,23 +64,11 @@ def log_density(
     z, mean = poincare._points(c, z=z, mean=mean)
     n = mean.shape[-1]
     u = 2.0 / gap(mean, c) * poincare.log_map(mean, z, c)
-    found = _log_density(u, _scales(scale, n, u.dtype), c)
+    scales = _scales(scale, n, u.dtype)
+    distance = jnp.sqrt(jnp.asarray(c, u.dtype)) * length(u)[..., 0]
+    exponent = -0.5 * ((u / scales) ** 2).sum(-1)
+    normal = exponent - jnp.log(scales).sum(-1) - 0.5 * n * math.log(2 * math.pi)
+    found = normal - (n - 1) * log_sinh_ratio(distance)
     if volume == "riemannian":
         return found
     return found + n * jnp.log(2.0 / gap(z, c)[..., 0])
-
-
-def sample_lorentz(
-    key: PRNGKey, mean: Record, scale: Scalar, c: Scalar = 1.0, *, shape: tuple[int, ...] = ()
-) -> Float[Array, "*batch m"]:
-    """Points of the hyperboloid [..., n + 1] from the wrapped normal; otherwise as :func:`sample`."""
-    (mean,) = lorentz._points(c, mean=mean)
-    scales = _scales(scale, mean.shape[-1] - 1, mean.dtype)
-    return lorentz._exp_map(mean, _draw(key, scales, mean.shape[:-1], shape), c)
-
-
-def log_density_lorentz(z: Record, mean: Record, scale: Scalar, c: Scalar = 1.0) -> Float[Array, "*batch"]:
-    """log p(z) of points of the hyperboloid [..., n + 1], with respect to the volume of the space."""
-    z, mean = lorentz._points(c, z=z, mean=mean)
-    u = lorentz._log_at_origin(mean, z, c)
-    return _log_density(u, _scales(scale, u.shape[-1], u.dtype), c)

@@ -1,59 +1,75 @@
-"""The main jobs in one call: what users report, what the server makes of it, and what the whole of it spends.
+"""Names of version 0.2 that moved to :mod:`ldp_jax.servers`; each says what to write. They go with version 0.4."""
 
-* :func:`private_embedding` - private features, public graph;
-* :func:`predict_jointly` - private features and graph, public panel;
-* :func:`rehearse` - what each of these will bring, before anybody reports;
-* :func:`collect_rounds` - the same data in every round;
-* :func:`classify_counts`, ``reported.embed_reports`` - the same of what devices sent;
-* ``estimators`` - all this in scikit-learn's manner.
+import importlib
+import sys
+import types
+import warnings
 
-Each step is a pure function in a module of its own, imported on first use. From reports: ``structure``,
-``device_classifier``, ``message``, ``field``. From counts: ``groups``, ``design``, ``counts``,
-``self_training``. Both: ``guard``, ``stack``.
-"""
+_NAMES = (
+    "CountedClasses", "Embedding", "JointClasses", "JointPrivacy", "PredictedClasses", "PublicRecord", "Rehearsal",
+    "RepeatedReports", "StatedFriends", "classify_counts", "classify_reports", "collect_rounds", "feature_rows",
+    "joint_facts", "non_private_embedding", "panel_facts", "perturb", "predict_from_counts",
+    "predict_from_reports", "predict_jointly", "private_embedding", "private_embeddings", "rehearse",
+)  # fmt: skip
 
-from typing import TYPE_CHECKING
+_MODULES = {
+    "counts": "parts.count_evidence",
+    "design": "parts.group_design",
+    "device_classifier": "parts.device_classifier",
+    "embedding": "embedding",
+    "estimators": "estimators",
+    "field": "parts.label_diffusion",
+    "from_counts": "counts",
+    "from_reports": "from_reports",
+    "groups": "parts.groups",
+    "guard": "parts.guard",
+    "jointly": "joint",
+    "links": "links",
+    "local_prediction": "reports",
+    "message": "parts.confusion",
+    "one_message": "parts.friends",
+    "panel": "parts.panel",
+    "piloted": "counts",
+    "rehearsal": "rehearsal",
+    "reported": "reported",
+    "rounds": "rounds",
+    "rows": "parts.rows",
+    "self_training": "parts.self_training",
+    "stack": "parts.stack",
+    "structure": "parts.structure",
+}
+"""The modules of version 0.2, and where their functions are."""
 
-from ldp_jax.core import lazy
+__all__ = [*_NAMES]
 
-if TYPE_CHECKING:
-    from ldp_jax.pipeline.embedding import (
-        Embedding,
-        PublicRecord,
-        non_private_embedding,
-        perturb,
-        private_embedding,
-        private_embeddings,
-    )
-    from ldp_jax.pipeline.jointly import JointClasses, JointPrivacy, joint_facts, predict_jointly
-    from ldp_jax.pipeline.rehearsal import Rehearsal, StatedFriends, rehearse
-    from ldp_jax.pipeline.rounds import RepeatedReports, collect_rounds
 
-__all__ = [
-    "Embedding",
-    "JointClasses",
-    "JointPrivacy",
-    "PublicRecord",
-    "Rehearsal",
-    "RepeatedReports",
-    "StatedFriends",
-    "collect_rounds",
-    "joint_facts",
-    "non_private_embedding",
-    "perturb",
-    "predict_jointly",
-    "private_embedding",
-    "private_embeddings",
-    "rehearse",
-]
+def _moved(old: str, new: str) -> None:
+    warnings.warn(f"ldp_jax.pipeline.{old} is ldp_jax.servers.{new} now", DeprecationWarning, stacklevel=3)
 
-__getattr__, __dir__ = lazy.attach(
-    __name__,
-    {
-        "embedding": "Embedding PublicRecord non_private_embedding perturb private_embedding private_embeddings",
-        "jointly": "JointClasses JointPrivacy joint_facts predict_jointly",
-        "rehearsal": "Rehearsal StatedFriends rehearse",
-        "rounds": "RepeatedReports collect_rounds",
-    },
-    "links posterior reported",
-)
+
+def __getattr__(name: str) -> object:
+    if name in _NAMES:
+        _moved(name, name)
+        return getattr(importlib.import_module("ldp_jax.servers"), name)
+    if name in _MODULES:
+        return sys.modules[f"{__name__}.{name}"]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*_NAMES, *_MODULES]
+
+
+class _Moved(types.ModuleType):
+    """A module of version 0.2."""
+
+    def __getattr__(self, name: str) -> object:
+        old = self.__name__.rpartition(".")[2]
+        if name.startswith("__") or old not in _MODULES:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        _moved(f"{old}.{name}", f"{_MODULES[old]}.{name}")
+        return getattr(importlib.import_module(f"ldp_jax.servers.{_MODULES[old]}"), name)
+
+
+for _name in _MODULES:
+    sys.modules[f"{__name__}.{_name}"] = _Moved(f"{__name__}.{_name}")

@@ -1,12 +1,16 @@
 """Protocols: servers that ask, users who answer, and one driver that computes what it costs.
 
-* :func:`simulate` runs a server on simulated users, and states the guarantee;
+* :func:`simulate` runs a server on simulated users, and states the guarantee before the first question;
 * :class:`Users` hold private data: the only door to them;
 * questions: :class:`Ask` a mechanism, :class:`ClassQuestion`, :class:`CountQuestion`;
-* servers: :class:`ReportServer`, :class:`LabelServer`, :class:`LabelledReportServer`, :class:`CountServer`, and the
-  smallest one, :class:`Share`;
-* in one call: :func:`predict_from_reports`, :func:`predict_from_counts`; :func:`classify_reports` and
-  :func:`classify_counts` of what devices sent.
+* servers: :class:`ReportServer`, :class:`LabelServer`, :class:`LabelledReportServer`, :class:`CountServer`,
+  :class:`JointServer`, and the smallest one, :class:`Share`;
+* in one call: :func:`private_embedding` - private features, public graph; :func:`predict_from_reports` - private
+  features, public graph and panel; :func:`predict_from_counts` - public features, private graph;
+  :func:`predict_jointly` - private features and graph, public panel;
+* :func:`rehearse` - what each of these will bring, before anybody reports;
+* :func:`classify_reports`, :func:`classify_counts`, ``reported.embed_reports`` - the same of what devices sent;
+* ``estimators`` - all this in scikit-learn's manner; ``parts`` - the pure functions that servers are made of.
 """
 
 from typing import TYPE_CHECKING
@@ -22,14 +26,26 @@ if TYPE_CHECKING:
         predict_from_counts,
     )
     from ldp_jax.servers.driver import Released, Server, simulate
+    from ldp_jax.servers.embedding import (
+        Embedding,
+        PublicRecord,
+        non_private_embedding,
+        perturb,
+        private_embedding,
+        private_embeddings,
+    )
     from ldp_jax.servers.from_reports import PredictedClasses, classify_reports, predict_from_reports
+    from ldp_jax.servers.joint import JointClasses, JointPrivacy, JointServer, joint_facts, predict_jointly
     from ldp_jax.servers.labels import LabelledReportServer, LabelServer
+    from ldp_jax.servers.parts.rows import feature_rows
     from ldp_jax.servers.questions import Answers, Ask, ClassQuestion, CountQuestion, Question, User
     from ldp_jax.servers.questions.counts import count_cost
+    from ldp_jax.servers.rehearsal import Rehearsal, StatedFriends, rehearse
     from ldp_jax.servers.reports import PanelFacts, ReportServer, panel_facts
+    from ldp_jax.servers.rounds import RepeatedReports, collect_rounds
     from ldp_jax.servers.share import Share
     from ldp_jax.servers.stored import StoredRows
-    from ldp_jax.servers.users import ScoredUsers, Users
+    from ldp_jax.servers.users import Users
 
 __all__ = [
     "Answers",
@@ -38,26 +54,42 @@ __all__ = [
     "CountQuestion",
     "CountServer",
     "CountedClasses",
+    "Embedding",
+    "JointClasses",
+    "JointPrivacy",
+    "JointServer",
     "LabelServer",
     "LabelledReportServer",
     "PanelFacts",
     "PredictedClasses",
+    "PublicRecord",
     "Question",
+    "Rehearsal",
     "Released",
+    "RepeatedReports",
     "ReportServer",
-    "ScoredUsers",
     "Server",
     "Share",
+    "StatedFriends",
     "StoredRows",
     "User",
     "Users",
     "classify_counts",
     "classify_reports",
+    "collect_rounds",
     "count_cost",
     "count_facts",
+    "feature_rows",
+    "joint_facts",
+    "non_private_embedding",
     "panel_facts",
+    "perturb",
     "predict_from_counts",
     "predict_from_reports",
+    "predict_jointly",
+    "private_embedding",
+    "private_embeddings",
+    "rehearse",
     "simulate",
 ]
 
@@ -69,11 +101,16 @@ __getattr__, __dir__ = lazy.attach(
         "share": "Share",
         "counts": "CountServer CountedClasses classify_counts count_facts predict_from_counts",
         "driver": "Released Server simulate",
+        "embedding": "Embedding PublicRecord non_private_embedding perturb private_embedding private_embeddings",
         "from_reports": "PredictedClasses classify_reports predict_from_reports",
+        "joint": "JointClasses JointPrivacy JointServer joint_facts predict_jointly",
         "labels": "LabelServer LabelledReportServer",
+        "parts.rows": "feature_rows",
+        "rehearsal": "Rehearsal StatedFriends rehearse",
+        "rounds": "RepeatedReports collect_rounds",
         "reports": "PanelFacts ReportServer panel_facts",
         "stored": "StoredRows",
-        "users": "ScoredUsers Users",
+        "users": "Users",
     },
-    "parts",
+    "estimators links parts reported saved",
 )

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.typing import ArrayLike
 from jaxtyping import Bool, Float, Int
+from scipy.special import log_softmax
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.accounting.statement import Role, Statement
@@ -35,6 +36,7 @@ from ldp_jax.edges import NeighbourCounts, ownership
 from ldp_jax.graph.graphs import GraphSet
 from ldp_jax.servers.devices import AskDevices, Devices
 from ldp_jax.servers.driver import simulate
+from ldp_jax.servers.parts.absent import Numbering, absent_words
 from ldp_jax.servers.parts.count_evidence import DISPERSIONS, evidence, table_size
 from ldp_jax.servers.parts.device_classifier import count_regression
 from ldp_jax.servers.parts.group_design import (
@@ -95,12 +97,17 @@ _EXPOSES = ("number of nodes", "features", "labels", "groups of nodes", "who rep
 class CountFacts(NamedTuple):
     """What is public before anybody reports, of any epsilon; made by :func:`count_facts`.
 
+    Where no label names some class, all but ``numbering`` and ``log_prior`` is about the other classes, renumbered
+    (:mod:`ldp_jax.servers.parts.absent`).
+
     Attributes:
       rows: features in one scaling; None where there are none.
       known: the posterior of classes by features, its folds and its labels.
       num_classes: C.
       silent: bool [n], labelled users who are never asked.
       scaling: of the features, by held-out labels; None where there was no choice.
+      numbering: of all classes; None where labels name every class.
+      log_prior: float64 [C] or [n, C], of all classes, by which absent ones have their posterior.
     """
 
     rows: Rows | None
@@ -108,6 +115,8 @@ class CountFacts(NamedTuple):
     num_classes: int
     silent: Bool[np.ndarray, " n"]
     scaling: Scaling | None = None
+    numbering: Numbering | None = None
+    log_prior: Float[np.ndarray, "... all"] | None = None
 
     @property
     def labels(self) -> Int[np.ndarray, " n"]:
@@ -137,7 +146,8 @@ def count_facts(
       features: [n, d], of which held-out labels choose a scaling
         (:func:`~ldp_jax.servers.parts.rows.scaled_rows`); one scaling or several; None where there are none.
       labels: int [n] in [0, C), -1, None or NaN for users who have none.
-      num_classes: C.
+      num_classes: C. A class that no label names has the posterior that its prior gives: that of ``log_q``, else
+        the share of half a labelled user (:mod:`ldp_jax.servers.parts.absent`).
       log_q: a posterior from elsewhere in place of a logistic regression on the features, in natural logarithms;
         probabilities below 1e-9 are raised to it. No user's may depend on their own label.
       silent: bool [n], labelled users who are never asked; nobody by default.
@@ -156,6 +166,14 @@ def count_facts(
         )
     _check_posterior(log_q, labels, num_classes)
     quiet = _quiet(silent, labels, num_classes)
+    mine = Numbering.of(labels, num_classes)
+    if mine.absent:
+        log_prior = mine.log_prior if log_q is None or isinstance(log_q, FeaturesPosterior) else _floored(log_q)
+        found = count_facts(
+            key, rows, mine.renumbered(labels), num_classes=len(mine.taught), log_q=_taught(log_q, mine, labels),
+            silent=silent, num_folds=num_folds,
+        )  # fmt: skip
+        return found._replace(numbering=mine, log_prior=log_prior)
     labels = labels.astype(np.int32)
     if num_folds is None:
         few = first is None or len(first.value) <= _MANY_ENTRIES
@@ -191,6 +209,34 @@ def _given(log_q: Array | np.ndarray | None, labels: np.ndarray, num_classes: in
     return jnp.maximum(jax.nn.log_softmax(jnp.asarray(log_q, jnp.float32)), np.float32(np.log(_LEAST)))
 
 
+def _taught(
+    log_q: Array | np.ndarray | FeaturesPosterior | None, mine: Numbering, labels: np.ndarray
+) -> Array | np.ndarray | FeaturesPosterior | None:
+    """A posterior of all classes as one of those that labels name."""
+    if log_q is None:
+        return None
+    if not isinstance(log_q, FeaturesPosterior):
+        return _among(_floored(log_q), mine)
+    weights = log_q.classifier
+    if weights is not None:
+        each = np.asarray(weights).reshape(len(weights), log_q.num_folds, -1)[..., mine.taught]
+        weights = jax.device_put(each.reshape(len(weights), -1))
+    q = jax.device_put(_among(log_q.log_q, mine))
+    return log_q._replace(log_q=q, labels=mine.renumbered(labels), classifier=weights)
+
+
+def _floored(log_q: Array | np.ndarray) -> Float[np.ndarray, "n classes"]:
+    """A posterior from elsewhere of which no probability is 0."""
+    least = np.float32(np.log(_LEAST))
+    given = log_softmax(np.asarray(log_q, np.float64), axis=1)
+    return log_softmax(np.maximum(given, least), axis=1)
+
+
+def _among(log_q: Array | np.ndarray, mine: Numbering) -> Float[np.ndarray, "n taught"]:
+    given = np.asarray(log_q, np.float64)[:, mine.taught]
+    return log_softmax(given, axis=1).astype(np.float32)
+
+
 def _check_posterior(
     log_q: Array | np.ndarray | FeaturesPosterior | None, labels: np.ndarray, num_classes: int
 ) -> None:
@@ -211,9 +257,11 @@ def _quiet(silent: np.ndarray | None, labels: np.ndarray, num_classes: int) -> n
     quiet = validate.mask(len(labels), False, silent=silent)
     if (quiet & (labels < 0)).any():
         raise ValueError("silent users must have a label: of the others the class is asked for, by their reports")
+    named = np.bincount(labels[labels >= 0], minlength=num_classes)
     left = np.bincount(labels[(labels >= 0) & ~quiet], minlength=num_classes)
-    if not left.all():
-        raise ValueError(f"silent must leave a labelled user of each class, got none of class {left.argmin()}")
+    lost = (named > 0) & (left == 0)
+    if lost.any():
+        raise ValueError(f"silent must leave a labelled user of each class, got none of class {lost.argmax()}")
     return quiet
 
 
@@ -267,6 +315,8 @@ class PilotedCounts(NamedTuple):
       pilot: bool [n], who reported in the first round.
       round: int8 [n], in which of the two rounds a user reported; 0 for one who did not.
       scaling: of the features, by held-out labels; None where one was given.
+      absent: the classes that no label names. Their posterior is the prior, or what a posterior from elsewhere
+        gives (:mod:`ldp_jax.servers.parts.absent`). ``model`` has the other classes alone, renumbered.
     """
 
     log_posterior: Float[Array, "n classes"]
@@ -283,6 +333,7 @@ class PilotedCounts(NamedTuple):
     pilot: Bool[np.ndarray, " n"]
     round: Int[np.ndarray, " n"]
     scaling: Scaling | None = None
+    absent: tuple[int, ...] = ()
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:
@@ -387,10 +438,24 @@ class CountServer:
         phase("what reports teach", 0.65)
         round = np.where(first, np.int8(1), np.int8(2) * second)
         learned = _learned(facts, own, counts, round, self.guarded)
-        return PilotedCounts(
+        found = PilotedCounts(
             **learned, log_q=jax.device_put(facts.log_q), design=state.plan, model=state.model,
             dispersion=DISPERSIONS[asked.dispersion], pilot=first, round=round, scaling=facts.scaling,
         )  # fmt: skip
+        return found if facts.numbering is None else counts_of_all(found, facts.numbering, facts.log_prior)
+
+
+def counts_of_all(
+    found: PilotedCounts, mine: Numbering, log_prior: Float[np.ndarray, "... classes"] | None = None
+) -> PilotedCounts:
+    """The same with absent classes, which have ``log_prior``, by default the shares of labels."""
+    believed = bool(np.asarray(found.log_regression).any())
+    posteriors = ("log_posterior", "log_q", "log_f", *(("log_regression",) if believed else ()))
+    arrays = {name: mine.posterior(getattr(found, name), log_prior) for name in posteriors}
+    arrays["log_likelihood"] = mine.evidence(found.log_likelihood, found.log_q)
+    if not believed:
+        arrays["log_regression"] = mine.spread(found.log_regression, 0.0)
+    return found._replace(**jax.device_put(arrays), absent=mine.absent)
 
 
 def _clipped(question: CountQuestion, answers: Answers) -> Int[np.ndarray, "n groups"]:
@@ -489,12 +554,17 @@ class CountedClasses(NamedTuple):
         """Which scaling of the features held-out labels chose; None where there was no choice."""
         return self.found.scaling
 
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """The classes that no label names. Their posterior is the prior."""
+        return self.found.absent
+
     def __repr__(self) -> str:
         n, classes = self.log_posterior.shape
         scaled = "" if self.scaling is None else f", features scaled by {self.scaling!r}"
         return (
             f"CountedClasses({n} users, {classes} classes, counted by {self.found.design.best!r}, "
-            f"strength {self.strength:.2f}{scaled})"
+            f"strength {self.strength:.2f}{scaled}{absent_words(self.absent)})"
         )
 
 
@@ -524,7 +594,7 @@ def predict_from_counts(
     *,
     unit: Protects = "list",
     num_classes: int | None = None,
-    log_q: Float[Array, "n classes"] | FeaturesPosterior | None = None,
+    log_q: Float[Array | np.ndarray, "n classes"] | FeaturesPosterior | None = None,
     silent: Bool[np.ndarray, " n"] | None = None,
     most: int = 65_535,
     num_folds: int | None = None,
@@ -547,7 +617,9 @@ def predict_from_counts(
       labels: public, int [n] in [0, C), -1, None or NaN for users whose class is asked for.
       epsilon: in [0.001, 40].
       unit: the unit of epsilon.
-      num_classes: C; by default the largest label plus 1.
+      num_classes: C; by default the largest label plus 1. Where it is given, a class may have no label.
+        Its posterior is then its prior: what ``log_q`` gives, else the share of half a labelled user
+        (:mod:`ldp_jax.servers.parts.absent`). ``absent`` names such classes.
       log_q: a public posterior in place of the features' logistic regression; see :func:`count_facts`.
       silent: bool [n], labelled users who report nothing; by default nobody, by relationship :func:`silent_users`.
       most: the largest count that is reported (:class:`~ldp_jax.edges.NeighbourCounts`).
@@ -578,6 +650,7 @@ def predict_from_counts(
     labels = labels.astype(np.int64)
     if num_classes is None:
         num_classes = int(labels.max(initial=-1)) + 1
+        check_teachers(labels, num_classes, counted=True)
     NeighbourCounts(epsilon, max(num_classes, 1), most=most)  # refuses an epsilon before anybody is asked
     users = Users(lists=lists)
     if labels.shape != (users.num_users,):

@@ -13,15 +13,15 @@ from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import digest
-from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator
 from ldp_jax.servers.driver import Released, simulate
 from ldp_jax.servers.labels import LabelledReportServer, LabelServer
+from ldp_jax.servers.parts.absent import absent_words
 from ldp_jax.servers.parts.arrived import ReportRows
-from ldp_jax.servers.parts.panel import MOST_EPSILON, PanelArguments, panel_arguments
+from ldp_jax.servers.parts.panel import MOST_EPSILON, PanelArguments, by_node, panel_arguments
 from ldp_jax.servers.parts.rows import Features, Rows
 from ldp_jax.servers.reports import LocalPrediction, PanelFacts, ReportServer, panel_facts
 from ldp_jax.servers.stored import StoredRows
@@ -60,9 +60,15 @@ class PredictedClasses(NamedTuple):
         """``reports``, or ``structure`` where that alone is what was returned."""
         return self.found.used
 
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """The classes of which the panel has nobody. Their posterior is the prior."""
+        return self.found.facts.absent
+
     def __repr__(self) -> str:
         n, classes = self.log_posterior.shape
-        return f"PredictedClasses({n} users, {classes} classes, by {self.used}, strength {self.strength:.2f})"
+        said = f"by {self.used}, strength {self.strength:.2f}{absent_words(self.absent)}"
+        return f"PredictedClasses({n} users, {classes} classes, {said})"
 
 
 def predict_from_reports(
@@ -97,7 +103,9 @@ def predict_from_reports(
       panel: the nodes of the panel. Score results on the other nodes.
       labels: in [0, C), of these nodes.
       epsilon: in (0, 20].
-      num_classes: C; by default the largest label plus 1.
+      num_classes: C; by default the largest label plus 1. Where it is given, the panel may have nobody of
+        some class. Its posterior is then its prior, the share of half a panel member, for every user
+        (:mod:`ldp_jax.servers.parts.absent`). ``absent`` names such classes.
       facts: what :func:`~ldp_jax.servers.panel_facts` found of this graph and panel.
       num_folds: F, in which the panel is asked of models that have not seen it; 10 by default, and as facts say.
       label_epsilon: in (0, 20], where the panel's labels are private too: each member reports one through
@@ -105,8 +113,8 @@ def predict_from_reports(
         public, must then be given, and labels outside [0, C) are clipped.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
 
-    ``ValueError`` before anybody reports, for arguments that do not fit each other or are out of range, or a panel
-    without a member of some class or of one class alone.
+    ``ValueError`` before anybody reports, for arguments that do not fit each other or are out of range, or a
+    panel of one class alone. Without ``num_classes`` the panel must have a member of every class.
 
     >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
     >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
@@ -134,7 +142,7 @@ def predict_from_reports(
         if label_epsilon is not None:
             labelled = LabelServer(members, given.num_classes, label_epsilon)
             server = LabelledReportServer(graphs.as_graph(graph), shown, labelled, epsilon, folds)
-            users = Users(records=given.rows, labels=_by_node(members, panel, labels))
+            users = Users(records=given.rows, labels=by_node(members, panel, labels))
             return _predicted(simulate(key, server, users))
         if facts is None:
             facts = panel_facts(
@@ -150,16 +158,6 @@ def _predicted(
 ) -> PredictedClasses:
     found = released.value
     return PredictedClasses(found.log_posterior, found, found.alphabets, released.guarantee, reported)
-
-
-def _by_node(
-    members: Bool[np.ndarray, " n"], panel: Int[np.ndarray, " panel"], labels: Int[np.ndarray, " panel"]
-) -> Integer[np.ndarray, " n"] | Float[np.ndarray, " n"]:
-    """Private labels by node, 0 outside the panel, as a mechanism takes them: of any type."""
-    told = np.asarray(as_records(labels))
-    found = np.zeros(members.shape, told.dtype)
-    found[np.asarray(panel)] = told
-    return found
 
 
 def _check_facts(facts: PanelFacts, graph: Graph, given: PanelArguments) -> None:
@@ -197,6 +195,7 @@ def classify_reports(
       facts: of a panel with public labels; their classifier is what devices ran
         (:class:`ldp_jax.deployment.Classifier`).
       alphabets: of devices: user i has the :class:`ldp_jax.deployment.Alphabet` of ``order[i][:sizes[i]]``.
+        Choose them by :attr:`~ldp_jax.servers.local_prediction.PanelFacts.alphabet_prior`.
       nodes: the user of each node, distinct.
       reports: of one round, the rows of each table (:func:`ldp_jax.deployment.alphabet_table`).
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.

@@ -37,12 +37,13 @@ from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import Operator, operator, ppr
+from ldp_jax.servers.parts.absent import Numbering
 from ldp_jax.servers.parts.confusion import ClassReports, likeliest_evidence
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier, device_classifier, panel_regression
 from ldp_jax.servers.parts.guard import guard
 from ldp_jax.servers.parts.panel import MOST_EPSILON, folded_panel
 from ldp_jax.servers.parts.rows import Features, Rows, as_rows
-from ldp_jax.servers.parts.self_training import FoldedLabels
+from ldp_jax.servers.parts.self_training import IMPOSSIBLE, FoldedLabels
 from ldp_jax.servers.parts.stack import stack_out_of_fold
 from ldp_jax.servers.parts.structure import (
     MANY,
@@ -64,13 +65,17 @@ _RIDGE = 5.0  # of the stacks, which are pulled to Bayes' rule: structure and ow
 class PanelFacts(NamedTuple):
     """All that is known before anybody reports, of any epsilon; made by :func:`panel_facts`.
 
-    Labels of the panel, what structure says, the classifier that devices run, and the graph's operator.
+    Labels of the panel, what structure says, the classifier that devices run, and the graph's operator. Where
+    the panel has nobody of some class, ``taught`` are the facts of the other classes, renumbered
+    (:mod:`ldp_jax.servers.parts.absent`). Structure then gives an absent class its prior, and no device
+    predicts it. ``taught`` is None where all classes are taught.
     """
 
     known: FoldedLabels
     structure: StructurePosterior
     classifier: DeviceClassifier
     op: Operator
+    taught: "PanelFacts | None" = None
 
     @property
     def labels(self) -> Int[np.ndarray, " n"]:
@@ -81,6 +86,23 @@ class PanelFacts(NamedTuple):
     def num_classes(self) -> int:
         """C."""
         return self.known.num_classes
+
+    @property
+    def numbering(self) -> Numbering:
+        """Which classes labels teach."""
+        return Numbering.of(self.labels, self.num_classes)
+
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """The classes of which the panel has nobody; none are known of private labels."""
+        return () if self.taught is None else self.numbering.absent
+
+    @property
+    def alphabet_prior(self) -> Float[np.ndarray, "n classes"]:
+        """What alphabets are chosen by: the posterior of structure, 0 of absent classes."""
+        if self.taught is None:
+            return np.exp(np.asarray(self.structure.log_q))
+        return self.numbering.spread(self.taught.alphabet_prior, 0.0)
 
 
 def panel_facts(
@@ -98,8 +120,9 @@ def panel_facts(
 
     ``key`` is of public randomness; ``graph`` is public and symmetric. ``rows`` are the panel's records alone, in
     ascending order of their nodes. ``labels`` are in [0, C) in the panel, and -1 elsewhere. ``num_classes`` is C,
-    and ``num_folds`` F. A label is the true one with probability ``keep`` in (1 / C, 1]. Below 1, labels are
-    reports, and a class that nobody reported is no error. ``op`` is the graph's operator, if at hand.
+    and ``num_folds`` F. A label is the true one with probability ``keep`` in (1 / C, 1]. The panel may have
+    nobody of some class (:attr:`PanelFacts.absent`). Below 1, labels are reports, and no class is absent. ``op``
+    is the graph's operator, if at hand.
 
     ``ValueError`` for a panel that cannot teach (:func:`~ldp_jax.servers.parts.groups.check_teachers`).
 
@@ -118,6 +141,13 @@ def panel_facts(
     """
     known, panel = folded_panel(key, labels, num_classes, num_folds, keep)
     graph, rows = graphs.as_graph(graph), as_rows(rows)
+    mine = Numbering.of(known.labels, num_classes)
+    if keep == 1.0 and mine.absent:
+        taught = panel_facts(
+            jax.random.clone(key), graph, rows, mine.renumbered(known.labels),
+            num_classes=len(mine.taught), num_folds=num_folds, op=op,
+        )  # fmt: skip
+        return _with_absent(taught, known, mine)
     op = operator(graph) if op is None else op
     phase("what structure says", 0.0)
     structure = structure_posterior(graph, known, rows=rows, op=op)
@@ -125,6 +155,28 @@ def panel_facts(
     room = min(len(known.labels), max(MANY, 4 * len(panel.labels)))  # of large graphs few nodes are in the panel
     classifier = device_classifier(rows, panel, room=room)
     return PanelFacts(known, structure, classifier, op)
+
+
+def _with_absent(taught: PanelFacts, known: FoldedLabels, mine: Numbering) -> PanelFacts:
+    """The same facts with all classes: absent ones have their prior, and scores that are never the best."""
+    structure, classifier = taught.structure, taught.classifier
+    sources = np.moveaxis(np.asarray(structure.sources), 1, -1)
+    posteriors = {
+        "log_q": mine.posterior(structure.log_q),
+        "sources": np.moveaxis(mine.posterior(sources), -1, 1),
+    }
+    scores = {
+        "weights": mine.spread(classifier.weights, 0.0),
+        "bias": mine.spread(classifier.bias, IMPOSSIBLE),
+        "panel_scores": mine.spread(classifier.panel_scores, IMPOSSIBLE),
+    }
+    return PanelFacts(
+        known._replace(fold=taught.known.fold),
+        dataclasses.replace(structure, **jax.device_put(posteriors)),
+        classifier._replace(**jax.device_put(scores)),
+        taught.op,
+        taught,
+    )
 
 
 class LocalPrediction(NamedTuple):
@@ -209,7 +261,7 @@ class ReportServer:
         """Step 3: the classifier and everybody's alphabet."""
         alphabets = self.alphabets
         if alphabets is None:
-            alphabets = PersonalAlphabets.of(self.epsilon, np.exp(np.asarray(self.facts.structure.log_q)))
+            alphabets = PersonalAlphabets.of(self.epsilon, self.facts.alphabet_prior)
         private = self.facts.labels < 0
         return ClassQuestion(self.facts.classifier, alphabets, private, self.epsilon)
 
@@ -225,13 +277,14 @@ class ReportServer:
     def step(self, state: ClassesAsked, answers: Answers) -> LocalPrediction:
         """Steps 4 to 8: what the reports say, beside structure."""
         question = state.question
-        known, op, log_q = self.facts.known, self.facts.op, self.facts.structure.log_q
+        facts = self.facts if self.facts.taught is None else self.facts.taught
+        known, op, log_q = facts.known, facts.op, facts.structure.log_q
         labels = known.labels
         posterior = np.exp(np.asarray(log_q))
         asked = np.asarray(answers.reported) & (labels < 0)
 
         # Step 4 of the panel: it reports as private users do, and its labels say how often devices are wrong.
-        scores = np.zeros(log_q.shape, np.float32)
+        scores = np.zeros(question.alphabets.order.shape, np.float32)
         scores[known.nodes] = np.asarray(question.classifier.panel_scores)
         simulated = question.reports(random.again(state.key), scores)
         values = np.array(answers.values)
@@ -241,8 +294,14 @@ class ReportServer:
         # Step 5: what each report says of the user's class. A silent user says nothing.
         said = np.array(question.log_likelihoods(values))
         said[~heard] = 0.0
-        reports = ClassReports(said, question.mask)
-        own, smoothing = likeliest_evidence(reports, question.classifier.scored(known), posterior, asked)
+        mask = question.mask
+        if self.facts.taught is not None:  # nothing is read of an absent class
+            taught = self.facts.numbering.taught
+            said, mask = said[:, taught], mask[:, taught]
+            if not mask.any(1).all():
+                raise ValueError("alphabets must hold a class that labels name, and some hold none")
+        reports = ClassReports(said, mask)
+        own, smoothing = likeliest_evidence(reports, facts.classifier.scored(known), posterior, asked)
 
         # Step 6, the guard.
         evidence, strength = own, 1.0
@@ -256,7 +315,7 @@ class ReportServer:
             self.facts, question.alphabets,
         )  # fmt: skip
         if strength == 0.0:
-            return structure
+            return self._of_all(structure)
 
         # Step 6, the field.
         phase("what reports teach", 0.3)
@@ -275,8 +334,19 @@ class ReportServer:
         reason = f"reports {'lower' if lower else 'do not lower'} the panel's log-loss"
         decided = structure._replace(reason=reason, field=numbers)
         if self.guarded and not lower:
-            return decided
-        return decided._replace(log_posterior=both, used="reports")
+            return self._of_all(decided)
+        return self._of_all(decided._replace(log_posterior=both, used="reports"))
+
+    def _of_all(self, found: LocalPrediction) -> LocalPrediction:
+        """The same with absent classes, which have their prior."""
+        if self.facts.taught is None:
+            return found
+        mine = self.facts.numbering
+        arrays = {
+            "log_posterior": mine.posterior(found.log_posterior),
+            "log_likelihood": mine.evidence(found.log_likelihood, self.facts.taught.structure.log_q),
+        }
+        return found._replace(**jax.device_put(arrays))
 
 
 def _stacked(scores: list[Array], known: FoldedLabels) -> np.ndarray:

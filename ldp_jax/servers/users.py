@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Int
 
 from ldp_jax.accounting.statement import Cost
 from ldp_jax.core import random, validate
@@ -220,41 +220,6 @@ class _Default(Users):
     def answer(self, key: PRNGKey, question: Question) -> Answers:
         folds_itself = question.cost().reads("record") and isinstance(self.records, of_records.PublicRecord)
         return super().answer(key if folds_itself else random.fold_in(key, of_records.STRUCTURE_ONLY), question)
-
-
-@runtime_checkable
-class AnswersByScores(Protocol):
-    """A question whose reports follow from scores of classes that a device finds."""
-
-    def reports(self, key: PRNGKey, scores: Float[np.ndarray, "n classes"]) -> Report:
-        """The reports of all users; user i has the i-th key."""
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class ScoredUsers:
-    """Users of a simulated world, of whom nothing is drawn but the scores that their devices find.
-
-    Attributes:
-      scores: float32 [n, C].
-    """
-
-    scores: Float[np.ndarray, "n classes"]
-
-    @property
-    def num_users(self) -> int:
-        """n."""
-        return len(self.scores)
-
-    def put(self, question: Question) -> Question:
-        """The question as it is."""
-        return question
-
-    def answer(self, key: PRNGKey, question: Question) -> Answers:
-        """The answers of those who are asked, by the question's own mechanism."""
-        if not isinstance(question, AnswersByScores):
-            raise TypeError(f"{type(question).__name__} has no reports(key, scores), by which scores are reported")
-        asked = np.asarray(question.asked)
-        return Answers(blanked(question.reports(key, self.scores), asked), asked)
 
 
 def _fields(users: Users) -> dict[str, Any]:

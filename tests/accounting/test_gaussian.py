@@ -168,5 +168,5 @@ def test_no_number_out_of_range_passes(untyped):
 
 
 def test_what_is_beyond_float64_is_infinite_and_minus_zero_is_zero():
-    assert composition.whole_list(Guarantee(1.0, 1e-6, unit=NEIGHBOUR_LIST), HUGE).epsilon == math.inf
+    assert Guarantee(1.0, 1e-6).repeated(HUGE).epsilon == math.inf
     assert math.copysign(1.0, GaussianCurve(-0.0).mu) == 1.0

@@ -481,15 +481,13 @@ def test_nothing_of_a_table_can_be_written_to():
     assert (table.report([0, 1], [7, 2**31]).tolist(), table.thresholds.tolist(), table.digest) == before
 
 
-@hypothesis.given(
-    st.lists(st.lists(st.floats(0.0, 1e307), min_size=3, max_size=3), min_size=1, max_size=6), st.integers(1, 1000)
-)
-@hypothesis.example([[0.1] * 3] * 3, 7)
-def test_sums_by_user_are_never_below_the_exact_ones(rows, times):
+@hypothesis.given(st.lists(st.lists(st.floats(0.0, 1e307), min_size=3, max_size=3), min_size=1, max_size=30))
+@hypothesis.example([[0.1] * 3] * 3)
+def test_sums_by_user_are_never_below_the_exact_ones(rows):
     """And at most a rounding a step above."""
-    sums = integer_tables.sum_up(np.array(rows), times)
+    sums = integer_tables.sum_up(np.array(rows))
     for found, column in zip(sums.tolist(), zip(*rows, strict=True), strict=True):
-        exact = times * sum(map(Fraction, column), Fraction(0))
+        exact = sum(map(Fraction, column), Fraction(0))
         assert found == np.inf or Fraction(found) >= exact
         if exact < Fraction(1e308):
             assert Fraction(found) <= exact * (1 + Fraction(30, 2**52)) + Fraction(5e-324) * 30

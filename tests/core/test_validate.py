@@ -20,7 +20,6 @@ from ldp_jax import (
     edges,
     features,
     hyperbolic,
-    pipeline,
     privatize,
     servers,
     verification,
@@ -32,7 +31,7 @@ from ldp_jax.deployment.session import as_numbers
 from ldp_jax.features import distribution
 from ldp_jax.graph import graphs, interop, propagation
 from ldp_jax.learning import label_training, metrics, models, training
-from ldp_jax.pipeline import links
+from ldp_jax.servers import links
 from ldp_jax.servers.parts.device_classifier import device_classifier
 from ldp_jax.servers.parts.rows import DenseRows, feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
@@ -115,7 +114,7 @@ TAKES = {
     "delta": lambda number: hyperbolic.HyperbolicGaussian(1.0, number),
     "adam": training.adam,
     "Settings": lambda number: training.Settings(training.adam(0.1), 1, number),
-    "JointPrivacy": lambda number: pipeline.JointPrivacy(number, 0.0),
+    "JointPrivacy": lambda number: servers.JointPrivacy(number, 0.0),
     "Question": lambda number: deployment.Question(0, [0, 1], num_groups=2, epsilon=number),
 }
 
@@ -205,7 +204,7 @@ def test_rows_of_a_table_by_name_are_refused_and_those_by_number_are_taken():
     graph, hds = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), features.HDS(1.0, dim=2, k=1)
     table = pd.DataFrame(np.eye(3, 2))
     for take in (
-        lambda x: pipeline.private_embedding(jax.random.key(0), graph, x, hds, alpha=0.5, r=0.5).z,
+        lambda x: servers.private_embedding(jax.random.key(0), graph, x, hds, alpha=0.5, r=0.5).z,
         lambda x: feature_rows(x).value,
         lambda x: datasets.Dataset("mine", graph, x, np.zeros(3, int), 0.0, 1.0).x,
     ):
@@ -222,7 +221,7 @@ def test_labels_of_nodes_by_name_are_refused_and_those_of_a_panel_taken():
     for take in (
         validate.node_labels,
         lambda y: datasets.Dataset("mine", graph, np.eye(3, 2), y, 0.0, 1.0).y,
-        lambda y: pipeline.rehearsal.homophily([[0, 1]], y),
+        lambda y: servers.rehearsal.homophily([[0, 1]], y),
     ):
         np.testing.assert_array_equal(take(labels), take(labels.to_numpy()))
         for index in (["ana", "bo", "cy"], [2, 0, 1]):
@@ -256,7 +255,7 @@ def _mistaken():
     lists = servers.count_facts(jax.random.key(4), None, np.array([0, 1, -1]), num_classes=2, num_folds=2)
 
     def embed(x, made=features.Laplace):
-        return pipeline.private_embedding(key, graph, x, made, alpha=0.1, r=0.1)
+        return servers.private_embedding(key, graph, x, made, alpha=0.1, r=0.1)
 
     def panelled(panel, labels=(0, 1)):
         return servers.predict_from_reports(key, graph, np.ones((3, 1)), panel, np.array(labels), 1.0)
@@ -269,8 +268,8 @@ def _mistaken():
         (lambda: deployment.decode("00", table), "data must be bytes, got str"),
         (lambda: type(table).from_bytes("00"), "data must be bytes, got str"),
         (lambda: verification.check(plain(), key), "decorate Plain with"),
-        (lambda: pipeline.rehearse(key, graph, 1.0), "got GraphsTuple: docs/choosing.md has an example"),
-        (lambda: pipeline.rehearse(key, lists, friends=(4, 0.5)), r"friends must be StatedFriends.*, got tuple"),
+        (lambda: servers.rehearse(key, graph, 1.0), "got GraphsTuple: docs/choosing.md has an example"),
+        (lambda: servers.rehearse(key, lists, friends=(4, 0.5)), r"friends must be StatedFriends.*, got tuple"),
         (lambda: links.link_scores(counted, np.zeros(3, int), [[0, 1]], 1.0), "got NoisyCounts: give its counts"),
         (lambda: embed(records), "got Records: give its x, with its bounds"),
         (lambda: embed(np.zeros((3, 1)), features.HDS), r"as HDS\(\.\.\.\), got the function"),
@@ -288,7 +287,7 @@ def _mistaken():
             ),
             "key must be concrete: predict_from_counts is called in a Python loop, outside jit",
         ),
-        (lambda: panelled([0, 1], [1, 2]), "all classes, 0 to 2, got none of class 0: number those that there are"),
+        (lambda: panelled([0, 1], [1, 2]), "got none of class 0: give num_classes=3 if it exists, else number"),
         (lambda: graphs.as_graph(np.eye(3)), "csr_array of an adjacency matrix"),
         (lambda: interop.read([("ana", "bo")], nodes=["ana", "bo"]), r"of names give pandas.DataFrame\(it\)"),
         (
@@ -297,7 +296,7 @@ def _mistaken():
         ),
         (lambda: Ledger(1.0).spend("age", features.Laplace(1.0)), "got <bound method .*: call it"),
         (
-            lambda: pipeline.predict_jointly(key, graph, np.ones((3, 1)), [0], [0], 3.0, num_classes=2),
+            lambda: servers.predict_jointly(key, graph, np.ones((3, 1)), [0], [0], 3.0, num_classes=2),
             r"privacy must be JointPrivacy\(record=..., list=...\), got float",
         ),
         (lambda: edges.curator.release(key, graph, edges.curator.EdgeRand(1.0)), "split must be an EdgeSplit"),

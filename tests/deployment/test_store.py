@@ -18,8 +18,8 @@ from ldp_jax.core.rounding import log_up
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator, ppr
-from ldp_jax.pipeline.embedding import propagate
-from ldp_jax.pipeline.reported import embed_reports
+from ldp_jax.servers.embedding import propagate
+from ldp_jax.servers.reported import embed_reports
 from tests.deployment.vectors import GRID, SECOND, session
 
 USERS, DIM, K = 30, 8, 3

@@ -6,7 +6,7 @@ import pandas as pd
 import scipy.sparse
 
 from experiments import _edge_benchmarks, _references, _scaling_benchmark, _sides, benchmarks, repeat
-from ldp_jax import features, pipeline
+from ldp_jax import features, servers
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import training
 from tests.experiments import contract
@@ -38,8 +38,8 @@ def test_bytes_that_move_are_read_from_a_program_and_drawn(tmp_path):
 def test_streamed_reports_are_those_of_the_repeated_rows():
     rows = np.random.default_rng(0).uniform(-1, 1, (7, 5)).astype(np.float32)
     m = features.HDS(1.0, dim=5, k=2)
-    streamed = pipeline.perturb(jax.random.key(0), _edge_benchmarks.Tiled(rows, 4100), m)  # in two blocks
-    whole = pipeline.perturb(jax.random.key(0), np.tile(rows, (586, 1))[:4100], m)
+    streamed = servers.perturb(jax.random.key(0), _edge_benchmarks.Tiled(rows, 4100), m)  # in two blocks
+    whole = servers.perturb(jax.random.key(0), np.tile(rows, (586, 1))[:4100], m)
     assert jax.tree.all(jax.tree.map(np.array_equal, streamed, whole))
     assert "0.02 GB of records" in _edge_benchmarks.reports_job(5000)["note"]
 

@@ -91,6 +91,14 @@ def test_the_ceiling_is_the_same_classifier_on_counts_without_noise(monkeypatch)
     assert list(METHODS)[-2:] == [CEILING, REHEARSAL]  # a place is a part of the keys of rows
 
 
+def test_a_rehearsal_names_the_facts_of_friendships_that_it_is_told(monkeypatch):
+    told = ldp_jax.servers.Rehearsal((1.0,), np.ones((2, 1)), np.ones(2), "lists", 1, 4)
+    monkeypatch.setattr(methods, "rehearse", lambda *_, **__: told)
+    found = METHODS[REHEARSAL](None, methods.Asked(None, None, np.array([0, -1]), 2), 1.0, "list")
+    named = {"mean degree and homophily: public", "spread, overlap and echo: public"}
+    assert named <= set(found.guarantee.unprotected)
+
+
 def test_the_best_published_is_chosen_over_the_draws_that_all_have():
     rows = [(FEATURES, 0.0, [50, 50, 99]), (PILOTED, 1.0, [60, 60, 60])]
     rows += [(PUBLISHED_METHODS[1], 1.0, [55, 57]), (PUBLISHED_METHODS[2], 1.0, [54, 56, 99])]

@@ -20,8 +20,7 @@ from experiments.frontier.features_methods import CHOSEN, FIDELITY, LOCAL, METHO
 from experiments.frontier.joint_methods import JOINT, NOTHING, RECORDS
 from experiments.frontier.methods import CHANCE, FORETOLD, HIGH, LOW, REHEARSAL
 from ldp_jax.accounting.guarantee import RECORD
-from ldp_jax.pipeline import JointPrivacy, Rehearsal
-from ldp_jax.servers import panel_facts, predict_from_reports
+from ldp_jax.servers import JointPrivacy, Rehearsal, panel_facts, predict_from_reports
 from ldp_jax.servers.parts.rows import feature_rows
 from tests.experiments import contract
 from tests.experiments.rows import of_panel

@@ -3,6 +3,8 @@
 Rows are computed beside those of part features, in ``test_frontier_features.py``, which compile the same programs.
 """
 
+from types import SimpleNamespace
+
 import jax
 import numpy as np
 import pandas as pd
@@ -12,7 +14,7 @@ from experiments.frontier import joint_methods as joint
 from experiments.frontier import joint_report as report
 from experiments.frontier.features_methods import Asked
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import JointPrivacy, Rehearsal, StatedFriends
+from ldp_jax.servers import JointPrivacy, Rehearsal, StatedFriends
 from ldp_jax.servers.parts.rows import feature_rows
 from tests.experiments.rows import of_panel
 
@@ -25,7 +27,7 @@ def test_rows_differ_in_what_their_names_say(monkeypatch):
     worlds = np.array([[0.0, 3.0], [0.0, 5.0]])
     told = Rehearsal((4.0,), worlds[:, 1:], worlds[:, 0], "both", 1, 4, splits=(JointPrivacy(3.0, 1.0),))
     monkeypatch.setattr(joint, "rehearsed", lambda *_: told)
-    monkeypatch.setattr(joint, "stated", lambda *_: StatedFriends(4.0, 0.5))
+    monkeypatch.setattr(joint, "publicly_stated", lambda *_: StatedFriends(4.0, 0.5))
     nothing = type("Nothing", (), {"graph": None, "y": None, "num_classes": 3})
     draw = Asked("g", nothing, None, np.array([0, 1, 2, -1, 0]), nothing)
     plain = (joint.JOINT, joint.RECORDS, joint.LISTS, joint.HALVES, joint.LABELS_TOO)
@@ -46,6 +48,21 @@ def test_rows_differ_in_what_their_names_say(monkeypatch):
         assert {joint.METHODS[name].noise for name in names} == {joint.METHODS[names[0]].noise}
     shares = np.exp(joint.METHODS[joint.NOTHING].run(jax.random.key(0), draw, 0.0).scores)
     np.testing.assert_allclose(shares, np.tile((0.5, 0.25, 0.25), (5, 1)))
+
+
+def test_what_is_stated_by_default_is_of_no_graph_and_else_wrong_by_a_factor():
+    """A triangle and a pair of its own class each: mean degree 8 / 5, homophily 1."""
+    nothing_private = SimpleNamespace(num_nodes=300)
+    assert joint.publicly_stated(nothing_private, None) == joint.GUESS == StatedFriends(10.0, 0.6)
+    assert joint.publicly_stated(SimpleNamespace(num_nodes=5), None).mean_degree == 4.0
+    graph = graphs.from_edges([[0, 1], [1, 2], [0, 2], [3, 4]], 5)
+    data = SimpleNamespace(num_nodes=5, graph=graph, y=np.array([0, 0, 0, 1, 1]))
+    assert joint.publicly_stated(data, 1.5) == StatedFriends(pytest.approx(2.4), 0.99)
+    assert joint.publicly_stated(data, 1 / 1.5) == StatedFriends(pytest.approx(1.6 / 1.5), pytest.approx(1 / 1.5))
+    wrong = {name: getattr(row.run, "keywords", {}).get("wrong") for name, row in joint.METHODS.items()}
+    assert wrong[joint.TOO_HIGH] == 1.5
+    assert wrong[joint.TOO_LOW] == pytest.approx(1 / 1.5)
+    assert {one for name, one in wrong.items() if name not in (joint.TOO_HIGH, joint.TOO_LOW)} == {None}
 
 
 def test_what_is_regained_is_of_the_draws_that_all_rows_have():

@@ -17,7 +17,7 @@ from experiments.heterorr.releases import EPSILON_0, FEATURES, STRUCTURE
 from experiments.heterorr.settings import EDGE_MECHANISMS, FEATURE_MECHANISMS, PRIVATE_LABELS, Config
 from ldp_jax import datasets
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, RECORD
-from ldp_jax.edges.curator import hrg, promised
+from ldp_jax.edges.curator import promised
 from ldp_jax.graph import graphs
 from ldp_jax.learning import training
 from tests.experiments import contract
@@ -288,18 +288,3 @@ def test_labels_train_micro_f1(tmp_path, monkeypatch):
     monkeypatch.setattr(training, "fit", fit)
     assert list(accuracy.compute(cell, planned[cell]).values) == ["micro-F1"]
     assert set(asked) == {training.node_labels, training.on_graph(training.node_labels)}
-
-
-@pytest.mark.slow
-def test_a_tempered_chain_has_the_law_of_its_first_weight():
-    """An exchange that is accepted by the wrong sign moves the mean by 3; a mean is off by 0.2."""
-    pairs = np.array([[0, 1], [2, 3], [0, 4], [1, 4]])
-    edges, weights, turns = hrg.Edges.of(pairs, np.zeros((0, 2))), jnp.array([1.0, 0.5, 0.0]), 600
-    init = jax.vmap(lambda key: hrg.init(key, 5, edges))
-    states = init(jax.random.split(jax.random.key(0), len(weights)))
-    heights, exchanged = mixing.tempered(jax.random.split(jax.random.key(1), turns), states, edges, weights, 2)
-    scales = jnp.array([1.0, 0.0])
-    start = jax.tree.map(lambda leaf: leaf[0], states)
-    _, alone = hrg.trace(jax.random.split(jax.random.key(2), turns), start, edges, scales, 2, 2)
-    assert 0.1 < float(exchanged.mean()) < 1
-    assert abs(float(heights.mean() - alone[:, 0].mean())) < 1

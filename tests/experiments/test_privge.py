@@ -16,7 +16,7 @@ from experiments import _runner, demo, findings, privge
 from experiments._common import FOUND
 from experiments.privge import accuracy, cells, summary
 from experiments.privge.settings import COMMITTED, MECHANISMS, plan, settings
-from ldp_jax import datasets, features, pipeline
+from ldp_jax import datasets, features, servers
 from ldp_jax.datasets._registry import REGISTRY
 from ldp_jax.graph import propagation
 from ldp_jax.learning import metrics, training
@@ -319,9 +319,9 @@ def test_more_seeds_take_the_same_programs(ran, tmp_path):
     config, rows, _ = ran
     one = dataclasses.replace(config, out=tmp_path, parts=("node",), seeds=1, epsilons=(1.0,))
     privge.main(one)
-    programs = [training._fit._cache_size(), pipeline.embedding._private_embeddings._cache_size()]
+    programs = [training._fit._cache_size(), servers.embedding._private_embeddings._cache_size()]
     privge.main(dataclasses.replace(one, seeds=2))
-    assert [training._fit._cache_size(), pipeline.embedding._private_embeddings._cache_size()] == programs
+    assert [training._fit._cache_size(), servers.embedding._private_embeddings._cache_size()] == programs
     both = pd.read_csv(tmp_path / "privge.csv").merge(rows, on=KEY, suffixes=("", "_before"))
     assert len(both) == 14  # two seeds, both embeddings: three rows, and the graph alone
     for column in ("value", *FOUND):
@@ -353,5 +353,5 @@ def test_every_embedding_of_the_plan_fits_into_the_memory_that_is_allowed():
         entry = REGISTRY[name]
         mechanism = features.LaplaceVector(1.0, entry.features)
         edges = 2 * entry.edges
-        needed[task, name] = pipeline.embedding.embedding_memory(mechanism, entry.nodes, edges, dense=True)
-    assert 6e9 < max(needed.values()) < inspect.signature(pipeline.private_embeddings).parameters["memory"].default
+        needed[task, name] = servers.embedding.embedding_memory(mechanism, entry.nodes, edges, dense=True)
+    assert 6e9 < max(needed.values()) < inspect.signature(servers.private_embeddings).parameters["memory"].default

@@ -309,7 +309,7 @@ def test_the_shipped_table_is_the_solved_one():
     shipped = LPOptimal(epsilon).table()
     _, variance = table_moments(shipped, np.linspace(-1, 1, 81))
     np.testing.assert_allclose(variance.max(), best, rtol=1e-6)
-    made = lp_optimal._rounded(epsilon, solved, y)
+    made = lp_optimal.rounded(epsilon, solved, y)
     np.testing.assert_allclose(table_moments(made, np.linspace(-1, 1, 81))[1].max(), best, rtol=1e-6)
     assert made.epsilon <= epsilon
 

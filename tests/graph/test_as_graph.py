@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse
 
 import ldp_jax
-from ldp_jax import edges, features, pipeline
+from ldp_jax import edges, features, servers
 from ldp_jax.graph import graphs, interop, packing, propagation
 from ldp_jax.learning import models
 
@@ -88,7 +88,7 @@ def test_graphs_of_other_libraries_whose_nodes_are_numbers_are_taken_everywhere(
     for source in (theirs, matrix, indexed):
         assert propagation.operator(source) == propagation.operator(ours)
         assert edges.Population.of(source).receivers.tolist() == [0, 1, 1, 2]
-        made = [pipeline.private_embedding(
+        made = [servers.private_embedding(
             jax.random.key(0), each, np.eye(3), features.MultiBit(1.0, 3), alpha=0.5, r=0.5
         ).z for each in (source, ours)]  # fmt: skip
         np.testing.assert_array_equal(*made)

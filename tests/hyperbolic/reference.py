@@ -94,12 +94,6 @@ def several(seed, c, reach, count=2):
     return [points(rng, (64,), 3, reach, c) for _ in range(count)]
 
 
-def lift(x, c):
-    """The hyperboloid's point in float64."""
-    near = gap(x, c)
-    return np.concatenate([(2 / near - 1) / np.sqrt(c), 2 * wide(x) / near], -1)
-
-
 def polar(radius, c, rings=400, rays=400):
     """Points of the disc about the origin, [rings, rays, 2], and the hyperbolic area of their cells, [rings, 1]."""
     edges = np.linspace(0.0, radius, rings + 1)

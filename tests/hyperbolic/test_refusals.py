@@ -13,7 +13,6 @@ from ldp_jax.hyperbolic import (
     RadialAngularGaussian,
     embedding,
     hyperbolicity,
-    lorentz,
     optimizers,
     poincare,
     sensitivity,
@@ -22,7 +21,7 @@ from ldp_jax.hyperbolic import (
 from ldp_jax.hyperbolic.optimizers import riemannian_sgd
 
 KEY = jax.random.key(0)
-AT, OUTSIDE, ON = np.array([0.1, 0.2]), np.array([0.8, 0.7]), np.array([np.sqrt(1.25), 0.5, 0.0])
+AT, OUTSIDE = np.array([0.1, 0.2]), np.array([0.8, 0.7])
 EMBED = lambda pairs, n=4, **more: embedding.embed(KEY, np.asarray(pairs), n, **more)
 SMALL = {"dim": 0, "epochs": -1, "burn_in": -1, "batch_size": 0, "negatives": 0}
 negated = lambda m: jax.tree.map(lambda leaf: -leaf, m)
@@ -39,23 +38,13 @@ REFUSED = [
     (lambda: poincare.distance([0.5], AT), r"must have as many coordinates each, got \[1, 2\]"),  # was broadcast
     (lambda: poincare.exp_map(AT, [0.5]), "must have as many coordinates"),
     (lambda: jax.jit(poincare.log_map)(AT, np.zeros((4, 3))), r"as many coordinates each, got \[2, 3\]"),
-    (lambda: lorentz.inner(ON, ON[:1]), "must have as many coordinates"),
     (lambda: wrapped_normal.log_density(AT, [0.1], 1.0), "must have as many coordinates"),
     (lambda: poincare.project(np.zeros((3, 0))), "x must be real coordinates"),
-    (lambda: lorentz.distance(ON, [1.0, 0.5, 0.0]), "y must be on the hyperboloid"),
-    (lambda: lorentz.norm(-ON), "x must be on the hyperboloid"),
-    (lambda: lorentz.norm([np.nan, 0.0]), "x must be on the hyperboloid"),
-    (lambda: lorentz.to_ball([1.0]), r"x must be points \[..., n \+ 1\]"),
-    (lambda: lorentz.from_ball([1.0, 0.5]), "x must be within the ball"),
-    (lambda: lorentz.exp_map(ON, [1.0, 0.0]), r"v must be tangent vectors \[..., 3\]"),
-    (lambda: lorentz.exp_0(ON, 0.0), "c must be finite and > 0"),
-    (lambda: lorentz.origin(0), "n must be a whole number >= 1"),
     (lambda: wrapped_normal.sample(KEY, [2.0, 0.0], 1.0), "mean must be within the ball"),
     (lambda: wrapped_normal.sample(KEY, AT, 0.0), "scale must be finite and > 0"),
     (lambda: wrapped_normal.sample(KEY, AT, np.ones(3)), "scale must be a number, or"),
     (lambda: wrapped_normal.sample(0, AT, 1.0), "key must be a typed key"),
     (lambda: wrapped_normal.log_density(AT, AT, 1.0, volume="flat"), "volume must be one of"),
-    (lambda: wrapped_normal.log_density_lorentz(AT, AT, 1.0), "z must be on the hyperboloid"),
     (lambda: HyperbolicExponential(1.0, 0.0), "radius must be"),
     (lambda: HyperbolicExponential(1.0, 8.1), "radius must be in"),
     (lambda: HyperbolicExponential(1.0, 5.0, 4.0), r"radius must be in \[5e-07, 4\], got 5"),

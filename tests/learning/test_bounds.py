@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from ldp_jax import datasets, pipeline
+from ldp_jax import datasets, servers
 from ldp_jax.features import (
     HDS,
     GeneralPiecewise,
@@ -50,7 +50,7 @@ def test_observed_error_is_within_the_bound(name, r, op):
     x = jax.random.uniform(jax.random.key(0), (nodes, DIM), minval=-1.0, maxval=1.0)
     z = ppr(op, x, 0.2, r)
     keys = jax.random.split(jax.random.key(1), runs)
-    private = pipeline.private_embeddings(keys, op, x, mechanism, alpha=0.2, r=r)
+    private = servers.private_embeddings(keys, op, x, mechanism, alpha=0.2, r=r)
     errors = np.abs(np.asarray(private - z)).max(2)  # [runs, nodes]
     bound = bounds.error_bound(mechanism, ppr_rows(op, np.arange(nodes), 0.2, r), 0.1)
     assert ((errors > bound.total).sum(0) <= 43).all()

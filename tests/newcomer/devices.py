@@ -21,7 +21,7 @@ import numpy as np
 from ldp_jax import deployment, features
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline.reported import embed_reports
+from ldp_jax.servers.reported import embed_reports
 
 DIM, K, EPSILON = 16, 4, 4.0
 

@@ -21,7 +21,6 @@ from ldp_jax.servers import (
     LabelledReportServer,
     LabelServer,
     ReportServer,
-    ScoredUsers,
     Users,
     classify_reports,
     panel_facts,
@@ -31,10 +30,12 @@ from ldp_jax.servers import (
 from ldp_jax.servers.parts.confusion import ClassReports, likeliest_evidence
 from ldp_jax.servers.parts.device_classifier import device_classifier
 from ldp_jax.servers.parts.guard import guard
-from ldp_jax.servers.parts.panel import panel_arguments
+from ldp_jax.servers.parts.panel import by_node, panel_arguments
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels, label_evidence
 from ldp_jax.servers.parts.structure import label_log_loss
+from ldp_jax.servers.rehearsal import DrawnUsers
+from ldp_jax.servers.saved import from_bytes, to_bytes
 from tests.servers.planted import blocks, compiled
 
 N, PANEL, FOLDS = 600, 150, 4
@@ -85,7 +86,9 @@ def test_no_private_label_is_refused_whatever_the_array_of_all_becomes(beyond, u
     found = []
     for given in (labels, [beyond if one == 2 else int(one) for one in labels]):
         made = panel_arguments(N, np.eye(N), panel, given, num_classes=3, label_epsilon=2.0)
-        found.append(made.server_labels(jax.random.key(0), panel, given))
+        members = made.labels >= 0
+        users = Users(labels=by_node(members, panel, given))
+        found.append(simulate(jax.random.key(0), LabelServer(members, 3, 2.0), users).value.labels)
     np.testing.assert_array_equal(*found)
 
 
@@ -211,7 +214,7 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
     mirrored = graphs.from_edges(N - 1 - graphs.to_edges(graph), N)
     for changes, message in (
         ({"epsilon": 21.0}, "epsilon must be"),
-        ({"labels": labels, "num_classes": 4}, "got none of class 3"),
+        ({"labels": labels, "num_classes": 4, "facts": facts}, "facts must be of this graph"),
         ({"labels": labels - 1}, r"labels of the panel must be in \[0, 2\^31\), got -1 to 1"),
         ({"labels": labels + np.where(panel == 0, 2**32, 0), "num_classes": 3}, r"must be in \[0, 2\^31\)"),
         ({"panel": panel + N - 5}, r"panel must name nodes in \[0, 600\)"),
@@ -423,7 +426,7 @@ def test_exact_users_are_the_ceiling_that_is_read_by_the_exact_law(data):
 
 
 def test_the_statement_is_checked_before_anybody_is_asked(data, server):
-    nobody = ScoredUsers(np.zeros((N, 3), np.float32))
+    nobody = DrawnUsers(N, np.zeros((N, 3), np.float32))
     with pytest.raises(BudgetExceededError):
         simulate(jax.random.key(0), server, nobody, budget=1.9)
     assert server.statement().guarantee()[RECORD].epsilon == server.question.alphabets.guarantee().epsilon
@@ -441,20 +444,14 @@ def test_a_drawn_world_answers_by_its_scores_as_users_do_by_their_records(data, 
     scores = np.asarray(data[3].classifier.scores(feature_rows(data[2])))
     found = [
         simulate(jax.random.key(4), server, users).value.log_posterior
-        for users in (ScoredUsers(scores), Users(records=feature_rows(data[2])))
+        for users in (DrawnUsers(len(scores), scores), Users(records=feature_rows(data[2])))
     ]
     np.testing.assert_array_equal(*found)
 
 
 def saved(state):
-    """The state from its arrays and numbers alone, as from a file."""
-
-    def one(leaf):
-        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            return jax.random.wrap_key_data(np.asarray(jax.random.key_data(leaf)))
-        return np.asarray(leaf)
-
-    return jax.tree.map(one, state)
+    """The state from its bytes alone."""
+    return from_bytes(to_bytes(state))
 
 
 def test_a_killed_server_goes_on_from_what_is_stored(data):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, PipelineGuarantee
-from ldp_jax.pipeline import StatedFriends
+from ldp_jax.servers import StatedFriends
 from ldp_jax.servers.parts import self_training
 from ldp_jax.servers.parts.rows import Rows
 

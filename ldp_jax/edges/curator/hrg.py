@@ -279,83 +279,17 @@ def run(key: PRNGKey, state: State, edges: Edges, scales: Values, sweeps: int) -
     return _sweeps(random.split(key, sweeps), state, edges, each)
 
 
-def _regraft(key: PRNGKey, tree: Dendrogram, count: Array, edges: Edges, scales: Array) -> tuple[Dendrogram, Array]:
-    """The tree and the counts after one regraft: v leaves its parent p and joins u."""
-    n, internal = _leaves(tree), _leaves(tree) - 1
-    pick, place = random.split(key)
-    v = random.randint(pick, (), 1, 2 * n - 1)
-    nodes, slots, slot_v = jnp.arange(2 * n - 1), jnp.arange(2 * internal), tree.slot[v]
-    k, p, sibling = tree.size[v], slot_v >> 1, slot_v ^ 1
-    start, size = positions(tree), tree.size
-    holds = lambda node: (start <= start[node]) & (start[node] < start + size) & (size >= size[node])
-    cut = holds(v) & (nodes != v)
-    left = size - k * cut  # sizes without v
-
-    # Edges of each kind between v and the leaves of each node: prefix sums over positions.
-    ends = start[n - 1 + jnp.asarray(edges.ends)]
-    within = (ends >= start[v]) & (ends < start[v] + k)
-    kind = jnp.where(within[0] ^ within[1], jnp.asarray(edges.kind), 2)
-    far = jnp.where(within[0], ends[1], ends[0])
-    seen = jnp.zeros((3, n + 1), jnp.int32).at[kind, far + 1].add(1)[:2].cumsum(1)
-    cross = seen[:, start + size] - seen[:, start]
-
-    # The tree without v: the node x of each slot, its sibling y, and the counts of the node above them.
-    x, y = tree.children, tree.children[slots ^ 1]
-    pairs = lambda mask: jnp.where(mask, cross[:, y], 0).reshape(2, internal, 2).sum(2)
-    rest = (count - pairs(cut[x])).at[:, p].set(0)
-    of_x, of_y, edges_of = left[x].astype(jnp.float32), left[y].astype(jnp.float32), jnp.repeat(rest, 2, axis=1)
-    change = _term(edges_of + cross[:, y], (of_x + k) * of_y) - _term(edges_of, of_x * of_y)
-    change = jnp.where(slots >> 1 == p, 0.0, (scales[:, None] * change).sum(0))[tree.slot].at[0].set(0.0)
-    # What v under x changes at all nodes above x: sums over paths to the root by pointer jumping.
-    total, above = change[:internal], tree.slot[:internal] >> 1
-    for _ in range(_rounds(n)):
-        total, above = total + total[above], above[above]
-    total = jnp.concatenate([total, change[internal:] + total[tree.slot[internal:] >> 1]])
-    total = total + (scales[:, None] * _term(cross, k * left.astype(jnp.float32))).sum(0)
-    under = (start >= start[v]) & (start < start[v] + k) & (size <= k)
-    u = random.categorical(place, jnp.where(under | (nodes == p) | (nodes == 0), -jnp.inf, total), mode="high")
-
-    # The sibling of v takes the slot of p; p takes that of u, which becomes the sibling of v.
-    s, slot_p = tree.children[sibling], tree.slot[p]
-    slot, children = jnp.asarray(tree.slot).at[s].set(slot_p), jnp.asarray(x).at[slot_p].set(s)
-    slot_u = slot[u]
-    children = children.at[slot_u].set(p).at[sibling].set(u)
-    slot = slot.at[p].set(slot_u).at[u].set(sibling)
-    over = holds(u) & (nodes != u) & (nodes != p)
-    sizes = jnp.asarray(left + k * over).at[p].set(k + left[u])
-    counts = (rest + pairs(holds(u)[x] & over[slots >> 1])).at[:, p].set(cross[:, u])
-    moved = Dendrogram(children, slot, sizes), counts
-    return jax.tree.map(lambda new, old: jnp.where(p > 0, new, old).astype(jnp.int32), moved, (tree, count))
-
-
-@partial(jax.jit, static_argnames="moves")
-def regraft(key: PRNGKey, state: State, edges: Edges, scales: Values, moves: int) -> State:
-    """The state after a number of regrafts, in which one subtree moves to any place of the tree.
-
-    A uniform node v that is no child of the root is cut off and joined to a node of the remaining tree by the
-    density of the tree that results: a Gibbs step with the law of :func:`run`, in O(m + n log n), about one sweep.
-    The two sides of the root stay, so it is for use beside sweeps.
-    """
-    scales = jnp.asarray(scales, jnp.float32)
-    advance = lambda found, key: (_regraft(key, found[0], found[1], edges, scales), None)
-    found = (jax.tree.map(jnp.asarray, state.tree), jnp.asarray(state.count))
-    (tree, count), _ = jax.lax.scan(advance, found, random.split(key, moves))
-    return State(tree, lowest_common_ancestors(tree, edges.ends), count)
-
-
-@partial(jax.jit, static_argnames=("sweeps", "regrafts"))
+@partial(jax.jit, static_argnames="sweeps")
 def trace(
-    keys: PRNGKeys, state: State, edges: Edges, scales: Values, sweeps: int, regrafts: int = 0
+    keys: PRNGKeys, state: State, edges: Edges, scales: Values, sweeps: int
 ) -> tuple[State, Float[Array, "k 2"]]:
     """The last state, and L_pub and L_pri at the end of each block, float32 [k, 2]: for public data and tests.
 
-    No guarantee covers it. A block has some sweeps, and then some regrafts, from one of k keys.
+    No guarantee covers it. A block has so many sweeps, from one of k keys.
     """
 
     def block(state: State, key: PRNGKey) -> tuple[State, Array]:
         state = run(key, state, edges, scales, sweeps)
-        if regrafts:
-            state = regraft(random.fold_in(key, 0), state, edges, scales, regrafts)
         return state, log_likelihood(state)
 
     return jax.lax.scan(block, state, keys)

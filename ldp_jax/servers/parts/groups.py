@@ -48,19 +48,20 @@ def check_labels(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
         raise ValueError(f"labels must be in [0, {num_classes}) or -1, got {labels.min()} to {labels.max()}")
 
 
-def check_teachers(labels: Int[np.ndarray, " n"], num_classes: int) -> None:
+def check_teachers(labels: Int[np.ndarray, " n"], num_classes: int, *, counted: bool = False) -> None:
     """Refuse labels that cannot teach, by a ``ValueError``; they are -1 for users whose class is asked for.
 
-    They must be integers in [-1, C), of two classes at least and of each, and leave somebody without a label.
+    They must be integers in [-1, C), of two classes at least, and leave somebody without a label. Where C was
+    ``counted`` from the labels, they must be of each class: a gap may be a wrong number.
     """
     check_labels(labels, num_classes)
     present = np.bincount(labels[labels >= 0], minlength=num_classes)
     if (present > 0).sum() < 2:
         raise ValueError(f"labels must name at least two classes, got {(present > 0).sum()}")
-    if not present.all():
+    if counted and not present.all():
         raise ValueError(
-            f"labels must be of all classes, 0 to {num_classes - 1}, got none of class {present.argmin()}: number "
-            "those that there are from 0"
+            f"labels must be of all classes, 0 to {num_classes - 1}, got none of class {present.argmin()}: give "
+            f"num_classes={num_classes} if it exists, else number those that there are from 0"
         )
     if not (labels < 0).any():
         raise ValueError("labels must leave users whose class is asked for, got a class for everybody")

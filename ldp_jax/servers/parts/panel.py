@@ -6,18 +6,16 @@ loss is then least at the true posterior. Where a label is averaged, its posteri
 Reference: Patrini et al., Making deep neural networks robust to label noise (CVPR 2017), Theorem 2.
 """
 
-import dataclasses
 from typing import NamedTuple
 
 import jax  # noqa: F401 - the example below
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int, Integer
 from numpy.typing import ArrayLike
 
-from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
 from ldp_jax.core import validate
 from ldp_jax.core.label_channel import other_share
-from ldp_jax.core.mechanism import check_epsilon, privatize
+from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Discrete, GeneralizedRR
@@ -40,24 +38,9 @@ def label_noise(label_epsilon: float, num_classes: int | None) -> Discrete:
     return GeneralizedRR(label_epsilon, num_classes)
 
 
-def reported_labels(key: PRNGKey, noise: Discrete, labels: ArrayLike) -> Int[np.ndarray, " panel"]:
-    """Reports of members about their classes, each once; an invalid class is clipped, and nothing is raised.
-
-    >>> noise = label_noise(20.0, 3)
-    >>> reported_labels(jax.random.key(0), noise, np.array([0, 2, 1, 2**32])).tolist(), round(keep_of(noise), 6)
-    ([0, 2, 1, 2], 1.0)
-    """
-    return np.asarray(privatize(key, noise, as_records(labels)), np.int32)
-
-
 def keep_of(noise: Discrete) -> float:
     """The probability that a report is the true class, by the integers that it is drawn from."""
     return float(noise.table().masses[0, 0]) / 2.0**32
-
-
-def label_guarantee(noise: Discrete) -> Guarantee:
-    """The cost of a reported label, per label."""
-    return dataclasses.replace(noise.guarantee(), unit=LABEL, adjacency=WORDS[LABEL])
 
 
 def reported_shares(
@@ -102,18 +85,15 @@ class PanelArguments(NamedTuple):
     rows: Rows
     noise: Discrete | None
 
-    @property
-    def keep(self) -> float:
-        """The probability that the server has the true label."""
-        return 1.0 if self.noise is None else keep_of(self.noise)
 
-    def server_labels(self, key: PRNGKey, panel: ArrayLike, labels: ArrayLike) -> Int[np.ndarray, " n"]:
-        """Labels by node as the server has them: as they are, or as members report them, each once."""
-        if self.noise is None:
-            return self.labels
-        found = self.labels.copy()
-        found[np.asarray(panel)] = reported_labels(key, self.noise, labels)
-        return found
+def by_node(
+    members: Bool[np.ndarray, " n"], panel: Int[np.ndarray, " panel"], labels: Int[np.ndarray, " panel"]
+) -> Integer[np.ndarray, " n"] | Float[np.ndarray, " n"]:
+    """Private labels by node, 0 outside the panel, as a mechanism takes them: of any type."""
+    told = np.asarray(as_records(labels))
+    found = np.zeros(members.shape, told.dtype)
+    found[np.asarray(panel)] = told
+    return found
 
 
 def panel_arguments(
@@ -130,10 +110,11 @@ def panel_arguments(
     shown = validate.labels(labels) if noise is None else np.zeros(np.shape(labels), np.int32)
     everybody = _labels(panel, shown, n)
     members = np.flatnonzero(everybody >= 0)
+    counted = num_classes is None
     if num_classes is None:
         num_classes = int(everybody.max(initial=-1)) + 1
     if noise is None:
-        check_teachers(everybody, num_classes)
+        check_teachers(everybody, num_classes, counted=counted)
     elif not 2 <= len(members) < n:
         raise ValueError(f"panel must have at least two members and leave others, got {len(members)} of {n} users")
     rows = features if isinstance(features, Rows) else feature_rows(features, public=members)

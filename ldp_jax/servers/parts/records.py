@@ -7,9 +7,9 @@ import numpy as np
 from ldp_jax.core.mechanism import Mechanism, privatize
 from ldp_jax.core.spaces import Box, as_records
 from ldp_jax.core.types import PRNGKey, Report
-from ldp_jax.pipeline.embedding import STRUCTURE_ONLY as STRUCTURE_ONLY
-from ldp_jax.pipeline.embedding import PublicRecord as PublicRecord
-from ldp_jax.pipeline.embedding import RowSource, perturb
+from ldp_jax.servers.embedding import STRUCTURE_ONLY as STRUCTURE_ONLY
+from ldp_jax.servers.embedding import PublicRecord as PublicRecord
+from ldp_jax.servers.embedding import RowSource, perturb
 from ldp_jax.servers.parts.rows import Rows
 
 

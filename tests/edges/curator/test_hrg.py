@@ -85,15 +85,6 @@ def test_a_chain_is_its_sweeps_one_by_one(long_chain):
     assert (np.asarray(chain.tree.children) != states[-1].tree.children).any()
 
 
-def test_regrafts_keep_counts_and_forget_the_tree(long_chain):
-    """Counts are those of a recount, and 60 regrafts of 32 nodes raise the likelihood above 3 000 moves."""
-    edges, states = long_chain
-    state = hrg.regraft(jax.random.key(5), states[-1], edges, np.array([1.0, 1.0], np.float32), 60)
-    check_tree(state.tree)
-    np.testing.assert_array_equal(hrg.state_of(state.tree, edges).count, state.count)
-    assert hrg.log_likelihood(state).sum() > hrg.log_likelihood(states[-1]).sum()
-
-
 def test_the_recount_is_right(long_chain):
     """Ancestors by walking to the root, and the likelihood by its definition in float64, to 1e-5 of it."""
     edges, states = long_chain
@@ -120,8 +111,8 @@ def test_leaves_lie_side_by_side(long_chain):
         np.testing.assert_array_equal(start[child], start[: N - 1] + side * tree.size[tree.children[::2]])
 
 
-def draw(chains, regrafts):
-    """The numbers of 96 dendrograms on five nodes of each chain, 2 sweeps and some regrafts apart."""
+def draw(chains):
+    """The numbers of 96 dendrograms on five nodes of each chain, 2 sweeps apart."""
     edges = hrg.Edges.of(PUBLIC, PRIVATE)
     edges = hrg.Edges(edges.ends[:, :7], edges.kind[:7])  # no padding, which would be most of the work
 
@@ -130,7 +121,7 @@ def draw(chains, regrafts):
         state = hrg.init(first, 5, edges)
 
         def block(state, key):
-            state, _ = hrg.trace(key[None], state, edges, scales, 2, regrafts)
+            state, _ = hrg.trace(key[None], state, edges, scales, 2)
             return state, dendrograms.name_of(state.tree)
 
         return jax.lax.scan(block, state, jax.random.split(rest, 112))[1]
@@ -151,16 +142,10 @@ def total_variation(drawn, scales):
 def test_the_law_is_that_of_brute_force_and_another_is_told_apart():
     """All 105 dendrograms: 98 304 draws, 96 of each of 1 024 chains, are at 0.026; a scale 20 % off at 0.04."""
     assert len(dendrograms.sides(5)) == 105
-    drawn = draw(1024, 0)
+    drawn = draw(1024)
     assert total_variation(drawn, SCALES) < 0.038
     for wrong in ((0.15, 0.5), (0.3, 0.6), (0.5, 0.3)):
         assert total_variation(drawn, wrong) > 0.04
-
-
-@pytest.mark.slow
-def test_regrafts_keep_the_law():
-    """The draws are at 0.018."""
-    assert total_variation(draw(512, 3), SCALES) < 0.038
 
 
 @pytest.mark.parametrize(("n", "known"), [(2, 0.0), (3, 2 * np.log(2)), (4, 2.24934), (5, 2.70337)])

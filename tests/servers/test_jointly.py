@@ -1,25 +1,34 @@
 """Records, lists and labels private at once, by reports of each or one of both: what it says, spends, refuses."""
 
+import dataclasses
 from fractions import Fraction
 
 import jax
 import numpy as np
 import pytest
 
-from ldp_jax.accounting.guarantee import LABEL, NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Budget, Unit
+from ldp_jax.accounting.guarantee import LABEL, NEIGHBOUR_LIST, RECORD, RELATIONSHIP, Budget
 from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
-from ldp_jax.edges import Population
+from ldp_jax.accounting.statement import RECORD_AND_BIT, RECORD_AND_LIST
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import JointPrivacy, joint_facts, jointly, predict_jointly
-from ldp_jax.pipeline.jointly import WHOLE_LIST, record_alphabets
-from ldp_jax.servers.parts import panel
-from ldp_jax.servers.parts.one_message import HOMOPHILY, Devices, one_message
+from ldp_jax.servers import (
+    CountQuestion,
+    JointPrivacy,
+    JointServer,
+    StatedFriends,
+    Users,
+    joint_facts,
+    predict_jointly,
+    rehearse,
+    simulate,
+)
+from ldp_jax.servers.joint import checked_members
 from ldp_jax.servers.parts.rows import feature_rows
 from tests.servers.planted import blocks
 
 N, PANEL, FOLDS, TOTAL = 600, 150, 4, 4.0  # the users and folds of other files, whose programs serve here
-BOTH = Unit("neighbour-list + record")
+BOTH, WHOLE_LIST = RECORD_AND_BIT, RECORD_AND_LIST
 
 
 @pytest.fixture(scope="module")
@@ -44,18 +53,14 @@ def right(log_p, y):
 def watched(monkeypatch):
     """Who is asked for counts, at which epsilon, and how often records are."""
     lists, records = [], []
-    report, privatize = jointly.privatize_counts, PersonalAlphabets.privatize
+    answer = Users.answer
 
-    def counts(key, graph, mechanism, groups, *, reporters):
-        lists.append((mechanism.epsilon, reporters.copy()))
-        return report(key, graph, mechanism, groups, reporters=reporters)
+    def answered(users, key, question):
+        of_lists = isinstance(question, CountQuestion)
+        (lists if of_lists else records).append((question.cost().guarantee.epsilon, np.array(question.asked)))
+        return answer(users, key, question)
 
-    def classes(self, key, x):
-        records.append(self.guarantee().epsilon)
-        return privatize(self, key, x)
-
-    monkeypatch.setattr(jointly, "privatize_counts", counts)
-    monkeypatch.setattr(PersonalAlphabets, "privatize", classes)
+    monkeypatch.setattr(Users, "answer", answered)
     return lists, records
 
 
@@ -69,16 +74,18 @@ def test_every_user_stays_within_the_total_and_both_reports_help(data, monkeypat
     nan = np.where(np.arange(N)[:, None] == PANEL + 3, np.nan, x)
     found = predicted(data, privacy, features=nan, progress=lambda *now: told.append(now))
     assert told == sorted(told, key=lambda now: now[1])
-    assert {"reports of records", "counts: the pilot reports"} < {words for words, _ in told}
+    assert any("round 3" in words for words, _ in told)
     # Who reported what, exactly: a list once, the panel's records never.
     spent = np.zeros(N)
     for epsilon, reporters in lists:
         spent[reporters] += epsilon
-    assert set(spent) == {2.0}
+    assert set(spent) == {lists[0][0]}
+    assert 1.999 < lists[0][0] <= 2.0
     np.testing.assert_array_equal(found.round, np.where(lists[0][1], 1, 2))
-    (record,), guarantee = records, found.guarantee
-    assert (np.where(np.arange(N) >= PANEL, record, 0.0) + spent).max() <= TOTAL
-    assert guarantee[RECORD].epsilon == record <= privacy.record
+    ((record, who),), guarantee = records, found.guarantee
+    np.testing.assert_array_equal(who, np.arange(N) >= PANEL)
+    assert (np.where(who, record, 0.0) + spent).max() <= TOTAL
+    assert record <= guarantee[RECORD].epsilon <= privacy.record
     assert guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(2.0, rel=1e-6)
     assert guarantee[RELATIONSHIP].epsilon == pytest.approx(4.0, rel=1e-6)
     assert 3.99 < guarantee[BOTH].epsilon <= TOTAL
@@ -114,15 +121,17 @@ def test_lists_that_no_reported_label_can_count_with_are_left_out_and_stated_all
     graph, y, x = data
     members = np.array([np.flatnonzero(y == c)[0] for c in range(3)])
     privacy, left_out = JointPrivacy(2.0, 2.0, labels=0.5), []
-    for key in range(2):  # of which the first leaves nobody of class 1
+    for key in range(6):
         found = predict_jointly(
             jax.random.key(key), graph, x, members, y[members], privacy, num_classes=3, num_folds=FOLDS
         )
         left_out.append((found.counts is None, found.reason))
         assert found.guarantee[BOTH].epsilon == pytest.approx(4.0, abs=1e-6)
         assert found.guarantee[RELATIONSHIP].epsilon == pytest.approx(4.0, rel=1e-6)
-    said = "records alone: nobody of class 1 is left to count with"
-    assert left_out == [(True, said), (False, "records and lists")]
+    said = {f"records alone: nobody of class {one} is left to count with" for one in range(3)}
+    for nothing, reason in left_out:
+        assert (reason in said) if nothing else (reason == "records and lists")
+    assert {nothing for nothing, _ in left_out} == {False, True}
 
 
 def test_lists_of_nobody_are_not_believed():
@@ -152,13 +161,12 @@ def test_records_of_somebody_else_are_not_believed(data):
 def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
     graph, y, x = data
     refuse = lambda *_, **__: pytest.fail("asked, although the arguments are wrong")
-    monkeypatch.setattr(jointly, "privatize_counts", refuse)
-    monkeypatch.setattr(panel, "reported_labels", refuse)
+    monkeypatch.setattr(Users, "answer", refuse)
     monkeypatch.setattr(PersonalAlphabets, "privatize", refuse)
     members, labels, privacy = np.arange(PANEL), y[:PANEL], JointPrivacy(2.0, 2.0)
     private = {"privacy": JointPrivacy(2.0, 2.0, labels=1.0), "num_classes": 3}
     for changes, message in (
-        ({"labels": np.where(labels == 1, 0, labels)}, "got none of class 1"),
+        ({"labels": np.where(labels == 1, 0, labels)}, "got none of class 1: give num_classes=3"),
         ({"panel": members // 2}, "each of its members once"),
         ({"features": x[:-1]}, "features must have a row for each of 600 users"),
         ({"features": np.where(np.arange(N)[:, None] == 3, np.nan, x)}, "features must be finite"),
@@ -197,7 +205,7 @@ def test_a_check_of_the_panel_tells_reports_of_somebody_elses_record(data, monke
     """
     graph, y, x = data
     privacy = JointPrivacy(8.0, 8.0, check=1 / 6)
-    check = jointly.checked_members(np.arange(PANEL), privacy.check)
+    check = checked_members(np.arange(PANEL), privacy.check)
     assert len(check) == PANEL // 6
     lists, _ = watched(monkeypatch)
     honest = predicted(data, privacy)
@@ -231,10 +239,9 @@ def asked(data, x, graph):
     facts = joint_facts(
         jax.random.key(1), feature_rows(first_x).take(np.arange(PANEL)), labels, num_classes=3, num_folds=FOLDS
     )
-    scores, users = np.array(facts.classifier.scores(feature_rows(x))), Population.of(graph)
-    scores[:PANEL] = facts.classifier.panel_scores
-    devices, alphabets = Devices(scores, users.receivers, users.senders), record_alphabets(facts, TOTAL)
-    return one_message(jax.random.key(2), devices, facts.labels, facts.prior, alphabets, HOMOPHILY)
+    users = Users(records=feature_rows(x), lists=graph)
+    found = simulate(jax.random.key(2), JointServer(JointPrivacy(both=TOTAL), facts), users).value
+    return found.log_posterior, found.round == 1
 
 
 def test_friends_say_what_records_do_not_and_strangers_nothing(data):
@@ -270,7 +277,7 @@ def test_nothing_but_the_report_leaves_a_device(data, monkeypatch):
     """The same reports from other records and other lists of everybody give the same numbers, bit for bit."""
     graph, _, x = data
     reports = np.arange(N, dtype=np.int32) % 2
-    monkeypatch.setattr(PersonalAlphabets, "privatize", lambda self, key, classes: reports)
+    monkeypatch.setattr(PersonalAlphabets, "privatize", lambda self, key, classes: jax.device_put(reports))
     rng = np.random.default_rng(0)
     others = np.where(np.arange(N)[:, None] < PANEL, x, rng.normal(size=x.shape))
     found, again = asked(data, x, graph), asked(data, others, graphs.from_edges([[0, PANEL]], N))
@@ -323,3 +330,21 @@ def test_a_homophily_that_is_no_share_or_that_nothing_reads_is_refused(data, hom
         predicted(data, JointPrivacy(both=1.0), homophily=homophily)
     with pytest.raises(ValueError, match="nothing else reads it"):
         predicted(data, JointPrivacy(record=1.0), homophily=homophily)
+
+
+def test_facts_of_friendships_that_were_stated_are_named_as_public(data):
+    """No budget pays for them: neither for those that chose a split, nor for those that read friends."""
+    graph, y, x = data
+    labels = np.where(np.arange(N) < PANEL, y, -1)
+    facts = joint_facts(jax.random.key(0), feature_rows(x[:PANEL]), labels, num_classes=3, num_folds=FOLDS)
+    told = rehearse(jax.random.key(1), facts, (TOTAL,), friends=StatedFriends(10.0, 0.6), worlds=2)
+    assert "10 friends and homophily 0.6 as stated, public" in str(told)
+    chosen = told.splits[0]
+    checked = dataclasses.replace(chosen, check=0.2)  # the rest of the choice is kept
+    for privacy in (chosen, checked):
+        shown = predicted(data, privacy).guarantee.unprotected
+        assert shown.count("mean degree and homophily: public") == 1
+    own = JointPrivacy(both=TOTAL)
+    assert predicted(data, own, homophily=0.3).guarantee.unprotected[-1] == "homophily: public"
+    for privacy in (own, JointPrivacy(record=TOTAL)):
+        assert not any("homophily" in field for field in predicted(data, privacy).guarantee.unprotected)

@@ -8,23 +8,23 @@ import pytest
 import ldp_jax as ldp
 from ldp_jax.graph.propagation import operator
 from ldp_jax.learning.metrics import auc
-from ldp_jax.pipeline import (
+from ldp_jax.servers import (
     JointPrivacy,
     Rehearsal,
     StatedFriends,
     joint_facts,
+    predict_from_counts,
     predict_jointly,
     rehearsal,
 )
-from ldp_jax.pipeline.jointly import JointFacts
-from ldp_jax.pipeline.links import LinkFacts, link_scores
-from ldp_jax.pipeline.rehearsal import coupled_classes, donors, echo, homophily, overlap, shared_spread
-from ldp_jax.servers import predict_from_counts
 from ldp_jax.servers.counts import count_facts
+from ldp_jax.servers.joint import JointFacts
+from ldp_jax.servers.links import LinkFacts, link_scores
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.structure import StructurePosterior
+from ldp_jax.servers.rehearsal import coupled_classes, donors, echo, homophily, overlap, shared_spread
 from ldp_jax.servers.reports import PanelFacts, panel_facts
 from tests.servers.planted import blocks, some_labels
 

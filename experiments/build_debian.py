@@ -1,7 +1,7 @@
 """Build the embedded data set ``debian`` from the package index of a Debian release.
 
     apt-cache dumpavail > dump.txt
-    python -m ldp_jax.datasets.build_debian dump.txt --release "Debian 12 (bookworm)"
+    python -m experiments.build_debian dump.txt --release "Debian 12 (bookworm)"
 
 The rules, in the order in which they act:
 
@@ -26,9 +26,9 @@ from pathlib import Path
 
 import numpy as np
 import scipy.sparse
+from scipy.sparse.csgraph import connected_components
 
-from ldp_jax.datasets._arrays import attribute_arrays, largest_connected
-from ldp_jax.datasets._format import replacing, text_array
+from ldp_jax import datasets
 
 SECTIONS = ("admin", "net", "science", "sound", "graphics", "games", "mail", "editors")
 _LEFT_OUT = ("-doc", "-dbg", "-dbgsym", "-data", "-common", "-dev")
@@ -105,7 +105,8 @@ def arrays_of(dump: bytes, release: str) -> dict[str, np.ndarray]:
         raise ValueError("dump must be the output of `apt-cache dumpavail`, got no related packages in it")
     edges = np.array(sorted(pairs), np.int32)
     shape = (len(names), len(names))
-    keep = largest_connected(scipy.sparse.coo_array((np.ones(len(edges)), edges.T), shape=shape))
+    _, component = connected_components(scipy.sparse.coo_array((np.ones(len(edges)), edges.T), shape=shape))
+    keep = np.flatnonzero(component == np.bincount(component).argmax())
     renumber = np.full(len(names), -1, np.int32)
     renumber[keep] = np.arange(len(keep), dtype=np.int32)
     edges = renumber[edges]
@@ -116,36 +117,45 @@ def arrays_of(dump: bytes, release: str) -> dict[str, np.ndarray]:
     frequency = Counter(word for words in described for word in words)
     vocabulary = sorted(word for word, count in frequency.items() if count >= _PACKAGES_A_WORD)
     column = {word: j for j, word in enumerate(vocabulary)}
-    rows = [[column[word] for word in words if word in column] for words in described]
+    rows = [sorted(column[word] for word in words if word in column) for words in described]
+    columns = np.array([j for row in rows for j in row], np.int32)
     digest = hashlib.sha256(dump).hexdigest()
     return {
         "edges": edges,
-        **attribute_arrays(rows, len(vocabulary)),
+        "x_indptr": np.cumsum([0, *map(len, rows)], dtype=np.int32),
+        "x_indices": columns,
+        "x_values": np.ones(len(columns), np.float32),
+        "x_shape": np.array((len(rows), len(vocabulary)), np.int64),
         "x_lower": np.array(0.0),
         "x_upper": np.array(1.0),
         "y": np.array([SECTIONS.index(_section(index[name])) for name in kept], np.int32),
-        "feature_names": text_array("\n".join(vocabulary)),
-        "node_names": text_array("\n".join(kept)),
-        "class_names": text_array("\n".join(SECTIONS)),
-        "source": text_array(f"package index of {release}, as apt-cache dumpavail prints it (sha256 {digest})"),
-        "release": text_array(release),
-        "dump_sha256": text_array(digest),
+        "feature_names": _text("\n".join(vocabulary)),
+        "node_names": _text("\n".join(kept)),
+        "class_names": _text("\n".join(SECTIONS)),
+        "source": _text(f"package index of {release}, as apt-cache dumpavail prints it (sha256 {digest})"),
+        "release": _text(release),
+        "dump_sha256": _text(digest),
     }
+
+
+def _text(text: str) -> np.ndarray:
+    """UTF-8 text as the data sets' format stores it."""
+    return np.frombuffer(text.encode("utf-8"), np.uint8)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m ldp_jax.datasets.build_debian", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m experiments.build_debian", description=__doc__)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("dump", type=Path, help="a file made by `apt-cache dumpavail`")
     parser.add_argument("--release", required=True, help='for instance "Debian 12 (bookworm)"')
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("debian.npz"))
+    parser.add_argument("--out", type=Path, default=Path(datasets.__file__).with_name("debian.npz"))
     options = parser.parse_args(arguments)
     arrays = arrays_of(options.dump.read_bytes(), options.release)
-    with replacing(options.out) as temporary, temporary.open("wb") as file:
+    with options.out.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)  # pyrefly: ignore[bad-argument-type]
     (nodes, words), ends = arrays["x_shape"].tolist(), arrays["y"][arrays["edges"]]
-    print(  # noqa: T201
+    print(
         f"{options.out}: {nodes} nodes, {len(arrays['edges'])} edges, {words} words, "
         f"edge homophily {(ends[:, 0] == ends[:, 1]).mean():.3f}, {options.out.stat().st_size} bytes, "
         f"sha256 {hashlib.sha256(options.out.read_bytes()).hexdigest()}"

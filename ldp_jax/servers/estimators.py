@@ -35,8 +35,8 @@ from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline.embedding import UserRecords, private_embedding
 from ldp_jax.servers.counts import CountedClasses, Protects, predict_from_counts
+from ldp_jax.servers.embedding import UserRecords, private_embedding
 from ldp_jax.servers.from_reports import PredictedClasses, predict_from_reports
 from ldp_jax.servers.parts.rows import Features, Rows
 
@@ -87,7 +87,7 @@ def _graph(graph: Graph | None) -> Graph:
 
 
 class PrivateEmbedding(TransformerMixin, BaseEstimator):
-    """:func:`~ldp_jax.pipeline.private_embedding`: ``fit`` asks all users, ``transform`` looks up their rows.
+    """:func:`~ldp_jax.servers.private_embedding`: ``fit`` asks all users, ``transform`` looks up their rows.
 
     Arguments are those of the function; ``records`` are private, of all users. ``embedding_`` is float32 [n, d], of
     all users, and ``guarantee_`` says what one fit spent.

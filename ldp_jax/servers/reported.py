@@ -20,7 +20,7 @@ from ldp_jax.core.spaces import SparseReport
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.features import Discrete, Sampled
 from ldp_jax.graph.propagation import Operator
-from ldp_jax.pipeline.embedding import _as_operator, _check_file, propagate_columns
+from ldp_jax.servers.embedding import _as_operator, _check_file, propagate_columns
 from ldp_jax.servers.parts.arrived import ReportRows, places
 
 
@@ -67,7 +67,7 @@ def embed_reports(
     Guarantee: that of the mechanism, per record; over several rounds it adds up
     (:meth:`ldp_jax.deployment.store.ReportStore.spent`).
 
-    Args as those of :func:`~ldp_jax.pipeline.private_embedding`, but for these:
+    Args as those of :func:`~ldp_jax.servers.private_embedding`, but for these:
 
       graph: of n nodes, or its operator.
       mechanism: whose table the devices have, as ``Sampled(Discrete.of(table), dim, k)``.

@@ -14,9 +14,8 @@ from sklearn.utils import estimator_checks
 from ldp_jax import features
 from ldp_jax.core import random
 from ldp_jax.graph import graphs
-from ldp_jax.pipeline import predict_from_reports, private_embedding
-from ldp_jax.pipeline.estimators import CountClassifier, PrivateEmbedding, ReportClassifier
-from ldp_jax.servers import predict_from_counts
+from ldp_jax.servers import predict_from_counts, predict_from_reports, private_embedding
+from ldp_jax.servers.estimators import CountClassifier, PrivateEmbedding, ReportClassifier
 from tests.servers.planted import compiled, words
 
 KEY = jax.random.key(0)
@@ -103,7 +102,7 @@ def test_other_public_features_or_another_public_graph_draw_noise_of_their_own(d
     keys = []
     for name in ("predict_from_counts", "predict_from_reports"):
         refused = lambda key, *given, **named: keys.append(jax.random.key_data(key).tolist()) or 1 / 0
-        monkeypatch.setattr(f"ldp_jax.pipeline.estimators.{name}", refused)
+        monkeypatch.setattr(f"ldp_jax.servers.estimators.{name}", refused)
     sparse, y = scipy.sparse.csr_array(data.x), CLASSES[data.y[TRAIN]]
     other = graphs.from_edges(data.edges[1:], 120)
     for changes in (

@@ -9,14 +9,14 @@ import pandas as pd
 import pytest
 import scipy.sparse
 
-from ldp_jax import datasets, edges, pipeline
+from ldp_jax import datasets, edges, servers
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, RELATIONSHIP
 from ldp_jax.core import mechanism
 from ldp_jax.features import HDS, LaplaceVector, MultiBit
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.graph.propagation import operator, ppr_dense
-from ldp_jax.pipeline import PublicRecord, embedding, private_embedding, private_embeddings
-from ldp_jax.pipeline.embedding import standardize
+from ldp_jax.servers import PublicRecord, embedding, private_embedding, private_embeddings
+from ldp_jax.servers.embedding import standardize
 from tests.servers.planted import compiled
 
 N, D = 30, 7
@@ -69,10 +69,10 @@ def test_streaming_rows_changes_no_bit(name, monkeypatch):
     """Rows of a sparse data set a few at a time, a last block that is not full included; and all at once."""
     m, data = MECHANISMS[name], sparse_data()
     dense = 2 * data.x.toarray() - 1
-    expected = pipeline.perturb(jax.random.key(4), dense, m)
+    expected = servers.perturb(jax.random.key(4), dense, m)
     for rows in (embedding._ROWS, 8):
         monkeypatch.setattr(embedding, "_ROWS", rows)
-        jax.tree.map(np.testing.assert_array_equal, pipeline.perturb(jax.random.key(4), data, m), expected)
+        jax.tree.map(np.testing.assert_array_equal, servers.perturb(jax.random.key(4), data, m), expected)
     jax.tree.map(np.testing.assert_array_equal, mechanism.privatize(jax.random.key(4), m, dense), expected)
     np.testing.assert_array_equal(embed(4, data, m).z, embed(4, dense, m).z)
 
@@ -115,7 +115,7 @@ def test_wide_records_are_propagated_in_blocks_of_columns():
     """Streamed from the host or looped within a program, to rounding; the last block is not full."""
     m, op = HDS(2.0, WIDE.shape[1], 40), operator(GRAPH)
     z = np.asarray(embed(x=WIDE, m=m, graph=op).z)
-    estimates = jax.jit(jax.vmap(m.estimate))(pipeline.perturb(jax.random.key(0), WIDE, m))
+    estimates = jax.jit(jax.vmap(m.estimate))(servers.perturb(jax.random.key(0), WIDE, m))
     expected = ppr_dense(GRAPH, estimates, ALPHA, R)
     assert np.linalg.norm(z - expected) <= 3e-5 * np.linalg.norm(expected)
     many = private_embeddings(jax.random.key(0)[None], op, WIDE, m, alpha=ALPHA, r=R)
@@ -151,7 +151,7 @@ def test_a_noisy_graph_comes_with_its_guarantee():
     assert set(result.guarantee) == {RECORD, NEIGHBOUR_LIST, RELATIONSHIP}
     assert result.guarantee.protected == ("features", "edges")
     assert result.guarantee.unprotected == ("labels", "number of nodes")
-    estimates = np.asarray(jax.jit(jax.vmap(m.estimate))(pipeline.perturb(jax.random.key(0), X, m)))
+    estimates = np.asarray(jax.jit(jax.vmap(m.estimate))(servers.perturb(jax.random.key(0), X, m)))
     np.testing.assert_allclose(result.z, ppr_dense(noisy.graph, estimates, ALPHA, R), atol=2e-4)
     assert not graphs.is_symmetric(noisy.graph)
 
@@ -220,7 +220,7 @@ def test_bounds_of_two_columns_are_lower_and_upper_and_messages_say_how_they_wer
 def test_one_users_record_changes_her_report_alone(name):
     m, other = MECHANISMS[name], X.copy()
     other[11] = -np.sign(other[11])
-    before, after = (pipeline.perturb(jax.random.key(7), x, m) for x in (X, other))
+    before, after = (servers.perturb(jax.random.key(7), x, m) for x in (X, other))
     rest = np.arange(N) != 11
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[rest], b[rest]), before, after)
     # And the subset they report is chosen before their record is looked at.
@@ -235,7 +235,7 @@ def test_a_structure_only_twin_recovers_nothing():
     """
     public, m = PublicRecord(N, D, sparse_data().default_record()), MECHANISMS["laplace"]
     assert (public.value, isinstance(public, embedding.RowSource)) == (-1.0, True)
-    perturbed = lambda m, x: pipeline.perturb(jax.random.key(8), x, m)
+    perturbed = lambda m, x: servers.perturb(jax.random.key(8), x, m)
     constant = np.full((N, D), -1.0, np.float32)  # what the attack needs
     private, twin, same = (perturbed(m, x) for x in (X, public, constant))
     attack = lambda report: np.asarray(private.values - report.values) - 1
@@ -259,8 +259,8 @@ def test_records_of_any_size_are_clipped():
     x[0], x[1], x[2], x[3], x[4] = 1e300, -1e300, np.nan, 1e-310, -np.inf
     clipped = np.where(np.isnan(x), 0.0, np.clip(x, -1, 1)).astype(np.float32)
     with np.errstate(all="raise"):
-        reports, z = pipeline.perturb(jax.random.key(3), x, m), embed(3, x, m, clip=True).z
-    jax.tree.map(np.testing.assert_array_equal, reports, pipeline.perturb(jax.random.key(3), clipped, m))
+        reports, z = servers.perturb(jax.random.key(3), x, m), embed(3, x, m, clip=True).z
+    jax.tree.map(np.testing.assert_array_equal, reports, servers.perturb(jax.random.key(3), clipped, m))
     np.testing.assert_array_equal(z, embed(3, clipped, m).z)
     far = np.abs(X) > 0.9
     of_device = jnp.asarray(np.where(far, np.inf * X, X))
@@ -443,7 +443,7 @@ def test_non_private_embedding_is_the_pagerank_of_the_features_of_a_data_set_rel
     monkeypatch.setattr(embedding, "_COLUMNS", 3)
     data = sparse_data()
     for x, features in ((X, X), (data, 2 * data.x.toarray())):
-        z = pipeline.non_private_embedding(GRAPH, x, alpha=ALPHA, r=R)
+        z = servers.non_private_embedding(GRAPH, x, alpha=ALPHA, r=R)
         np.testing.assert_allclose(z, ppr_dense(GRAPH, features, ALPHA, R), atol=1e-4)
 
 

@@ -11,8 +11,8 @@ import pytest
 from ldp_jax.accounting.composition import advanced, over_rounds
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Guarantee, metric
 from ldp_jax.features import GeneralizedRR
-from ldp_jax.pipeline import collect_rounds
-from ldp_jax.pipeline.rounds import answer
+from ldp_jax.servers import collect_rounds
+from ldp_jax.servers.rounds import answer
 from tests.stats import assert_g
 
 N, ROUNDS, K = 4000, 3, 3

@@ -14,10 +14,10 @@ counted right or wrong, beside those without any report. Nobody is asked, and no
   friendships (:class:`StatedFriends`): so many neighbours, a share h of them of the own class, the others of
   anybody's. Friends who are of the class that features say of a user, right or wrong, tell nothing new; nor do
   friends of the user's class whom features mislead as they do the user.
-* Both (of :class:`~ldp_jax.pipeline.jointly.JointFacts`). Classes follow the shares of the panel, scores are those
+* Both (of :class:`~ldp_jax.servers.joint.JointFacts`). Classes follow the shares of the panel, scores are those
   of a member of the class, and lists are as stated. Each total is tried in several splits, and as one report that
   reads friends by the stated homophily, on the same worlds.
-* Links (of :class:`~ldp_jax.pipeline.links.LinkFacts`). Everybody's list is that of a member of the pilot of the
+* Links (of :class:`~ldp_jax.servers.links.LinkFacts`). Everybody's list is that of a member of the pilot of the
   same group, counted by group. Members are drawn anew in each world. A tenth of the links is taken out of all
   lists, and told from as many pairs at random, by counts and by released degrees of the same epsilon.
 """
@@ -44,29 +44,20 @@ from ldp_jax.core.pytree import pytree
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.core.whole_noise import MAX_EPSILON, MIN_EPSILON
 from ldp_jax.edges import NeighbourCounts
-from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning import metrics
-from ldp_jax.pipeline.jointly import (
-    Broadcast,
-    JointFacts,
-    JointPrivacy,
-    joint_prediction,
-    one_report,
-    record_alphabets,
-)
-from ldp_jax.pipeline.links import LinkFacts, link_scores
 from ldp_jax.servers.counts import CountFacts, CountServer
 from ldp_jax.servers.driver import simulate
-from ldp_jax.servers.parts.confusion import ClassReports
+from ldp_jax.servers.joint import JointFacts, JointPrivacy, JointServer
+from ldp_jax.servers.links import LinkFacts, link_scores
 from ldp_jax.servers.parts.groups import check_labels, check_posterior
-from ldp_jax.servers.parts.one_message import Devices
 from ldp_jax.servers.parts.panel import MOST_EPSILON
 from ldp_jax.servers.parts.rows import DenseRows, Rows, RowTables, laid_out
 from ldp_jax.servers.parts.stack import combine, stack
-from ldp_jax.servers.questions import Answers, CountQuestion, Question
+from ldp_jax.servers.questions import Answers, ClassQuestion, CountQuestion, Question
+from ldp_jax.servers.questions.both import BothQuestion
 from ldp_jax.servers.reports import PanelFacts, ReportServer
-from ldp_jax.servers.users import ScoredUsers
+from ldp_jax.servers.users import blanked
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 """Of which the least that is worth asking for is looked for."""
@@ -121,6 +112,9 @@ _COLUMNS, _STEPS, _RIDGE = 64, 30, 0.01  # of the estimate of variances; of conj
 
 class StatedFriends(NamedTuple):
     """Known or assumed facts of private friendships.
+
+    They are public, and no budget pays for them: state a guess. The true ones of a private graph are a release.
+    :func:`~ldp_jax.predict_jointly` names them as unprotected where a rehearsal chose how a total is spent.
 
     Attributes:
       mean_degree: neighbours of a user, > 0 and fewer than there are users.
@@ -211,7 +205,8 @@ class Rehearsal(NamedTuple):
             verdict = f"{yes}, at epsilon {self.needed:g} or more"
         stated = ""
         if self.friends is not None:
-            stated = f", of {self.friends.mean_degree:g} friends and homophily {self.friends.homophily:g} as stated"
+            told = f"{self.friends.mean_degree:g} friends and homophily {self.friends.homophily:g}"
+            stated = f", of {told} as stated, public"
         alone = f"{self.without.mean():.1f} %"
         message = "lists" if links else self.message
         lines = [
@@ -254,7 +249,7 @@ def rehearse(
       key: of public randomness.
       public: of records, what :func:`~ldp_jax.servers.panel_facts` found, with true labels; of lists, what
         :func:`~ldp_jax.servers.counts.count_facts` found; of both, what
-        :func:`~ldp_jax.pipeline.jointly.joint_facts` found; of links, classes and the lists of a pilot, whose
+        :func:`~ldp_jax.servers.joint.joint_facts` found; of links, classes and the lists of a pilot, whose
         members are drawn at random.
       epsilons: of a report of a record, in (0, 20]; of a bit of a list, in [0.001, 40]; of both a total in (0, 20],
         whose best split is found (:attr:`Rehearsal.splits`, for ``predict_jointly``).
@@ -297,12 +292,16 @@ def rehearse(
     message, splits, right, private = "lists", [], [], validate.labels(public.labels) < 0
     with watched("rehearse", progress):
         phase("what is public", 0.0)
+        if isinstance(public, PanelFacts) and public.taught is not None:
+            public = public.taught  # the worlds have the classes of the panel alone
+        elif isinstance(public, JointFacts):
+            public = public._replace(numbering=None)
         if isinstance(public, PanelFacts):
             if friends is not None:
                 raise ValueError("friends must be None of records, whose graph is public")
             message, run = "records", _of_records(key, public, asked)
         elif friends is None:
-            raise ValueError("friends must be stated of lists: pipeline.StatedFriends(mean_degree, homophily)")
+            raise ValueError("friends must be stated of lists: servers.StatedFriends(mean_degree, homophily)")
         elif isinstance(public, CountFacts):
             run = _of_lists(key, public, friends, asked)
         else:
@@ -333,7 +332,8 @@ def _phases(worlds: int) -> Iterator[int]:
 def _splits(total: float) -> list[JointPrivacy]:
     """Those that leave a list nothing, or enough for whole noise; and one report of both."""
     enough = [share for share in SHARES if share == 1.0 or (1.0 - share) * total > 2 * MIN_EPSILON]
-    return [*(JointPrivacy.split(total, share) for share in enough), JointPrivacy(both=total)]
+    each = [*(JointPrivacy.split(total, share) for share in enough), JointPrivacy(both=total)]
+    return [dataclasses.replace(one, rehearsed=True) for one in each]
 
 
 def _best(
@@ -365,7 +365,7 @@ def _of_records(key: PRNGKey, facts: PanelFacts, epsilons: tuple[float, ...]) ->
     def world(number: int) -> _Classes:
         class_key, donor_key, report_key = random.split(random.fold_in(key, number), 3)
         y = coupled_classes(class_key, facts.op, spread, log_q, facts.labels, np.float32(COUPLING))
-        users = ScoredUsers(_drawn_scores(donor_key, facts, y, log_q, _NEAR))
+        users = DrawnUsers(len(log_q), _drawn_scores(donor_key, facts, y, log_q, _NEAR))
         found = [log_q]
         for place, server in enumerate(servers):
             made = simulate(random.fold_in(report_key, place), server, users).value
@@ -383,10 +383,6 @@ def _drawn_scores(
     scores = scored[np.asarray(donors(key, y, log_q, labels[panel], log_q[panel], np.float32(near)))]
     scores[panel] = scored
     return scores
-
-
-def _send(alphabets: PersonalAlphabets, scores: np.ndarray, key: PRNGKey, public: Broadcast) -> ClassReports:
-    return ClassReports(alphabets.log_likelihoods(alphabets.privatize(key, alphabets.best(scores))), alphabets.mask)
 
 
 def _shared(op: Operator, noise: Array) -> Array:
@@ -533,7 +529,7 @@ def _of_lists(key: PRNGKey, public: CountFacts, friends: StatedFriends, epsilons
         users, found = _drawn_users(draw_key, y, tempered, stated, np.asarray(given, np.float32)), [log_q]
         for place, epsilon in enumerate(epsilons):
             count_key = random.fold_in(report_key, place)
-            made = simulate(count_key, CountServer(public, epsilon), _World(users))
+            made = simulate(count_key, CountServer(public, epsilon), DrawnUsers(len(labels), friends=users))
             found.append(made.value.log_posterior)
         return y, found
 
@@ -544,7 +540,6 @@ def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[Joi
     """Worlds of private records and lists; each split is tried on the same users."""
     n = len(facts.labels)
     log_q = np.tile(facts.log_prior, (n, 1))
-    alphabets = {one: record_alphabets(facts, one) for one in {split.record for split in splits} if one}
     entries, alike = max(1, round(float(stated[0]) * n)), min(float(stated[1]), _MOST_ALIKE)
 
     def world(number: int) -> _Classes:
@@ -552,18 +547,14 @@ def _of_both(key: PRNGKey, facts: JointFacts, stated: _Stated, splits: tuple[Joi
         class_key, rate_key, list_key = random.split(draw_key, 3)
         y = _drawn_classes(class_key, log_q, facts.labels)
         users = _drawn_users(rate_key, y, log_q, stated, np.zeros(2, np.float32))
-        scores, found = _drawn_scores(donor_key, facts, y, log_q, 1.0), [log_q]
-        devices = Devices(scores, *map(np.asarray, _drawn_lists(list_key, users, y, entries)))
+        scores = _drawn_scores(donor_key, facts, y, log_q, 1.0)
+        owners, friends = _drawn_lists(list_key, users, y, entries)
+        drawn = DrawnUsers(n, scores, users, (np.asarray(owners), np.asarray(friends)))
+        found = [log_q]
         for split in splits:
             # One key: the same noise for all splits, so that not chance tells close ones apart.
-            noise_key = jax.random.clone(report_key)
-            if split.both:
-                made = one_report(noise_key, facts, devices, split.both, alike)
-            else:
-                send = partial(_send, alphabets[split.record], scores) if split.record else None
-                count = _World(users) if split.list else None
-                made = joint_prediction(noise_key, facts, send, count, split.list)
-            found.append(made.log_posterior)
+            server = JointServer(split, facts, homophily=alike)
+            found.append(simulate(jax.random.clone(report_key), server, drawn).value.log_posterior)
         return y, found
 
     return world
@@ -580,26 +571,41 @@ class _Users(NamedTuple):
     echo: Array
 
 
-@dataclasses.dataclass(frozen=True)
-class _World:
-    """Drawn users, who answer questions about their neighbours."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class DrawnUsers:
+    """Simulated users: worlds draw what devices would find, not records or lists.
 
-    users: _Users
+    Attributes:
+      num_users: n.
+      scores: float32 [n, C], which devices find of records; None where no record is asked for.
+      friends: how many friends each has, and of whom; None where no list is asked for.
+      lists: entries of lists, as owners and friends; None where counts alone are asked for.
+    """
 
-    @property
-    def num_users(self) -> int:
-        return len(self.users.rate)
+    num_users: int
+    scores: Float[np.ndarray, "n classes"] | None = None
+    friends: "_Users | None" = None
+    lists: tuple[Int[np.ndarray, " m"], Int[np.ndarray, " m"]] | None = None
 
     def put(self, question: Question) -> Question:
+        """The question as it is."""
         return question
 
     def answer(self, key: PRNGKey, question: Question) -> Answers:
-        assert isinstance(question, CountQuestion)
-        count_key, noise_key = random.split(key)
-        groups = jnp.asarray(question.groups)
-        counts = _drawn_counts(count_key, self.users, groups, num_groups=question.num_groups)
-        noisy = question.mechanism.add_noise(noise_key, counts)
-        return Answers(np.asarray(noisy), np.asarray(question.asked))
+        """The answers of those who are asked, by the question's own mechanism."""
+        asked = np.asarray(question.asked)
+        if isinstance(question, CountQuestion) and self.friends is not None:
+            count_key, noise_key = random.split(key)
+            groups = jnp.asarray(question.groups)
+            counts = _drawn_counts(count_key, self.friends, groups, num_groups=question.num_groups)
+            values = np.asarray(question.mechanism.add_noise(noise_key, counts))
+        elif isinstance(question, BothQuestion) and self.scores is not None and self.lists is not None:
+            values = question.reports(key, self.scores, *self.lists)
+        elif isinstance(question, ClassQuestion) and self.scores is not None:
+            values = question.reports(key, self.scores)
+        else:
+            raise TypeError(f"nothing is drawn that answers a {type(question).__name__}")
+        return Answers(blanked(values, asked), asked)
 
 
 @pytree

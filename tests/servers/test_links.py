@@ -6,7 +6,7 @@ import pytest
 
 from ldp_jax.graph import graphs
 from ldp_jax.learning.metrics import auc
-from ldp_jax.pipeline.links import link_scores
+from ldp_jax.servers.links import link_scores
 from tests.servers.planted import blocks, noisy_counts
 
 

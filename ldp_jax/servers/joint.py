@@ -1,0 +1,679 @@
+r"""Records, friendships and labels private at once, within one total.
+
+No edge is public, so structure tells nothing before reports. A panel shows records, and labels or reports of them.
+
+1. The panel teaches a classifier, which is broadcast, and class shares.
+2. Every private user reports the class that the device predicts, within the likeliest classes of the panel. The
+   server simulates the panel's own reports, from records that the classifier has not seen.
+3. Everybody counts neighbours by what the server thinks of all classes (:mod:`ldp_jax.servers.counts`).
+4. Counts are believed as far as reports of records, or labels that their model has not seen, bear them out; reports
+   of records as far as counts do (:mod:`ldp_jax.servers.parts.guard`). Both are stacked on the panel, where the
+   noise of private labels is corrected for. Records that are asked for alone are taken at their word.
+
+These checks miss a wrongly joined table, in which all reports are about somebody else and agree. So a ``check`` of
+the panel may report as private users do: both reports are then believed as far as its labels bear them out.
+:func:`ldp_jax.rehearse` says which split of a total is best. One report of both
+(:class:`~ldp_jax.servers.questions.both.BothQuestion`) protects the record and the whole list together. Half of the
+users give it first, by the friends of the panel alone; then the others, by friends of the first half too.
+"""
+
+import dataclasses
+from fractions import Fraction
+from functools import cached_property
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from numpy.typing import ArrayLike
+from scipy.special import log_softmax, softmax
+
+from ldp_jax.accounting.guarantee import PipelineGuarantee
+from ldp_jax.accounting.statement import Cost, Role, Statement
+from ldp_jax.core import random, validate
+from ldp_jax.core.progress import Progress, phase, watched
+from ldp_jax.core.pytree import pytree
+from ldp_jax.core.rounding import rounded_down
+from ldp_jax.core.types import Graph, PRNGKey
+from ldp_jax.core.whole_noise import MIN_EPSILON
+from ldp_jax.features import PersonalAlphabets
+from ldp_jax.graph.graphs import GraphSet
+from ldp_jax.servers.counts import Counting, CountServer, PilotedCounts, Piloting, count_facts, counts_of_all
+from ldp_jax.servers.driver import simulate
+from ldp_jax.servers.labels import LabelsAsked, LabelServer
+from ldp_jax.servers.parts.absent import Numbering, absent_words
+from ldp_jax.servers.parts.confusion import ClassReports, ScoredPanel, confusions, likeliest_evidence
+from ldp_jax.servers.parts.device_classifier import DeviceClassifier, device_classifier
+from ldp_jax.servers.parts.friends import HOMOPHILY, evidence, friend_evidence, reported_confusion
+from ldp_jax.servers.parts.guard import checked, guard
+from ldp_jax.servers.parts.panel import MOST_EPSILON, by_node, folded_panel, panel_arguments, reported_shares
+from ldp_jax.servers.parts.rows import Features, Rows, as_rows
+from ldp_jax.servers.parts.self_training import FoldedLabels
+from ldp_jax.servers.parts.stack import stack_out_of_fold
+from ldp_jax.servers.questions import Answers, CountQuestion
+from ldp_jax.servers.questions.both import BothQuestion, both_cost
+from ldp_jax.servers.questions.classes import ClassQuestion, class_cost
+from ldp_jax.servers.questions.counts import count_cost
+from ldp_jax.servers.users import Users
+
+STATED_FRIENDS = "mean degree and homophily: public"
+"""The field that a guarantee names as unprotected where stated facts of friendships chose or read the reports."""
+
+_COUNTS = 2.0  # members of the panel that the confusion of records alone stands for, class by class
+
+
+@dataclasses.dataclass(frozen=True)
+class JointPrivacy:
+    """The cost of each report; 0 where it is not asked for.
+
+    ``JointPrivacy(both=4.0)`` asks for one class of the record and the whole list, and for nothing else.
+
+    Attributes:
+      record: epsilon of a private user's record, in [0, 20].
+      list: epsilon of a bit of a list, 0 or in [0.001, 20].
+      labels: epsilon of a label of the panel, in (0, 20]; None where labels are public.
+      check: share of the panel that reports as private users do, in [0, 0.5] (:func:`checked_members`). It teaches
+        nothing else; where labels are private it is 0. Fewer than some 25 users cost more than they mend.
+      both: epsilon of one report of the record and the whole list together, in [0, 20]; labels are then public.
+      rehearsed: whether stated facts of friendships chose this split; :func:`ldp_jax.rehearse` sets it. The
+        guarantee then names these facts as public, because no budget pays for them.
+
+    ``ValueError`` for a number out of its range, or where nothing is asked for.
+    """
+
+    record: float = 0.0
+    list: float = 0.0
+    labels: float | None = None
+    check: float = 0.0
+    both: float = 0.0
+    rehearsed: bool = dataclasses.field(default=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        for name in ("record", "list", "both", "check"):
+            made = validate.number(0.0, 0.5 if name == "check" else MOST_EPSILON, **{name: getattr(self, name)})
+            object.__setattr__(self, name, made)
+        if self.labels is not None:
+            validate.number(0.0, MOST_EPSILON, open_lower=True, labels=self.labels)
+        if 0.0 < self.list < MIN_EPSILON:
+            raise ValueError(f"list must be 0 or at least {MIN_EPSILON:g}, got {self.list:g}")
+        if self.check and self.labels is not None:
+            raise ValueError("check must be 0 where labels are private: it is true labels that bear reports out")
+        if self.both and (self.record or self.list or self.labels is not None):
+            raise ValueError("record and list must be 0, and labels None, beside both: that is the one report")
+        if self.record == self.list == self.both == 0.0:
+            raise ValueError("record, list or both must be above 0, or nothing is asked for")
+
+    @classmethod
+    def split(cls, total: float, share: float, labels: float | None = None) -> "JointPrivacy":
+        """``share`` of a total for the record, in [0, 1], and the rest for a bit of the list; together no more.
+
+        >>> JointPrivacy.split(4.0, 0.75)
+        JointPrivacy(record=3.0, list=1.0, labels=None, check=0.0, both=0.0)
+        """
+        validate.number(0.0, MOST_EPSILON, open_lower=True, total=total)
+        validate.number(0.0, 1.0, share=share)
+        record = min(total, total * share)
+        return cls(record, rounded_down(Fraction(total) - Fraction(record)), labels)
+
+
+def checked_members(panel: Int[np.ndarray, " panel"], share: float) -> Int[np.ndarray, " some"]:
+    """The members of a panel that are its check: every 1 / share-th of its nodes in ascending order.
+
+    >>> checked_members(np.arange(20), 0.1).tolist()
+    [9, 19]
+    """
+    validate.number(0.0, 0.5, share=share)
+    place = np.floor(np.arange(len(panel) + 1) * share)
+    return np.sort(panel)[np.diff(place) > 0]
+
+
+# --- Public facts ------------------------------------------------------------------------------------------------
+
+
+class JointFacts(NamedTuple):
+    """What is known before private users report; made by :func:`joint_facts`.
+
+    Where the panel has nobody of some class, all but ``numbering`` is about the other classes, renumbered
+    (:mod:`ldp_jax.servers.parts.absent`).
+
+    Attributes:
+      known: labels of the panel as the server has them.
+      classifier: what devices run.
+      prior: class shares of the panel.
+      numbering: of all classes; None where the panel has every class.
+    """
+
+    known: FoldedLabels
+    classifier: DeviceClassifier
+    prior: Float[np.ndarray, " classes"]
+    numbering: Numbering | None = None
+
+    @property
+    def labels(self) -> Int[np.ndarray, " n"]:
+        """Labels of the panel, -1 for everybody else."""
+        return self.known.labels
+
+    @property
+    def log_prior(self) -> Float[np.ndarray, " classes"]:
+        """Natural logarithms of the class shares; float32."""
+        return np.log(self.prior).astype(np.float32)
+
+    @property
+    def absent(self) -> tuple[int, ...]:
+        """The classes of which the panel has nobody; none are known of private labels."""
+        return () if self.numbering is None else self.numbering.absent
+
+
+def joint_facts(
+    key: PRNGKey,
+    rows: Features | Rows,
+    labels: ArrayLike,
+    *,
+    num_classes: int,
+    num_folds: int = 10,
+    keep: float = 1.0,
+) -> JointFacts:
+    """Step 1: the lessons of the panel. Arguments are those of :func:`ldp_jax.servers.panel_facts`.
+
+    ``ValueError`` as there, and for rows of another number than the panel's or fewer than two folds.
+
+    >>> y = np.arange(40) % 2
+    >>> labels = np.where(np.arange(40) < 30, y, -1).astype(np.int32)
+    >>> facts = joint_facts(jax.random.key(0), np.eye(2)[y[:30]], labels, num_classes=2, num_folds=2)
+    >>> facts.prior.tolist(), bool((facts.classifier.panel_scores.argmax(1) == y[:30]).all())
+    ([0.5, 0.5], True)
+    """
+    known, members = folded_panel(key, labels, num_classes, num_folds, keep)
+    mine = Numbering.of(known.labels, num_classes)
+    if keep == 1.0 and mine.absent:
+        taught = mine.renumbered(known.labels)
+        found = joint_facts(jax.random.clone(key), rows, taught, num_classes=len(mine.taught), num_folds=num_folds)
+        return found._replace(numbering=mine)
+    shares = reported_shares(members.labels, num_classes, keep)
+    return JointFacts(known, device_classifier(as_rows(rows), members), shares)
+
+
+def record_alphabets(facts: JointFacts, epsilon: float) -> PersonalAlphabets:
+    """Everybody's: the likeliest classes of the panel."""
+    return PersonalAlphabets.of(epsilon, np.tile(facts.prior, (len(facts.labels), 1)))
+
+
+class PrivatePanel(NamedTuple):
+    """A panel whose labels are private.
+
+    Attributes:
+      labels: asks for them.
+      rows: records of its members, in ascending order of their nodes; public.
+      num_folds: F.
+    """
+
+    labels: LabelServer
+    rows: Rows
+    num_folds: int
+
+
+# --- The server --------------------------------------------------------------------------------------------------
+
+
+class JointPrediction(NamedTuple):
+    """The result of :class:`JointServer`.
+
+    Attributes:
+      log_posterior: float32 [n, C]; of a member of the panel out of fold.
+      log_prior: float32 [C], class shares of the panel: what is known without any report.
+      reason: what was asked for, in words; says so where lists were left out.
+      strength: s of the guard: how far reports of records were believed; 1 where nothing else was asked that could
+        bear them out, 0 where they were not asked for. With a check it is what the check says.
+      counts: what came of the lists; None where they were not counted.
+      round: int8 [n], when a user reported of a list: 1 in the first half or the pilot, 2 after it, 0 if never.
+      absent: the classes of which the panel has nobody outside its check. Their posterior is the prior.
+    """
+
+    log_posterior: Float[np.ndarray, "n classes"]
+    log_prior: Float[np.ndarray, " classes"]
+    reason: str
+    strength: float
+    counts: PilotedCounts | None
+    round: Int[np.ndarray, " n"]
+    absent: tuple[int, ...] = ()
+
+
+@pytree
+class RecordsAsked:
+    """Private users are asked for the class of their record.
+
+    Attributes:
+      question: the open one.
+      key: of the panel's simulated reports.
+      count_key: of the rounds of counts.
+      facts: of private labels, which were reported; else None.
+    """
+
+    question: ClassQuestion
+    key: PRNGKey
+    count_key: PRNGKey
+    facts: JointFacts | None
+
+
+@pytree
+class ListsAsked:
+    """Everybody is asked for counts of neighbours.
+
+    Attributes:
+      question: the open one.
+      inner: the state of the counts.
+      own: float32 [n, C], the evidence of reports of records.
+      believed: how far these are.
+      fold_key: of the folds of counts.
+      facts: of private labels; else None.
+    """
+
+    question: CountQuestion
+    inner: Piloting | Counting
+    own: Float[np.ndarray, "n classes"]
+    believed: float
+    fold_key: PRNGKey
+    facts: JointFacts | None
+
+
+@pytree
+class FirstHalf:
+    """The panel and half of the others are asked for one class of record and list."""
+
+    question: BothQuestion
+    key: PRNGKey
+
+
+@pytree
+class SecondHalf:
+    """The others are asked.
+
+    Attributes:
+      question: the open one.
+      law: float32 [n, C], P(report | class sent) of the first half; 1 of those who did not report.
+      first: bool [n], who of the first half reported.
+      confusion: float64 [C, C], how often devices of a class (rows) send another.
+    """
+
+    question: BothQuestion
+    law: Float[np.ndarray, "n classes"]
+    first: Bool[np.ndarray, " n"]
+    confusion: Float[np.ndarray, "c c"]
+
+
+_State = LabelsAsked | RecordsAsked | ListsAsked | FirstHalf | SecondHalf
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class JointServer:
+    """Ask each private user for what the device predicts, and for the neighbours' classes.
+
+    Attributes:
+      privacy: what each report costs.
+      facts: of a panel with public labels (:func:`joint_facts`), without the check; or None.
+      panel: of a panel whose labels are private; or None.
+      check: int [n], classes of those of the panel who report as private users do, in the numbers of ``facts``, -1
+        for others; None for no check.
+      homophily: of one report of both, as it is stated.
+      exposes: what else was used in the clear, in words.
+    """
+
+    privacy: JointPrivacy
+    facts: JointFacts | None = None
+    panel: PrivatePanel | None = None
+    check: Int[np.ndarray, " n"] | None = None
+    homophily: float = HOMOPHILY
+    exposes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.facts is None) == (self.panel is None):
+            raise ValueError("facts must be given of public labels, or panel of private ones: one of both")
+        validate.number(0.0, 1.0, open_upper=True, homophily=self.homophily)
+
+    @cached_property
+    def members(self) -> Bool[np.ndarray, " n"]:
+        """The panel, without its check."""
+        return self.facts.labels >= 0 if self.panel is None else np.asarray(self.panel.labels.members)
+
+    def statement(self) -> Statement:
+        """What a private user is asked for, and a member of the panel."""
+        privacy = self.privacy
+        classes = self.facts.known.num_classes if self.panel is None else self.panel.labels.num_classes
+        if privacy.both:
+            roles = [Role((both_cost(class_cost(privacy.both, classes)),))]
+        else:
+            counts: tuple[Cost, ...] = (count_cost(privacy.list),) if privacy.list else ()
+            record = (class_cost(privacy.record, classes),) if privacy.record else ()
+            label = () if self.panel is None else self.panel.labels.statement().roles[0].costs
+            roles = [Role((*record, *counts), ~self.members), Role((*label, *counts), self.members)]
+        private = {
+            "features of private users": privacy.record or privacy.both,
+            "edges": privacy.list or privacy.both,
+            "the panel's labels": self.panel is not None,
+        }
+        shown = ["the panel's records"]
+        if self.panel is None:
+            shown.append("the panel's labels")
+        protects = [name for name, asked in private.items() if asked]
+        return Statement.of(*roles, exposes=(*shown, "number of nodes", *self.exposes), protects=protects)
+
+    def init(self, key: PRNGKey) -> _State:
+        """Labels of the panel are asked for first, where they are private."""
+        if self.panel is not None:
+            return self.panel.labels.init(key)
+        return self._taught(key, self.facts, None)
+
+    def step(self, state: _State, answers: Answers) -> _State | JointPrediction:
+        """The next question, or the result."""
+        if isinstance(state, LabelsAsked):
+            return self._labelled(state, answers)
+        if isinstance(state, FirstHalf):
+            return self._halved(state, answers)
+        if isinstance(state, SecondHalf):
+            return self._reported(state, answers)
+        if isinstance(state, RecordsAsked):
+            return self._classified(state, answers)
+        return self._counted(state, answers)
+
+    def _labelled(self, state: LabelsAsked, answers: Answers) -> _State | JointPrediction:
+        """Step 1 of a panel whose labels are private."""
+        told = self.panel.labels.step(state, answers)
+        reported = told.labels[self.members] >= 0
+        if reported.sum() < 2:
+            raise ValueError(f"at least two members of the panel must report a label, and {reported.sum()} did")
+        fold_key, key = random.split(jax.random.clone(state.key))
+        facts = joint_facts(
+            fold_key, self.panel.rows.take(np.flatnonzero(reported)), told.labels,
+            num_classes=self.panel.labels.num_classes, num_folds=self.panel.num_folds, keep=told.keep,
+        )  # fmt: skip
+        return self._taught(key, facts, facts)
+
+    def _taught(self, key: PRNGKey, facts: JointFacts, kept: JointFacts | None) -> _State | JointPrediction:
+        """The first question to private users."""
+        if self.privacy.both:
+            return self._first_half(key, facts)
+        record_key, count_key = random.split(key)
+        if self.privacy.record:
+            epsilon = self.privacy.record
+            question = ClassQuestion(facts.classifier, record_alphabets(facts, epsilon), facts.labels < 0, epsilon)
+            return RecordsAsked(question, record_key, count_key, kept)
+        nothing = np.zeros((len(facts.labels), len(facts.prior)), np.float32)
+        return self._counting(count_key, facts, kept, nothing, 0.0)
+
+    # --- Records, then lists ---
+
+    def _classified(self, state: RecordsAsked, answers: Answers) -> ListsAsked | JointPrediction:
+        """Step 2: what reports of records say."""
+        phase("reports of records", 0.0)
+        facts = self._facts(state)
+        labels = facts.labels
+        question = state.question
+        values = np.array(answers.values)
+        panel = facts.known.nodes
+        scores = np.zeros((len(labels), len(facts.prior)), np.float32)
+        scores[panel] = np.asarray(question.classifier.panel_scores)
+        simulated = question.reports(jax.random.clone(state.key), scores)
+        values[panel] = np.asarray(simulated)[panel]
+        asked = np.asarray(answers.reported) & (labels < 0)
+        heard = (asked | (labels >= 0))[:, None]
+        said = jnp.where(heard, question.log_likelihoods(values), 0.0)
+        posterior = np.tile(np.exp(facts.log_prior), (len(labels), 1))
+        reports = ClassReports(said, question.mask)
+        own = np.asarray(likeliest_evidence(reports, question.classifier.scored(facts.known), posterior, asked)[0])
+        believed = 1.0
+        if self.check is not None:
+            own, believed, _ = checked(own, facts.prior, np.where(asked, self.check, -1))
+        return self._counting(jax.random.clone(state.count_key), facts, state.facts, own, believed)
+
+    def _counting(
+        self, key: PRNGKey, facts: JointFacts, kept: JointFacts | None, own: np.ndarray, believed: float
+    ) -> ListsAsked | JointPrediction:
+        """Ask for counts, where every class has a label to count with; else records are the result."""
+        asked = "records alone" if self.privacy.record else "nothing"
+        known = np.bincount(facts.labels[facts.labels >= 0], minlength=len(facts.prior))
+        if not self.privacy.list or not known.all():
+            if self.privacy.list:
+                asked = f"{asked}: nobody of class {known.argmin()} is left to count with"
+            never = np.zeros(len(own), np.int8)
+            return self._result(facts, log_softmax(facts.log_prior + own, axis=1), asked, believed, None, never)
+        fold_key, key = random.split(key)
+        inner = self._counts(fold_key, own, facts).init(key)
+        return ListsAsked(inner.question, inner, own, believed, fold_key, kept)
+
+    def _counts(self, fold_key: PRNGKey, own: np.ndarray, facts: JointFacts) -> CountServer:
+        """The server of counts, which starts from what reports of records said."""
+        public = count_facts(
+            jax.random.clone(fold_key), None, facts.labels, num_classes=len(facts.prior),
+            log_q=log_softmax(facts.log_prior + own, axis=1), num_folds=facts.known.num_folds,
+        )  # fmt: skip
+        return CountServer(public, self.privacy.list, guarded=False)
+
+    def _counted(self, state: ListsAsked, answers: Answers) -> ListsAsked | JointPrediction:
+        """Steps 3 and 4: what counts say, and both together."""
+        facts = self._facts(state)
+        inner = dataclasses.replace(state.inner, question=state.question)
+        own = np.asarray(state.own)
+        made = self._counts(state.fold_key, own, facts).step(inner, answers)
+        if isinstance(made, Counting):
+            return dataclasses.replace(state, question=made.question, inner=made)
+        log_posterior, strength = _stacked(facts, own, made, self.check)
+        if not self.privacy.record:
+            return self._result(facts, log_posterior, "lists alone", 0.0, made, made.round)
+        believed = strength if self.check is None else float(state.believed)
+        return self._result(facts, log_posterior, "records and lists", believed, made, made.round)
+
+    # --- One report of both ---
+
+    def _first_half(self, key: PRNGKey, facts: JointFacts) -> FirstHalf:
+        """Half of the users, drawn by public randomness, with friends in the panel alone."""
+        labels, panel = facts.labels, facts.known.nodes
+        n, classes = len(labels), len(facts.prior)
+        half_key, key = random.split(key)
+        first = (np.asarray(random.permutation(half_key, n)) < n // 2) | (labels >= 0)
+        alphabets = record_alphabets(facts, self.privacy.both)
+        friends = np.zeros((n, classes))
+        friends[panel] = friend_evidence(np.eye(classes), facts.prior, self.homophily)[labels[panel]]
+        scores = np.zeros((n, classes), np.float32)
+        scores[panel] = np.asarray(facts.classifier.panel_scores)
+        of_record = ClassQuestion(facts.classifier, alphabets, first, self.privacy.both)
+        return FirstHalf(BothQuestion(of_record, friends, labels >= 0, scores), key)
+
+    def _halved(self, state: FirstHalf, answers: Answers) -> SecondHalf:
+        """How often devices are wrong, by the panel's reports; and the question to the second half."""
+        facts = self.facts
+        question = state.question
+        labels, panel = facts.labels, facts.known.nodes
+        law = _law(question, answers)
+        mask = question.of_record.mask
+        of_records = ScoredPanel(jnp.asarray(question.scores)[panel], labels[panel])
+        tables, which = confusions(of_records, mask, _COUNTS)
+        reported = np.asarray(answers.reported)
+        heard = panel[reported[panel]]
+        start = np.asarray(tables, np.float64)[which[0]]
+        confusion = reported_confusion(law[heard], labels[heard], start)
+        known = reported & (labels < 0)
+        posterior = softmax(np.log(facts.prior) + evidence(law, confusion)[known], axis=1)
+        friends = np.array(question.friends)
+        friends[known] = friend_evidence(posterior, facts.prior, self.homophily)
+        others = dataclasses.replace(question.of_record, asked=~np.asarray(question.asked))
+        asked = dataclasses.replace(question, of_record=others, friends=friends)
+        return SecondHalf(asked, law, reported, confusion)
+
+    def _reported(self, state: SecondHalf, answers: Answers) -> JointPrediction:
+        """What all reports say, believed as far as the check bears them out."""
+        facts = self.facts
+        second = np.asarray(answers.reported)
+        law = np.where(second[:, None], _law(state.question, answers), state.law)
+        own = evidence(law, np.asarray(state.confusion))
+        believed = 1.0
+        if self.check is not None:
+            heard = second | np.asarray(state.first)
+            own, believed, _ = checked(own, facts.prior, np.where(heard, self.check, -1))
+        log_posterior = log_softmax(facts.log_prior + own, axis=1)
+        when = np.where(state.first, np.int8(1), np.int8(2) * second)
+        return self._result(facts, log_posterior, "record and list in one report", believed, None, when)
+
+    # --- Both ways ---
+
+    def _facts(self, state: RecordsAsked | ListsAsked) -> JointFacts:
+        return self.facts if state.facts is None else state.facts
+
+    def _result(
+        self, facts: JointFacts, log_posterior: np.ndarray, reason: str, strength: float,
+        counts: PilotedCounts | None, when: np.ndarray,
+    ) -> JointPrediction:  # fmt: skip
+        """The result for all classes; those of which the panel has nobody have their prior."""
+        log_prior = facts.log_prior
+        if facts.numbering is not None:
+            log_posterior = facts.numbering.posterior(log_posterior)
+            log_prior = facts.numbering.log_prior.astype(np.float32)
+            counts = None if counts is None else counts_of_all(counts, facts.numbering)
+        return JointPrediction(log_posterior, log_prior, reason, strength, counts, when, facts.absent)
+
+
+def _law(question: BothQuestion, answers: Answers) -> Float[np.ndarray, "n classes"]:
+    """P(report | class sent) of users who reported; 1 of others, which says nothing."""
+    law = np.exp(np.asarray(question.log_likelihoods(answers.values), np.float64))
+    law = np.where(question.of_record.mask, law, 0.0)
+    return np.where(np.asarray(answers.reported)[:, None], law, 1.0)
+
+
+def _stacked(
+    facts: JointFacts, own: np.ndarray, counts: PilotedCounts, check: np.ndarray | None
+) -> tuple[Float[np.ndarray, "n classes"], float]:
+    """Step 4: the posterior of both, and how far reports of records are believed."""
+    # The model of lists has seen labels of its pilot, with which it agrees by its very fit.
+    labels, prior = facts.labels, facts.log_prior
+    of_lists = np.asarray(counts.log_likelihood)
+    if check is not None:
+        of_lists = checked(of_lists, facts.prior, check).log_likelihood
+    unseen = np.where(counts.pilot, -1, labels)
+    judged = (labels < 0) & ~counts.pilot
+    # Lists are believed as far as records or else labels bear them out: either may be what is wrong.
+    by_records = guard(of_lists, softmax(prior + own, axis=1), judged)
+    by_labels = guard(of_lists, np.tile(np.exp(prior), (len(own), 1)), judged, unseen)
+    of_lists = max(by_records, by_labels, key=lambda one: one.strength).log_likelihood
+    trusted = guard(own, softmax(prior + of_lists, axis=1), judged, labels)
+    scores = np.stack([prior + trusted.log_likelihood, of_lists], -1)
+    return stack_out_of_fold(scores, facts.known, (1.0, 1.0))[0], trusted.strength
+
+
+# --- In one call -------------------------------------------------------------------------------------------------
+
+
+class JointClasses(NamedTuple):
+    """The result of :func:`predict_jointly`: that of :class:`JointPrediction`, and what it cost."""
+
+    log_posterior: Float[np.ndarray, "n classes"]
+    log_prior: Float[np.ndarray, " classes"]
+    reason: str
+    strength: float
+    counts: PilotedCounts | None
+    round: Int[np.ndarray, " n"]
+    guarantee: PipelineGuarantee
+    absent: tuple[int, ...] = ()
+
+    @property
+    def classes(self) -> Int[np.ndarray, " n"]:
+        """The likeliest class of each user."""
+        return self.log_posterior.argmax(1)
+
+    def __repr__(self) -> str:
+        n, classes = self.log_posterior.shape
+        return f"JointClasses({n} users, {classes} classes; {self.reason}{absent_words(self.absent)})"
+
+
+def predict_jointly(
+    key: PRNGKey,
+    lists: Graph | GraphSet,
+    features: Features | Rows,
+    panel: Int[np.ndarray, " panel"],
+    labels: Int[np.ndarray, " panel"],
+    privacy: JointPrivacy,
+    *,
+    num_classes: int | None = None,
+    num_folds: int = 10,
+    homophily: float | None = None,
+    progress: Progress | None = None,
+) -> JointClasses:
+    """Ask each private user for what the device predicts and for the neighbours' classes, within one total.
+
+    Guarantee: a private user pays ``privacy.record`` for the record's report and ``privacy.list`` for a bit of the
+    list; or ``privacy.both`` for the record and the whole list together. A member of the panel pays
+    ``privacy.labels`` for a label, and for a list what everybody does. A relationship is in two lists. With private
+    labels the guarantee does not depend on them: it states lists as asked for, even where they were left out.
+    Utility: little is left of what a public graph gives. :func:`ldp_jax.rehearse` says beforehand what a total
+    buys, and which split of it is best.
+
+    Args:
+      key: a typed threefry key: of the devices' noise and of public randomness.
+      lists: the private graph, undirected; this simulates all devices.
+      features: see :func:`ldp_jax.predict_from_reports`.
+      panel: its members. Score results on the other nodes.
+      labels: in [0, C), of these members.
+      privacy: what each report costs.
+      num_classes: C; by default the largest label plus 1, where labels are public. Where it is given, the
+        panel may have nobody of some class. Its posterior is then its prior, and ``absent`` names it.
+      num_folds: F.
+      homophily: of one report of both: the share of friends of one's own class beyond chance, in [0, 1), as it is
+        publicly stated, by default 0.6. A wrong number costs accuracy alone. A stated one is named among the
+        unprotected: the true one of a private graph is a release.
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
+
+    ``ValueError`` for arguments that do not fit each other or are out of range, before anybody reports.
+
+    >>> from ldp_jax import datasets
+    >>> data = datasets.synthetic(jax.random.key(0), num_nodes=400, num_classes=3, num_features=30,
+    ...     mean_degree=6, homophily=0.5)
+    >>> panel, privacy = np.arange(90), JointPrivacy(record=4.0, list=0.0)
+    >>> found = predict_jointly(jax.random.key(1), data.graph, data.x, panel, data.y[panel], privacy, num_folds=3)
+    >>> found, found.round.any()
+    (JointClasses(400 users, 3 classes; records alone), np.False_)
+    >>> privacy = JointPrivacy(both=4.0)
+    >>> found = predict_jointly(jax.random.key(1), data.graph, data.x, panel, data.y[panel], privacy, num_folds=3)
+    >>> print(str(found.guarantee).splitlines()[-1])  # doctest: +ELLIPSIS
+      epsilon 4 per record + whole neighbour list (any two records and any two neighbour lists of one user; ...
+    """
+    validate.host_key(key, "predict_jointly")
+    holders = Users(lists=lists)
+    n = holders.num_users
+    if not isinstance(privacy, JointPrivacy):
+        raise ValueError(f"privacy must be JointPrivacy(record=..., list=...), got {type(privacy).__name__}")
+    if homophily is not None and not privacy.both:
+        raise ValueError("homophily must be None but of one report, JointPrivacy(both=...): nothing else reads it")
+    alike = HOMOPHILY if homophily is None else homophily
+    validate.number(0.0, 1.0, open_upper=True, homophily=alike)
+    given = panel_arguments(n, features, panel, labels, num_classes=num_classes, label_epsilon=privacy.labels)
+    validate.integer_in(2, num_folds=num_folds)
+    exposes: tuple[str, ...] = ()
+    if privacy.rehearsed or homophily is not None:
+        exposes = (STATED_FRIENDS if privacy.rehearsed else "homophily: public",)
+    users = dataclasses.replace(holders, records=given.rows)
+    fold_key, run_key = random.split(key)
+    with watched("predict_jointly", progress):
+        if privacy.labels is not None:
+            asked = LabelServer(given.labels >= 0, given.num_classes, privacy.labels)
+            private = PrivatePanel(asked, given.rows.take(given.members), num_folds)
+            server = JointServer(privacy, panel=private, homophily=alike, exposes=exposes)
+            users = dataclasses.replace(users, labels=by_node(given.labels >= 0, panel, labels))
+        else:
+            phase("what the panel teaches", 0.0)
+            chosen = checked_members(given.members, privacy.check)
+            if privacy.check and not len(chosen):
+                size = len(given.members)
+                raise ValueError(f"check of {privacy.check:g} leaves nobody of a panel of {size} to report")
+            apart = np.isin(np.arange(n), chosen)
+            shown = np.where(apart, -1, given.labels)
+            facts = joint_facts(
+                fold_key, given.rows.take(np.flatnonzero(shown >= 0)), shown,
+                num_classes=given.num_classes, num_folds=num_folds,
+            )  # fmt: skip
+            check = np.where(apart, given.labels, -1) if privacy.check else None
+            if check is not None and facts.numbering is not None:
+                check = facts.numbering.renumbered(check)
+            server = JointServer(privacy, facts, check=check, homophily=alike, exposes=exposes)
+        phase("reports", 0.3)
+        released = simulate(run_key, server, users)
+    found = released.value
+    return JointClasses(*found[:-1], released.guarantee, found.absent)

@@ -1,0 +1,87 @@
+"""Which class do your record and your friends speak for, together?"""
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse
+from jaxtyping import Bool, Float, Int
+
+from ldp_jax.accounting.statement import RECORD_AND_LIST, Cost
+from ldp_jax.core.pytree import pytree
+from ldp_jax.core.types import Array, PRNGKey
+from ldp_jax.servers.parts.rows import DenseRows, Rows, as_rows, of_length_one
+from ldp_jax.servers.questions.classes import ClassQuestion
+from ldp_jax.servers.questions.question import User
+
+
+@pytree
+class BothQuestion:
+    """Add what the server broadcasts of your friends to what your record says, and report the best class.
+
+    The class is all that leaves a device, so a report costs its epsilon whatever differs in the record and in the
+    whole list.
+
+    Attributes:
+      of_record: the question about the record alone, whose classifier and alphabets are used.
+      friends: float32 [n, C], the public evidence of each user as a friend; 0 where nobody knows.
+      known: bool [n], members of the panel, whose records are public.
+      scores: float32 [n, C], of their records, by models that have not seen them.
+    """
+
+    of_record: ClassQuestion
+    friends: Float[Array | np.ndarray, "n classes"]
+    known: Bool[Array | np.ndarray, " n"]
+    scores: Float[Array | np.ndarray, "n classes"]
+
+    @property
+    def asked(self) -> Bool[Array | np.ndarray, " n"]:
+        """The users who are asked."""
+        return self.of_record.asked
+
+    def cost(self) -> Cost:
+        """The epsilon of the report, per record and whole list together."""
+        return both_cost(self.of_record.cost())
+
+    def answer(self, key: PRNGKey, user: User) -> Int[Array, ""]:
+        """The reported place of one user."""
+        own = self.of_record.classifier.scores(DenseRows(of_length_one(user.record)[None]))[0]
+        own = jnp.where(jnp.asarray(self.known)[user.own], jnp.asarray(self.scores)[user.own], own)
+        friends = jnp.asarray(self.friends).at[user.neighbours.ids].get(mode="fill", fill_value=0.0)
+        return self.of_record.report(key, own + friends.sum(0), user.own)
+
+    def answer_all(self, key: PRNGKey, users: Any) -> Int[Array, " n"]:
+        """The reported places of all users."""
+        records = users.records if isinstance(users.records, (Rows, DenseRows)) else as_rows(users.records)
+        own = np.where(self.known[:, None], self.scores, np.asarray(self.of_record.classifier.scores(records)))
+        return self.reports(key, own, users.lists.receivers, users.lists.senders)
+
+    def reports(
+        self, key: PRNGKey, scores: Float[np.ndarray, "n classes"], owners: np.ndarray, friends: np.ndarray
+    ) -> Int[Array, " n"]:
+        """The reported places of users of some scores, whose lists have the entries (owner, friend)."""
+        n = len(scores)
+        entries = np.ones(len(owners))
+        neighbours = scipy.sparse.csr_array((entries, (owners, friends)), (n, n))
+        told = neighbours @ np.asarray(self.friends, np.float64)
+        return self.of_record.reports(key, (scores + told).astype(np.float32))
+
+    def exact(self) -> "BothQuestion":
+        """The best of all classes as it is."""
+        return dataclasses.replace(self, of_record=self.of_record.exact())
+
+    def log_likelihoods(self, values: Int[Array | np.ndarray, " n"]) -> Float[Array, "n classes"]:
+        """log P(report i | class that the device of user i chose), of every class."""
+        return self.of_record.log_likelihoods(values)
+
+
+def both_cost(of_class: Cost) -> Cost:
+    """The cost of a report of the record and the whole list together, from that of a class of the record."""
+    guarantee = dataclasses.replace(
+        of_class.guarantee,
+        unit=RECORD_AND_LIST,
+        adjacency="any two records and any two neighbour lists of one user",
+        reason=f"the class is all that leaves a device; {of_class.guarantee.reason}",
+    )
+    return Cost(guarantee)

@@ -1,0 +1,168 @@
+r"""States and results as bytes: a server that was killed goes on from them, and a result can be read years later.
+
+::
+
+    "ldp-saved 1\n" | JSON in ASCII, keys in order | "\n" | arrays, little-endian, C order | checksum (8 bytes)
+
+Nothing is unpickled. A class is named by module and name, and only dataclasses and named tuples are rebuilt: those
+of this library, and those that the reader names. The checksum is that of :mod:`ldp_jax.core.checksum`.
+"""
+
+import dataclasses
+import importlib
+import json
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import jax
+import numpy as np
+
+import ldp_jax
+from ldp_jax.core.checksum import as_bytes, sealed
+
+_START = b"ldp-saved 1\n"
+_TAG_BYTES = 8
+_PLAIN = (type(None), bool, int, str)
+
+
+def to_bytes(tree: Any) -> bytes:
+    """Bytes of a tree of arrays, keys, numbers, text, tuples, lists, dicts, dataclasses and named tuples.
+
+    ``TypeError`` for anything else, such as a function.
+
+    >>> from_bytes(to_bytes({"x": np.arange(3), "name": "a"}))["x"].tolist()
+    [0, 1, 2]
+    """
+    arrays: list[np.ndarray] = []
+    header = {"ldp_jax": ldp_jax.__version__, "tree": _written(tree, arrays)}
+    text = json.dumps(header, sort_keys=True).encode("ascii")
+    body = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+    return sealed(_START + text + b"\n" + body)
+
+
+def from_bytes(data: bytes, types: Iterable[type] = ()) -> Any:
+    """The tree that :func:`to_bytes` wrote; ``types`` are classes outside this library that it may hold.
+
+    ``ValueError`` for damaged bytes, another version, a class that is neither of this library nor named, or fields
+    that the class does not have.
+    """
+    data = as_bytes(data)
+    if not data.startswith(_START):
+        raise ValueError(f"these bytes are no saved state of this version: expected {_START!r} at their start")
+    whole = data[:-_TAG_BYTES]
+    if sealed(whole) != data:
+        raise ValueError("a damaged state: its checksum is not that of its bytes")
+    text, _, body = whole[len(_START) :].partition(b"\n")
+    header = json.loads(text.decode("ascii"))
+    known = {_name_of(one): one for one in types}
+    return _Reader(body, known).tree(header["tree"])
+
+
+def _written(node: Any, arrays: list[np.ndarray]) -> Any:
+    """A tree as JSON; ``arrays`` takes its arrays, in order."""
+    if isinstance(node, _PLAIN):
+        return node
+    if isinstance(node, float):
+        return node if math.isfinite(node) else {"float": repr(node)}
+    if isinstance(node, jax.Array) and jax.dtypes.issubdtype(node.dtype, jax.dtypes.prng_key):
+        return {"key": _placed(np.asarray(jax.random.key_data(node)), arrays)}
+    if isinstance(node, (np.ndarray, np.generic, jax.Array)):
+        where = "device" if isinstance(node, jax.Array) else "host"
+        return {where: _placed(np.asarray(node), arrays)}
+    if isinstance(node, dict):
+        return {"dict": [[_written(key, arrays), _written(value, arrays)] for key, value in node.items()]}
+    if dataclasses.is_dataclass(node) and not isinstance(node, type):
+        names = [field.name for field in dataclasses.fields(node)]
+        return _of_class(node, names, arrays)
+    if isinstance(node, tuple) and hasattr(node, "_fields"):
+        return _of_class(node, node._fields, arrays)
+    if isinstance(node, (tuple, list)):
+        return {type(node).__name__: [_written(one, arrays) for one in node]}
+    raise TypeError(f"a state must hold arrays, numbers and text, got {type(node).__name__}")
+
+
+def _of_class(node: Any, names: Iterable[str], arrays: list[np.ndarray]) -> dict[str, Any]:
+    fields = {name: _written(getattr(node, name), arrays) for name in names}
+    return {"class": _name_of(type(node)), "fields": fields}
+
+
+def _name_of(kind: type) -> str:
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def _placed(array: np.ndarray, arrays: list[np.ndarray]) -> dict[str, Any]:
+    """An array's description; the array itself is kept for the body, in its place."""
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"a state must hold arrays of numbers, got {array.dtype}")
+    start = sum(before.nbytes for before in arrays)
+    arrays.append(array.astype(array.dtype.newbyteorder("<")))
+    return {"dtype": array.dtype.newbyteorder("<").str, "shape": list(array.shape), "start": start}
+
+
+class _Reader:
+    """Reads a tree whose arrays are in ``body``."""
+
+    def __init__(self, body: bytes, known: dict[str, type]) -> None:
+        self.body = body
+        self.known = known
+
+    def tree(self, node: Any) -> Any:
+        if not isinstance(node, dict):
+            return node
+        if "class" in node:
+            return self.object(node["class"], node["fields"])
+        ((kind, value),) = node.items()
+        if kind == "float":
+            return float(value)
+        if kind == "key":
+            return jax.random.wrap_key_data(self.array(value), impl="threefry2x32")
+        if kind == "device":
+            return jax.device_put(self.array(value))
+        if kind == "host":
+            return self.array(value)
+        if kind == "dict":
+            return {self.tree(key): self.tree(one) for key, one in value}
+        if kind in ("tuple", "list"):
+            made = [self.tree(one) for one in value]
+            return tuple(made) if kind == "tuple" else made
+        raise ValueError(f"a damaged state: it holds a {kind!r}")
+
+    def array(self, described: dict[str, Any]) -> np.ndarray:
+        dtype = np.dtype(described["dtype"])
+        shape = tuple(described["shape"])
+        if dtype.kind not in "biuf":
+            raise ValueError(f"a damaged state: an array of {dtype}")
+        size = math.prod(shape) * dtype.itemsize
+        start = described["start"]
+        part = self.body[start : start + size]
+        if start < 0 or len(part) != size:
+            raise ValueError("a damaged state: it holds fewer arrays than it names")
+        return np.frombuffer(part, dtype).reshape(shape).copy()
+
+    def object(self, name: str, fields: dict[str, Any]) -> Any:
+        kind = self.known.get(name) or _own_class(name)
+        values = {field: self.tree(value) for field, value in fields.items()}
+        is_tuple = issubclass(kind, tuple)
+        wanted = kind._fields if is_tuple else [field.name for field in dataclasses.fields(kind)]
+        if set(wanted) != set(values):
+            raise ValueError(f"the state is of another version: {kind.__name__} has other fields")
+        if is_tuple:
+            return kind(**values)
+        # As trees are rebuilt: the constructor has checked the arguments when the object was made.
+        made = object.__new__(kind)
+        for field, value in values.items():
+            object.__setattr__(made, field, value)
+        return made
+
+
+def _own_class(name: str) -> Any:
+    """A dataclass or named tuple of this library."""
+    module, _, path = name.partition(":")
+    if module.split(".")[0] != "ldp_jax" or "." in path:
+        raise ValueError(f"the state holds a {name}, which is not of this library: name it in types")
+    found = getattr(importlib.import_module(module), path, None)
+    is_tuple = isinstance(found, type) and issubclass(found, tuple) and hasattr(found, "_fields")
+    if not (is_tuple or (isinstance(found, type) and dataclasses.is_dataclass(found))):
+        raise ValueError(f"the state holds a {name}, which this version does not have")
+    return found
