@@ -133,8 +133,8 @@ class _Scores(ClassQuestion):
 class _Candid(Users):
     """Users whose devices report all scores, whatever they are asked."""
 
-    def put(self, question: ClassQuestion) -> _Scores:
-        """The question about scores."""
+    def put(self, question: Any) -> _Scores:
+        """The question about scores, in place of a :class:`ClassQuestion`."""
         exact = question.exact()
         return _Scores(**{field.name: getattr(exact, field.name) for field in dataclasses.fields(exact)})
 
