@@ -133,7 +133,7 @@ class _Scores(ClassQuestion):
 class _Candid(Users):
     """Users whose devices report all scores, whatever they are asked."""
 
-    def put(self, question: Any) -> _Scores:
+    def put(self, question: Any) -> Any:
         """The question about scores, in place of a :class:`ClassQuestion`."""
         exact = question.exact()
         return _Scores(**{field.name: getattr(exact, field.name) for field in dataclasses.fields(exact)})
