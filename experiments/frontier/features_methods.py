@@ -121,6 +121,10 @@ def _noiseless(key: Any, asked: Asked, epsilon: float, *, soft: bool) -> Answer:
 class _Scores(ClassQuestion):
     """Report all scores as they are."""
 
+    def answer_all(self, key: Any, users: Any) -> np.ndarray:
+        """Everybody's posterior by the classifier."""
+        return self.reports(key, self.classifier.scores(users.records))
+
     def reports(self, key: Any, scores: Any) -> np.ndarray:
         """A posterior of classes."""
         return np.asarray(jax.nn.log_softmax(jnp.asarray(scores)))

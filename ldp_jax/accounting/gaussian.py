@@ -16,6 +16,7 @@ from scipy import special
 from ldp_jax.accounting.guarantee import RECORD, Guarantee, Unit
 from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.rounding import rounded_down, rounded_up
+from ldp_jax.core.shown import shown
 from ldp_jax.core.validate import number, whole
 
 __all__ = ["GaussianCurve", "gaussian_mu", "gaussian_sigma"]
@@ -115,7 +116,7 @@ class GaussianCurve:
         """
         given = np.asarray(epsilon)
         if given.dtype.kind not in "iuf":
-            raise ValueError(f"epsilon must be real numbers, got {epsilon!r}")
+            raise ValueError(f"epsilon must be real numbers, got {shown(epsilon)}")
         values = given.astype(np.float64)
         if not (values >= 0.0).all():
             raise ValueError(f"epsilon must be >= 0, got {epsilon}")

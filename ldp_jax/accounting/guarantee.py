@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Literal, get_args
 
 from ldp_jax.core.rounding import add_up, digits_down, digits_up, exactly, rounded_down, rounded_up
+from ldp_jax.core.shown import shown
 from ldp_jax.core.validate import one_of
 
 __all__ = [
@@ -239,7 +240,7 @@ class Budget:
 def _freeze_pair(made: Guarantee | Budget, rounded: Callable[[Fraction | float], float], whose: str = "") -> None:
     """Epsilon and delta as float64, rounded to the safe side, -0 as 0; a unit that is one, and its rate."""
     if not isinstance(made.unit, Unit):
-        raise ValueError(f"{_A_UNIT}, got {made.unit!r}")
+        raise ValueError(f"{_A_UNIT}, got {shown(made.unit)}")
     for name in ("epsilon", "delta"):
         label = f"{whose}{name} per {made.unit}" if whose else name
         object.__setattr__(made, name, rounded(exactly(label, getattr(made, name))))
@@ -336,7 +337,7 @@ def field_names(name: str, value: Iterable[str]) -> tuple[str, ...]:
     names = () if isinstance(value, str) else tuple(value)
     if isinstance(value, str) or not all(isinstance(one, str) and one.strip() for one in names):
         raise ValueError(
-            f"{name} must be a sequence of field names, got {'the string ' * isinstance(value, str)}{value!r}"
+            f"{name} must be a sequence of field names, got {'the string ' * isinstance(value, str)}{shown(value)}"
         )
     return names
 
@@ -367,7 +368,7 @@ class PipelineGuarantee(Mapping[Unit, Guarantee]):
             object.__setattr__(self, name, field_names(name, getattr(self, name)))
         for guarantee in self.guarantees:
             if not isinstance(guarantee, Guarantee):
-                raise ValueError(f"guarantees must be Guarantees, got {guarantee!r}")
+                raise ValueError(f"guarantees must be Guarantees, got {shown(guarantee)}")
         each_once("guarantees", self.guarantees)
         both = sorted(set(self.protected) & set(self.unprotected))
         if both:

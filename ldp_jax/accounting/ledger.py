@@ -27,6 +27,7 @@ from ldp_jax.accounting.guarantee import (
 )
 from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.rounding import add_up, digits_down, digits_up, rounded_down
+from ldp_jax.core.shown import shown
 
 __all__ = ["BudgetExceededError", "Ledger", "Release"]
 
@@ -113,7 +114,7 @@ class Release:
                 if not (guarantee.epsilon >= 0.0 and 0.0 <= guarantee.delta <= 1.0):
                     raise ValueError(f"{what}: epsilon must be >= 0 and delta in [0, 1]")
         else:
-            got = f"got {self.cost!r}{': call it' * callable(self.cost)}"
+            got = f"got {shown(self.cost)}{': call it' * callable(self.cost)}"
             raise ValueError(f"{what} must cost a Guarantee, PipelineGuarantee or GaussianCurve, {got}")
         both = set(protects) & set(exposes)
         if both:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy import stats
 
 from ldp_jax.core import validate
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.learning.metrics import ConfidenceInterval, mean_interval
 
@@ -46,6 +47,8 @@ class Targets(NamedTuple):
     units: Int[np.ndarray, "p k"]
     truth: Bool[np.ndarray, "*N p"]
 
+    __repr__ = by_shapes
+
 
 def rows_of(
     name: str, rows: ArrayLike | tuple, dtype: DTypeLike = np.float32, *, least: int = 1, most: int | None = None
@@ -53,7 +56,8 @@ def rows_of(
     """A record a row; refused unless finite, and as many as asked for."""
     if hasattr(rows, "toarray"):
         raise ValueError(f"{name} must be finite numbers [n, d], got a sparse matrix: give its toarray()")
-    rows = np.asarray(validate.unmasked(rows), dtype)
+    with np.errstate(over="ignore"):  # becomes infinite, which is refused
+        rows = validate.numbers(**{name: rows}).astype(dtype)
     if (
         rows.ndim != 2
         or not rows.size
@@ -94,7 +98,9 @@ def all_pairs(
         )
     nodes = distinct("nodes", nodes).astype(np.int64)
     secret, left_out = validate.pairs(edges=edges), validate.pairs(known=known)
-    size = 1 + max(int(np.max(part, initial=0)) for part in (nodes, secret, left_out))
+    # Others do not matter, and their ids may be too large for a code.
+    secret, left_out = (pairs[np.isin(pairs, nodes).all(1)] for pairs in (secret, left_out))
+    size = 1 + int(nodes.max(initial=0))
     ends = np.triu_indices(len(nodes), 1)
     units = np.stack([nodes[end] for end in ends], 1)
     code = codes(units, size)
@@ -127,7 +133,7 @@ def balanced_pairs(
 
 def distinct(name: str, nodes: ArrayLike | tuple, size: int = 2**31) -> Int[np.ndarray, " p"]:
     """Nodes as int32, refused unless distinct, in [0, size) and at least one."""
-    nodes = np.asarray(nodes)
+    nodes = validate.complete(**{name: nodes})
     whole = nodes.ndim == 1 and len(nodes) and np.issubdtype(nodes.dtype, np.integer)
     if not whole or nodes.min() < 0 or nodes.max() >= size or len(np.unique(nodes)) < len(nodes):
         raise ValueError(f"{name} must be distinct integers in [0, {size}), at least one")
@@ -142,7 +148,7 @@ def check_targets(targets: Targets, size: int, k: int = 2) -> None:
 
 def _parts(targets: Targets, k: int | None = None) -> tuple[np.ndarray, np.ndarray]:
     """Units [p, k] and truth [p], refused in other forms."""
-    units, truth = np.asarray(targets.units), np.asarray(targets.truth)
+    units, truth = validate.complete(units=targets.units), validate.complete(truth=targets.truth)
     if (
         units.ndim != 2
         or units.shape[1] != (k or units.shape[1])
@@ -320,7 +326,7 @@ def evaluate(
     (1.0, 1.0, 1.0)
     """
     units, truth = _parts(targets)
-    scores = np.asarray(validate.unmasked(scores), np.float64)
+    scores = validate.numbers(scores=scores)
     if scores.shape != truth.shape:
         raise ValueError(f"scores must be one a target [{len(truth)}], got shape {scores.shape}")
     density, confidence = _checked(name, scores, density, confidence, "targets")
@@ -375,7 +381,7 @@ def evaluate_membership(
     0.0
     """
     member = check_member(member)
-    scores = np.asarray(validate.unmasked(scores), np.float64)
+    scores = validate.numbers(scores=scores)
     if scores.shape != member.shape:
         raise ValueError(f"scores must be float {list(member.shape)}, as member is, got shape {scores.shape}")
     density, confidence = _checked(name, scores, density, confidence, "nodes")
@@ -396,7 +402,7 @@ def evaluate_membership(
 
 def check_member(member: ArrayLike | tuple) -> Bool[np.ndarray, "N n"]:
     """Memberships, refused unless each of N targets was trained on some nodes and not on others."""
-    member = np.asarray(member)
+    member = validate.complete(member=member)
     if member.ndim != 2 or member.dtype != bool or not member.size:
         raise ValueError(f"member must be bool [N, n], got {member.dtype} of shape {member.shape}")
     members = member.sum(1)

@@ -66,7 +66,7 @@ def attribute_inference(
     graph = graphs.from_edges(edges, num_nodes, pairs_in="rows")
     check_targets(targets, num_nodes, 1)
     nodes = distinct("known_nodes", known_nodes, num_nodes)
-    values = validate.mask(len(nodes), known_values=np.asarray(known_values))
+    values = validate.mask(len(nodes), known_values=known_values)
     units = np.asarray(targets.units)[:, 0]
     if np.isin(units, nodes).any():
         raise ValueError("targets must not be among the known nodes")

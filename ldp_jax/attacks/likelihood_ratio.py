@@ -11,6 +11,7 @@ from scipy import stats
 
 from ldp_jax.attacks._result import Attack, Targets, evaluate, rows_of
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
 
 
@@ -57,6 +58,7 @@ def planted_edge(
     return likelihood_ratio(*seen)
 
 
+@implicit_promotion()
 def likelihood_ratio(
     shadows_without: PyTree,
     shadows_with: ArrayLike,

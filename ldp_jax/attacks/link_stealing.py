@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows, trained_answers
 from ldp_jax.attacks._result import Attack, Targets, check_targets, codes, evaluate, rows_of
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.types import Array, PRNGKey
 
@@ -61,6 +62,7 @@ def _apart(rows: np.ndarray, pairs: np.ndarray, distances: tuple[str, ...]) -> F
         return np.asarray(_compared(rows, np.asarray(pairs, np.int32), distances))
 
 
+@implicit_promotion()
 def link_stealing(posteriors: ArrayLike | tuple, targets: Targets, *, distance: Distance = "correlation") -> Attack:
     """Score pairs of nodes by how alike the model's answers are, which are all the attacker has.
 
@@ -108,6 +110,7 @@ def _pair_features(
 _PERCEPTRON = Perceptron(layers=2, hidden=32)
 
 
+@implicit_promotion()
 def trained_link_stealing(
     key: PRNGKey,
     posteriors: ArrayLike | tuple,

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._result import Attack, Targets, check_targets, evaluate
 from ldp_jax.core import validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Array, Graph
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning.models import Bound, Model, NodeInputs, Variables
@@ -19,6 +20,7 @@ Outputs = Literal["logits", "softmax", "sigmoid"]
 _READ = {"logits": lambda outputs: outputs, "softmax": jax.nn.softmax, "sigmoid": jax.nn.sigmoid}
 
 
+@implicit_promotion()
 def linkteller(
     model: Model,
     variables: Variables,
@@ -66,7 +68,7 @@ def linkteller(
         raise ValueError("inputs must have no scale: it is what the attack varies")
     n = len(x)
     check_targets(targets, n)
-    known = None if degrees is None else np.asarray(degrees, np.float64)
+    known = None if degrees is None else validate.numbers(degrees=degrees)
     if known is not None and (known.shape != (n,) or not (known >= 0).all()):
         raise ValueError(f"degrees must be [{n}] numbers >= 0, got shape {known.shape}")
 

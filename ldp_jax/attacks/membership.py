@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 from ldp_jax.attacks._classifier import CLASSIFICATION, Perceptron, Rows
 from ldp_jax.attacks._result import Attack, check_member, evaluate_membership
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning.models import Model, Variables
 from ldp_jax.learning.training import fit_many
@@ -30,6 +31,7 @@ Form = Literal["online", "offline"]
 _TINY = 1e-12
 
 
+@implicit_promotion()
 def log_odds(
     answers: ArrayLike | tuple, labels: ArrayLike | tuple, *, outputs: Literal["logits", "softmax"] = "logits"
 ) -> np.ndarray:
@@ -42,7 +44,7 @@ def log_odds(
     [2.0, 0.0]
     """
     validate.one_of(("logits", "softmax"), outputs=outputs)
-    answers, labels = np.asarray(answers, np.float64), np.asarray(labels)
+    answers, labels = validate.numbers(answers=answers), validate.complete(labels=labels)
     if answers.ndim < 2 or answers.shape[-1] < 2 or not np.isfinite(answers).all():
         raise ValueError(f"answers must be finite numbers [..., n, classes >= 2], got shape {answers.shape}")
     classes = answers.shape[-1]
@@ -65,7 +67,7 @@ def _confidences(
     confidences: ArrayLike | tuple, member: ArrayLike | tuple, least: int
 ) -> tuple[np.ndarray, np.ndarray]:
     member = check_member(member)
-    confidences = np.asarray(confidences, np.float64)
+    confidences = validate.numbers(confidences=confidences)
     if confidences.shape != member.shape or not np.isfinite(confidences).all():
         raise ValueError(
             f"confidences must be finite numbers {list(member.shape)}, as member is, got shape {confidences.shape}"
@@ -189,6 +191,7 @@ def _usual(p: np.ndarray, member: np.ndarray, form: str, a: float) -> np.ndarray
 _PERCEPTRON = Perceptron()
 
 
+@implicit_promotion()
 def trained_membership(
     key: PRNGKey,
     posteriors: ArrayLike | tuple,
@@ -219,7 +222,7 @@ def trained_membership(
     validate.integer_in(1, count - 1, shadows=shadows)
     parts = [_features("posteriors", posteriors, count, n)]
     if side is not None:
-        known = np.asarray(side)
+        known = validate.numbers(side=side)
         known = np.broadcast_to(known, (count, *known.shape)) if known.ndim == 2 else known
         parts.append(_features("side", known, count, n))
     seen = np.concatenate(parts, 2)
@@ -232,18 +235,18 @@ def trained_membership(
     mean, spread = features.mean(1, keepdims=True), features.std(1, keepdims=True) + 1e-6
     validates = np.arange(len(order)) % 5 == 0
     train, validation = (
-        Rows(jnp.asarray(((features - mean) / spread)[:, part]), jnp.asarray(truth[:, part]))
+        Rows(jnp.asarray(((features - mean) / spread)[:, part], jnp.float32), jnp.asarray(truth[:, part]))
         for part in (~validates, validates)
     )
     model, keys = perceptron.model(), random.split(fit_key, count)
     fitted = fit_many(keys, model, CLASSIFICATION, (), train, validation, validation, perceptron.settings())
-    scores = _read(fitted.variables, jnp.asarray((seen - mean) / spread), model=model)
+    scores = _read(fitted.variables, jnp.asarray((seen - mean) / spread, jnp.float32), model=model)
     name = "trained membership" + ("" if side is None else " with side information")
     return evaluate_membership(name, np.asarray(scores), member)
 
 
 def _features(name: str, values: ArrayLike | tuple, count: int, n: int) -> np.ndarray:
-    values = np.asarray(values, np.float32)
+    values = validate.numbers(**{name: values})
     if values.ndim != 3 or values.shape[:2] != (count, n) or not np.isfinite(values).all():
         raise ValueError(f"{name} must be finite numbers [{count}, {n}, k], got shape {values.shape}")
     return values

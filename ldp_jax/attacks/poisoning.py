@@ -139,7 +139,7 @@ def _reported(key: PRNGKey, mechanism: Mechanism, records: Array) -> Report:
 
 
 def _instead(reports: Report, lies: Report, liars: np.ndarray) -> Report:
-    liars = validate.mask(len(jax.tree.leaves(reports)[0]), liars=np.asarray(liars))
+    liars = validate.mask(len(jax.tree.leaves(reports)[0]), liars=liars)
 
     def one(honest: Array, lie: Array) -> Array:
         who = jnp.asarray(liars).reshape(-1, *(1,) * (jnp.ndim(honest) - 1))
@@ -163,7 +163,7 @@ def lying_places(
     last = jnp.asarray(sizes) - 1
     anywhere = random.randint(key, last.shape, 0, last + 1)
     made = {"random": anywhere, "worst": last, "response": jnp.minimum(last, 1)}[lie]
-    return jnp.where(jnp.asarray(validate.mask(len(last), liars=np.asarray(liars))), made, reports)
+    return jnp.where(jnp.asarray(validate.mask(len(last), liars=liars)), made, reports)
 
 
 # --- Counts of neighbours, and lists -----------------------------------------------------------------------------
@@ -231,8 +231,8 @@ def lying_counts(
         made = at * counts.sum(1, keepdims=True)
     else:
         made = noise.add_noise(key, counts + fakes * at if lie == "friends" else np.roll(counts, 1, 1))
-    return np.where(validate.mask(len(counts), liars=np.asarray(liars))[:, None], made, reports).astype(
-        np.asarray(reports).dtype
+    return np.where(validate.mask(len(counts), liars=liars)[:, None], made, reports).astype(
+        np.promote_types(np.asarray(reports).dtype, np.int32)  # a lie may be larger than all reports
     )
 
 
@@ -306,12 +306,12 @@ def harm(name: str, honest: ArrayLike, poisoned: ArrayLike, liars: Bool[np.ndarr
     >>> print(harm("worst", right, [1.0, 0.0, 0.0, 0.0], np.array([False, False, False, True])))
     worst: without liars 0.667 ± 1.434, with liars 0.333 ± 1.434, harm 0.333 ± 1.434; 1 of 4 lie
     """
-    values = [np.asarray(each, np.float64) for each in (honest, poisoned)]
+    values = [validate.numbers(honest=honest), validate.numbers(poisoned=poisoned)]
     if values[0].ndim != 1 or values[1].shape != values[0].shape:
         raise ValueError(
             f"honest and poisoned must be a value a user, got shapes {values[0].shape}, {values[1].shape}"
         )
-    liars = validate.mask(len(values[0]), liars=np.asarray(liars))
+    liars = validate.mask(len(values[0]), liars=liars)
     before, after = (np.where(liars, np.nan, each) for each in values)
     if np.isnan(before - after).all():
         raise ValueError("liars must leave a user who is honest, with a value without them and with them")

@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike
 
 from ldp_jax.attacks._result import distinct
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph, PRNGKey, PRNGKeys
 from ldp_jax.graph.propagation import Operator, operator
 from ldp_jax.learning import training
@@ -30,7 +32,10 @@ class Shadows(NamedTuple):
     nodes: Int32[np.ndarray, " p"]
     variables: Variables
 
+    __repr__ = by_shapes
 
+
+@implicit_promotion()
 def shadow_models(
     key: PRNGKey,
     model: Model,
@@ -100,6 +105,7 @@ def shadow_models(
     return ask_shadows(trained, model, op, x, protocol=protocol, at_once=settings.at_once)
 
 
+@implicit_promotion()
 def ask_shadows(
     shadows: Shadows,
     model: Model,

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ldp_jax.core.list_ids import host_ids
-from ldp_jax.core.validate import mask, whole
+from ldp_jax.core.validate import complete, mask, numbers, whole
 
 
 class Ownership(NamedTuple):
@@ -19,7 +19,7 @@ class Ownership(NamedTuple):
 
     def owns(self, user: object, other: object) -> np.ndarray:
         """Whether the pair is the user's to report; elementwise, and for one of the two at most."""
-        user, other = np.asarray(user), np.asarray(other)
+        user, other = complete(user=user), complete(other=other)
         mine, theirs = self.order[user], self.order[other]
         by_parity = (other > user) == ((user + other) % 2 == 0)
         earlier = (mine < theirs) | ((mine == theirs) & by_parity)
@@ -52,7 +52,7 @@ def ownership(confidence: object, silent: object = None) -> Ownership:
     >>> public.owns([1, 0, 1, 2], [0, 1, 2, 1]).tolist()
     [True, False, True, False]
     """
-    order = np.asarray(confidence, np.float64)
+    order = numbers(confidence=confidence)
     if order.ndim != 1 or not np.isfinite(order).all():
         raise ValueError(f"confidence must be finite numbers [n], got shape {order.shape}")
     quiet = mask(len(order), False, silent=silent)

@@ -6,6 +6,7 @@ import numpy as np
 
 from ldp_jax.core import validate
 from ldp_jax.core.integer_tables import MAX_INPUTS, Table, checked_epsilon, integer_masses, unbiased
+from ldp_jax.core.shown import by_shapes
 
 _SUM = 1e-3  # how far a row of float32 probabilities may be from 1
 
@@ -15,6 +16,8 @@ class Alphabets(NamedTuple):
 
     order: np.ndarray
     sizes: np.ndarray
+
+    __repr__ = by_shapes
 
     @property
     def mask(self) -> np.ndarray:
@@ -56,7 +59,7 @@ def checked_prior(prior: object) -> np.ndarray:
     """Rows of probabilities [..., C] in float64, each of sum 1."""
     if not validate.concrete(prior):
         raise ValueError("prior must be concrete: alphabets are chosen on the host")
-    rows = np.asarray(prior, np.float64)
+    rows = validate.numbers(prior=prior)
     if not rows.ndim or not rows.size or not 2 <= rows.shape[-1] <= MAX_INPUTS:
         raise ValueError(f"prior must have 2 to {MAX_INPUTS} classes, got shape {rows.shape}")
     if not (np.isfinite(rows).all() and (rows >= 0).all()):

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from ldp_jax.core import validate
+from ldp_jax.core.shown import by_shapes
 
 _T = TypeVar("_T")
 _Fields = tuple[object, ...]
@@ -47,16 +48,6 @@ def _equal(a: object, b: object) -> bool:
     return a.shape == b.shape and bool((a == b).all())
 
 
-def _shown(value: object) -> str:
-    """A field in few characters: of an array its type and shape."""
-    if isinstance(value, (np.ndarray, jax.Array, jax.core.Tracer)) and not (
-        isinstance(value, np.ndarray) and value.ndim == 0
-    ):
-        return f"{value.dtype}{list(value.shape)}"
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:197]}..."
-
-
 @dataclass_transform(frozen_default=True, field_specifiers=(static,))
 def pytree(cls: type[_T]) -> type[_T]:
     """Make ``cls`` a frozen dataclass that is a pytree; fields made by :func:`static` are its structure.
@@ -74,12 +65,9 @@ def pytree(cls: type[_T]) -> type[_T]:
     def __hash__(self: object) -> int:
         return hash(jax.tree.structure(self))
 
-    def __repr__(self: Any) -> str:
-        fields = dataclasses.fields(self)
-        return f"{type(self).__name__}({', '.join(f'{f.name}={_shown(getattr(self, f.name))}' for f in fields)})"
-
-    for method in (__eq__, __hash__, *([] if "__repr__" in cls.__dict__ else [__repr__])):
-        setattr(cls, method.__name__, method)
+    cls.__eq__, cls.__hash__ = __eq__, __hash__
+    if "__repr__" not in cls.__dict__:
+        cls.__repr__ = by_shapes
     data = dataclasses.dataclass(frozen=True, eq=False)(cls)
     fields = dataclasses.fields(data)  # pyrefly: ignore[bad-argument-type]
     leaves = tuple(f.name for f in fields if not f.metadata.get("static"))

@@ -1,8 +1,10 @@
 """``jax.random`` bit for bit, several times as fast on a CPU (``benchmarks --parts discrete``); keys are JAX's own.
 
 On a CPU JAX loops over arrays for each round of threefry (Salmon et al., SC 2011, section 3); here it is one pass.
+64-bit mode changes no draw: numbers have 32 bits where no other type is asked for.
 """
 
+import inspect
 import math
 from collections.abc import Callable
 from functools import partial, wraps
@@ -98,22 +100,29 @@ def again(key: PRNGKey) -> PRNGKey:
     return jax.random.wrap_key_data(np.asarray(jax.random.key_data(key)), impl=_IMPL)
 
 
-def _fused(draw: Callable[Concatenate[PRNGKey, _P], Array]) -> Callable[Concatenate[PRNGKey, _P], Array]:
+def _fused(
+    draw: Callable[Concatenate[PRNGKey, _P], Array], dtype: type[np.number] | None = None
+) -> Callable[Concatenate[PRNGKey, _P], Array]:
+    """The same draws; of 32 bits by default, also in 64-bit mode, where JAX would draw other numbers."""
+    before = list(inspect.signature(draw).parameters).index("dtype") - 1 if dtype else 0
+
     @wraps(draw)
     def fused(key: PRNGKey, /, *args: _P.args, **kwargs: _P.kwargs) -> Array:
+        if dtype and len(args) <= before:
+            kwargs.setdefault("dtype", dtype)
         return draw(_used(key), *args, **kwargs)
 
     return fused
 
 
 bernoulli = _fused(jax.random.bernoulli)
-bits = _fused(jax.random.bits)
+bits = _fused(jax.random.bits, np.uint32)
 categorical = _fused(jax.random.categorical)
-gumbel = _fused(jax.random.gumbel)
-normal = _fused(jax.random.normal)
+gumbel = _fused(jax.random.gumbel, np.float32)
+normal = _fused(jax.random.normal, np.float32)
 permutation = _fused(jax.random.permutation)
-randint = _fused(jax.random.randint)
-uniform = _fused(jax.random.uniform)
+randint = _fused(jax.random.randint, np.int32)
+uniform = _fused(jax.random.uniform, np.float32)
 
 
 @partial(jax.jit, static_argnames="num")

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from typing import Any
 
+from ldp_jax.core.shown import shown
 from ldp_jax.core.validate import whole
 
 _TOLERANCE = Fraction(1, 10**12)  # relative; some thousand roundings of float64
@@ -28,7 +29,7 @@ def exactly(name: str, value: object) -> Fraction | float:
     Fraction(1, 2)
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Real):  # np.bool_ is no number either
-        raise ValueError(f"{name} must be a number, got {value!r}")
+        raise ValueError(f"{name} must be a number, got {shown(value)}")
     number: Any = value
     if not number >= 0:
         raise ValueError(f"{name} must be >= 0, got {number}")

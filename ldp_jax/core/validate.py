@@ -5,10 +5,12 @@ on data. Neither JAX nor NumPy is imported before a value needs it.
 """
 
 import math
-import numbers
 import operator
 import sys
+from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from ldp_jax.core.shown import shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +28,7 @@ def concrete(value: object) -> bool:
 
 def _shown(value: object) -> str:
     try:
-        text = repr(value)
+        text = shown(value)
     except ValueError:  # Python prints no integer of more than 4300 digits
         return "an integer of thousands of digits"
     return text if len(text) <= 100 else f"{text[:97]}..."
@@ -37,8 +39,8 @@ def real(name: str, value: object) -> "np.ndarray":
     import numpy as np
 
     if isinstance(value, (bool, str, np.bool_)) or value is None:
-        raise ValueError(f"{name} must be a number, got {value!r}")
-    array = np.asarray(value)
+        raise ValueError(f"{name} must be a number, got {shown(value)}")
+    array = _filled(name, value)
     if isinstance(value, int) and array.dtype == object:  # beyond 64 bits
         try:
             array = np.asarray(float(value))
@@ -80,10 +82,16 @@ def _check_index(given: object, name: str, by_name: str) -> None:
         )
 
 
-def unmasked(given: _T) -> "_T | np.ndarray":
-    """An array as it is; of one of NumPy's masked arrays what is masked is NaN.
+def unmasked(given: _T, name: str = "records") -> "_T | np.ndarray":
+    """Numbers in which NaN stands for what is absent: masked, ``pandas.NA``, an Arrow null; but None stays None.
 
-    ``TypeError`` for a list of masked arrays or numbers, whose masks NumPy would drop or warn of.
+    What lacks nothing comes back as it is, arrays of the device too. ``TypeError`` for a list of masked arrays or
+    numbers, whose masks NumPy would drop or warn of; and for categories, which are values to one reader and codes
+    to another.
+
+    >>> import numpy as np
+    >>> unmasked(np.ma.array([1, 2], mask=[False, True])).tolist()
+    [1.0, nan]
     """
     import numpy as np
 
@@ -92,26 +100,124 @@ def unmasked(given: _T) -> "_T | np.ndarray":
         return inner or isinstance(one, np.ma.MaskedArray)
 
     if isinstance(given, list | tuple) and hidden(given):
-        raise TypeError("records must be numbers, got a list with what NumPy masks: give one masked array")
-    if isinstance(given, np.ma.MaskedArray) and given.dtype.kind in "biuf":
-        return np.ma.filled(given.astype(np.float64), np.nan)
-    return given
+        raise TypeError(f"{name} must be numbers, got a list with what NumPy masks: give one masked array")
+    if are_categories(given):
+        raise TypeError(
+            f"{name} must be numbers, got categories: astype(int) takes what they are called, and .cat.codes (of "
+            "Arrow .indices) counts them from 0"
+        )
+    array: Any = given
+    if isinstance(array, np.ma.MaskedArray):
+        if not np.ma.is_masked(array):
+            return np.ma.getdata(array)
+        array = np.ma.filled(array.astype(np.float64 if array.dtype.kind in "biuf" else object), np.nan)
+    elif _of_another_library(array):
+        array = np.asarray(array)
+    if isinstance(array, np.ndarray) and array.dtype == object:
+        there = np.vectorize(lambda one: one is None or not _is_unknown(one), otypes=[bool])(array)
+        return np.where(there, array, np.nan)
+    return array
+
+
+def _of_another_library(given: object) -> bool:
+    """Whether it is a table or a column, neither of NumPy nor of JAX."""
+    import numpy as np
+
+    jax = sys.modules.get("jax")
+    known = (np.ndarray, np.generic, *([] if jax is None else [jax.Array]))
+    return hasattr(given, "__array__") and not isinstance(given, known)
+
+
+def are_categories(given: Any) -> bool:
+    """Whether a column of pandas or Arrow holds codes of categories, or a table has such a column."""
+    kinds = [getattr(given, "dtype", None), getattr(given, "type", None)]
+    if hasattr(given, "columns"):
+        kinds = [*getattr(given, "dtypes", ()), *getattr(getattr(given, "schema", None), "types", ())]
+    inner = (getattr(kind, "pyarrow_dtype", kind) for kind in kinds)
+    return any(hasattr(kind, "categories") or hasattr(kind, "index_type") for kind in inner)
+
+
+def complete(**kwargs: object) -> "np.ndarray":
+    """One argument as an array; ``ValueError`` where any of it is absent, as for :func:`unmasked`, or NaN.
+
+    For ids, edges, weights and counts, which mean nothing where they are absent. Categories are refused, too.
+
+    >>> import numpy as np
+    >>> complete(ids=np.ma.array([1, 2], mask=[False, False])).tolist()
+    [1, 2]
+    >>> complete(ids=np.ma.array([1, 2], mask=[False, True]))
+    Traceback (most recent call last):
+    ValueError: ids must all be there, and some are masked, missing or NaN: leave those out
+    """
+    import numpy as np
+
+    ((name, value),) = kwargs.items()
+    array = _filled(name, value)
+    if (array.dtype == object and _unknown(array).any()) or (array.dtype.kind == "f" and np.isnan(array).any()):
+        raise ValueError(f"{name} must all be there, and some are masked, missing or NaN: leave those out")
+    return array
+
+
+def _filled(name: str, value: object) -> "np.ndarray":
+    """An array of what is not traced, as :func:`unmasked`; a ``ValueError`` names the argument."""
+    import numpy as np
+
+    try:
+        return np.asarray(unmasked(value, name))
+    except TypeError as error:
+        raise ValueError(str(error)) from None
+
+
+def numbers(**kwargs: object) -> "np.ndarray":
+    """One argument as real numbers of the host in float64, NaN where absent.
+
+    ``ValueError`` for words, times, complex numbers, and whole numbers from 2^53 on, which float64 may make equal.
+
+    >>> numbers(scores=[2**53 - 1, 1]).dtype.name
+    'float64'
+    >>> numbers(scores=[2**53, 1])
+    Traceback (most recent call last):
+    ValueError: scores must be whole numbers below 2^53, from where on float64 does not tell them apart: give ...
+    """
+    import numpy as np
+
+    ((name, value),) = kwargs.items()
+    array = _filled(name, value)
+    if array.dtype == object and all(isinstance(one, Real) for one in array.flat):
+        array = np.array(array.tolist()).reshape(array.shape)
+    if array.dtype.kind not in "biuf" and not array.dtype.name.startswith("bfloat"):
+        raise ValueError(f"{name} must be real numbers, got {array.dtype}")
+    wide = array.astype(np.float64)
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and (np.abs(wide) >= 2.0**53).any():
+        raise ValueError(
+            f"{name} must be whole numbers below 2^53, from where on float64 does not tell them apart: give their "
+            "ranks, or subtract a public offset"
+        )
+    return wide
 
 
 def labels(given: object) -> "np.ndarray":
     """Classes as whole numbers, -1 for None, NaN and what is masked; booleans and other values stay as they are.
+
+    ``ValueError`` for categories, whose codes and whose names may be different classes.
 
     >>> labels([1, None, 0]).tolist(), labels(["red", None]).dtype.kind
     ([1, -1, 0], 'O')
     """
     import numpy as np
 
+    if are_categories(given):
+        raise ValueError(
+            "labels must be whole numbers, got categories: astype(int) takes what they are called, and .cat.codes "
+            "(of Arrow .indices) counts them from 0"
+        )
     if isinstance(given, np.ma.MaskedArray):
         given = np.where(np.ma.getmaskarray(given), np.array(None), np.ma.getdata(given))
     array = np.asarray(given)
-    if array.dtype.kind not in "fO" or any(isinstance(one, bool | np.bool_) for one in array.ravel()):
+    strange = (bool, np.bool_, complex, np.complexfloating)  # int() takes the real part
+    if array.dtype.kind not in "fO" or any(isinstance(one, strange) for one in array.ravel()):
         return array
-    filled = np.where(np.vectorize(_is_unknown, otypes=[bool])(array), -1, array)
+    filled = np.where(_unknown(array), -1, array)
     try:
         with np.errstate(invalid="ignore"):  # beyond 64 bits: not whole, as the comparison finds
             whole = filled.astype(np.int64)
@@ -120,11 +226,20 @@ def labels(given: object) -> "np.ndarray":
     return whole if (whole == filled).all() else array
 
 
+def _unknown(array: "np.ndarray") -> "np.ndarray":
+    """Which entries of any array are None, NaN or ``pandas.NA``."""
+    import numpy as np
+
+    return np.vectorize(_is_unknown, otypes=[bool])(array)
+
+
 def _is_unknown(label: object) -> bool:
     try:
         return label is None or bool(label != label)
     except TypeError:  # pandas.NA is neither
         return True
+    except ValueError:  # an array within an array
+        return False
 
 
 def node_labels(given: object) -> "np.ndarray":
@@ -157,7 +272,7 @@ def number(
         wanted = f"in {'(' if open_lower else '['}{lower:g}, {upper:g}{')' if open_upper else ']'}"
     kind = getattr(getattr(value, "dtype", None), "kind", "")
     if isinstance(value, (bool, complex, str, bytes, bytearray)) or kind in ("b", "c", "S", "U"):
-        raise ValueError(f"{name} must be a number, got {value!r}")
+        raise ValueError(f"{name} must be a number, got {shown(value)}")
     try:
         one = float(value)
     except (TypeError, ValueError):
@@ -184,7 +299,7 @@ def whole(lower: int, upper: int | None = None, **kwargs: object) -> int:
     ValueError: k must be a whole number in [1, 4], got 5
     """
     ((name, value),) = kwargs.items()
-    if type(value) is int or (isinstance(value, numbers.Integral) and not isinstance(value, bool)):
+    if type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool)):
         count = operator.index(value)
         if lower <= count and (upper is None or count <= upper):
             return count
@@ -216,10 +331,13 @@ def known(labels: object, mask: object = None, classes: int | None = None) -> No
     Traceback (most recent call last):
     ValueError: labels must be known, and some are -1: leave those out
     """
-    import numpy as np
-
     if concrete(labels) and concrete(mask):
-        counted = np.asarray(labels) if mask is None else np.asarray(labels)[np.asarray(mask) != 0]
+        counted = complete(labels=labels)
+        if mask is not None:
+            counted = counted[complete(mask=mask) != 0]
+        if counted.dtype.kind not in "biuf":
+            remedy = "np.unique(labels, return_inverse=True) numbers them"
+            raise ValueError(f"labels must be whole numbers, got {counted.dtype}: {remedy}")
         if (counted < 0).any():
             raise ValueError("labels must be known, and some are -1: leave those out")
         if classes is not None:
@@ -231,7 +349,7 @@ def mask(n: int, default: bool = True, /, **kwargs: object) -> "np.ndarray":
     import numpy as np
 
     ((name, value),) = kwargs.items()
-    array = np.full(n, default) if value is None else np.asarray(value)
+    array = np.full(n, default) if value is None else complete(**kwargs)
     if array.shape != (n,) or array.dtype != bool:
         raise ValueError(f"{name} must be bool [{n}], got {array.dtype} of shape {array.shape}")
     return array
@@ -249,7 +367,7 @@ def ids(size: int | None = None, of: str = "", **kwargs: object) -> None:
     for name, value in kwargs.items():
         if not concrete(value):
             continue
-        array = np.asarray(value)
+        array = complete(**{name: value})
         if array.size and array.dtype.kind not in "iu":
             raise ValueError(f"{name} must be integers, got {array.dtype}")
         if array.size and (array.min() < 0 or (size is not None and array.max() >= size)):
@@ -267,12 +385,12 @@ def pairs(size: int | None = None, of: str = "", /, **kwargs: object) -> "np.nda
     ((name, value),) = kwargs.items()
     if hasattr(value, "n_node") or hasattr(value, "adjacency"):
         raise ValueError(f"{name} must be integers [m, 2], got a graph: graph.graphs.to_edges(it) gives them")
-    array = np.asarray(value)
+    array = complete(**kwargs)
     if array.size == 0:
         return np.zeros((0, 2), np.int64)
     if array.ndim != 2 or array.shape[1] != 2 or array.dtype.kind not in "iu":
         raise ValueError(f"{name} must be integers [m, 2], got {array.dtype} of shape {array.shape}")
-    ids(size, of, **kwargs)
+    ids(2**63 if size is None else size, of, **kwargs)
     return array.astype(np.int64)
 
 
@@ -280,7 +398,7 @@ def one_of(choices: tuple[str, ...], **kwargs: object) -> None:
     """Refuse a name that is not among ``choices``; the message lists them."""
     for name, value in kwargs.items():
         if value not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(choices)}; got {value!r}")
+            raise ValueError(f"{name} must be one of {', '.join(choices)}; got {shown(value)}")
 
 
 def threefry(key: Any, axes: int = 0) -> None:
@@ -306,3 +424,12 @@ def host_key(key: Any, call: str) -> None:
     threefry(key)
     if not concrete(key):
         raise ValueError(f"key must be concrete: {call} is called in a Python loop, outside jit, vmap and grad")
+
+
+def is_of(library: str, value: object) -> bool:
+    """Whether an object is of a library, or of a class that is derived from one of its classes.
+
+    >>> is_of("builtins", 1), is_of("numpy", 1)
+    (True, False)
+    """
+    return any(base.__module__.partition(".")[0] == library for base in type(value).__mro__)

@@ -78,6 +78,16 @@ def member_names(data: bytes) -> list[str]:
     return _unpacked(data).namelist()
 
 
+def array_names(data: bytes, where: str) -> set[str]:
+    """The names of the arrays of an ``.npz``; messages name the file ``where``."""
+    with naming(_no_npz(where), Exception):
+        return {name.removesuffix(".npy") for name in _opened(data).namelist()}
+
+
+def _no_npz(where: str) -> str:
+    return f"{where} is no readable .npz of plain arrays (corrupt or truncated?)"
+
+
 def read_arrays(
     data: bytes, where: str, max_bytes: int = MAX_BYTES, names: Iterable[str] | None = None
 ) -> dict[str, np.ndarray]:
@@ -85,7 +95,7 @@ def read_arrays(
 
     ``max_bytes`` is the most that the arrays may declare together, compared before any of them is read.
     """
-    unreadable = f"{where} is no readable .npz of plain arrays (corrupt or truncated?)"
+    unreadable = _no_npz(where)
     with naming(unreadable, Exception):
         archive = _opened(data)
         found = archive.namelist()

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, DTypeLike
+
+from ldp_jax.core.validate import complete
 
 
 def whole_numbers(data: bytes) -> np.ndarray:
@@ -69,7 +71,7 @@ def largest_connected(adjacency: scipy.sparse.sparray) -> np.ndarray:
 
 def integers(field: str, array: ArrayLike, dtype: type[np.integer]) -> np.ndarray:
     """An array of whole numbers in a narrower type that holds them; messages show no entry."""
-    array = np.asarray(array)
+    array = complete(**{field: array})
     if not np.issubdtype(array.dtype, np.integer):
         raise ValueError(f"{field} must be integers, got {array.dtype}")
     limits = np.iinfo(dtype)
@@ -78,15 +80,15 @@ def integers(field: str, array: ArrayLike, dtype: type[np.integer]) -> np.ndarra
     return array.astype(dtype)
 
 
-def csr_arrays(x: scipy.sparse.sparray | np.ndarray) -> dict[str, np.ndarray]:
-    """The four ``x_`` arrays of a sparse matrix: rows sorted, no stored zeros."""
+def csr_arrays(x: scipy.sparse.sparray | np.ndarray, kind: DTypeLike = np.float32) -> dict[str, np.ndarray]:
+    """The four ``x_`` arrays of a sparse matrix, values of a ``kind``: rows sorted, no stored zeros."""
     x = scipy.sparse.csr_array(x, copy=True)
     x.sum_duplicates()
     x.eliminate_zeros()
     return {
         "x_indptr": x.indptr.astype(np.int32),
         "x_indices": x.indices.astype(np.int32),
-        "x_values": x.data.astype(np.float32),
+        "x_values": x.data.astype(kind),
         "x_shape": np.array(x.shape, np.int64),
     }
 

@@ -11,6 +11,7 @@ import scipy.sparse
 from jaxtyping import Bool, Float32, Int32
 
 from ldp_jax.core import validate
+from ldp_jax.core.public_bounds import check_step, has_offset, scaled
 from ldp_jax.datasets._arrays import integers
 
 Bounds: TypeAlias = tuple[float | int, float | int]
@@ -25,7 +26,8 @@ class Dataset:
 
     Attributes:
       graph: a ``jraph.GraphsTuple`` as :func:`ldp_jax.graph.graphs.from_edges` builds it, on the host.
-      x: raw feature values of the source, float32 [n, d], sparse or dense; [n, 0] where there are none.
+      x: raw feature values of the source, float32 [n, d], sparse or dense; [n, 0] where there are none. Where the
+        bounds are far from 0 for their width, values that were not float32 are kept in float64.
       y: one class a node, int32 [n], -1 (or None, NaN) where unknown; several labels a node, int8 [n, k] of 0/1;
         or, for a set of graphs, one class a graph, int32 [graphs], all known.
       lower: public bound of every feature value, as ``upper``.
@@ -68,19 +70,20 @@ class Dataset:
         n = graphs.num_nodes(self.graph)
         object.__setattr__(self, "y", validate.node_labels(self.y))
         if not scipy.sparse.issparse(self.x):
-            object.__setattr__(self, "x", np.asarray(_real(self.x, self.name), np.float32))
+            object.__setattr__(self, "x", _real(self.x, self.name))
         elif self.x.format not in ("csr", "csc") or not self.x.has_canonical_format:
             summed = scipy.sparse.csr_array(self.x, copy=True)
             summed.sum_duplicates()
             object.__setattr__(self, "x", summed)
         if self.x.shape[:1] != (n,):
             raise ValueError(f"x of {self.name} must have one row a node ({n}), got shape {self.x.shape}")
+        object.__setattr__(self, "x", _kept(self.x, *check_bounds(self.lower, self.upper, self.name), self.name))
         validate_records(self.x, self.lower, self.upper, self.name)
         for field in ("lower", "upper"):  # the difference of two of NumPy's small integers overflows
             bound = getattr(self, field)
             object.__setattr__(self, field, bound.item() if isinstance(bound, (np.generic, np.ndarray)) else bound)
         if self.node_graph is not None:
-            object.__setattr__(self, "node_graph", integers("node_graph", np.asarray(self.node_graph), np.int32))
+            object.__setattr__(self, "node_graph", integers("node_graph", self.node_graph, np.int32))
         _check_labels(self.y, n, self.node_graph, self.name, named=len(self.class_names or ()))
         object.__setattr__(self, "y", self.y.astype(np.int32 if self.y.ndim == 1 else np.int8))
         if self.node_graph is not None:
@@ -151,11 +154,7 @@ class Dataset:
         return self._scaled(self._columns[:, start:stop])
 
     def _scaled(self, block: Any) -> np.ndarray:
-        block = np.array(block.toarray() if scipy.sparse.issparse(block) else block, np.float32, order="C")
-        block -= np.float32(self.lower)
-        block *= np.float32(2 / (self.upper - self.lower))
-        block -= np.float32(1)
-        return np.clip(block, -1, 1, out=block)  # the last bit of float32; values were checked when loaded
+        return scaled(block.toarray() if scipy.sparse.issparse(block) else block, self.lower, self.upper)
 
     def default_record(self) -> float:
         """The public value, scaled, of every coordinate in a structure-only run: -1 if ``lower`` is 0, else 0."""
@@ -179,13 +178,23 @@ class Dataset:
         )
 
 
+def _kept(x: Any, lower: float, upper: float, name: str) -> Any:
+    """Records in float32; those with a public offset in float64, unless they are float32 already."""
+    if x.dtype.kind not in "biuf":
+        raise ValueError(f"x of {name} must be real numbers, got {x.dtype}")
+    check_step(x.dtype, lower, upper, f"x of {name}")
+    wide = has_offset(lower, upper) and x.dtype != np.float32
+    with np.errstate(over="ignore", invalid="ignore"):  # becomes infinite, which is refused
+        return x.astype(np.float64 if wide else np.float32, copy=False)
+
+
 def _real(x: Any, name: str) -> np.ndarray:
     """Dense records, NaN where masked; refused where a cast would read words, dates or parts of complex numbers."""
     dense = np.asarray(validate.in_order(x, f"x of {name}"))
     mixed = dense.ravel() if dense.dtype.kind == "O" else ()
     if dense.dtype.kind in "cmMSU" or not all(one is None or isinstance(one, numbers.Real) for one in mixed):
         raise ValueError(f"x of {name} must be real numbers, got {dense.dtype}")
-    return dense
+    return dense.astype(np.float64) if dense.dtype.kind == "O" else dense
 
 
 def validate_records(x: Any, lower: float | int, upper: float | int, name: str) -> None:
@@ -231,8 +240,8 @@ def check_bounds(lower: Any, upper: Any, name: str) -> tuple[float, float]:
     most, least = float(limits.max), float(limits.tiny)
     named = {"lower": lower, "upper": upper}
     low, high = (validate.number(-most, most, **{f"{end} bound of {name}": at}) for end, at in named.items())
-    if not least <= high - low <= 2 / least or np.float32(low) == np.float32(high):
-        wanted = f"lower < upper, apart in float32, by {least:.2g} to {2 / least:.2g}"
+    if not least <= high - low <= 2 / least:
+        wanted = f"lower < upper, apart by {least:.2g} to {2 / least:.2g}"
         raise ValueError(f"bounds of {name} must be {wanted}, got ({low}, {high})")
     return low, high
 

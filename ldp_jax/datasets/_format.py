@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from ldp_jax.core.shown import shown
 from ldp_jax.datasets._archive import MAX_BYTES, naming
 from ldp_jax.datasets._arrays import csr_arrays, integers
 from ldp_jax.datasets._dataset import Bounds, Dataset, check_bounds
@@ -35,7 +36,7 @@ def build(
     *,
     bounds: Bounds | None = None,
     clip: bool = False,
-    metadata: Mapping[str, str] | None = None,
+    metadata: Mapping[str, Any] | None = None,
     max_bytes: int = MAX_BYTES,
 ) -> Dataset:
     """Check the arrays of the uniform format and make a data set of them.
@@ -55,9 +56,9 @@ def build(
             if scipy.sparse.issparse(x) and not lower <= 0 <= upper:  # said of the bounds alone, whatever is stored
                 raise ValueError(f"clip needs bounds around 0, which absent entries are; got {lower, upper}")
             if isinstance(x, np.ndarray):
-                x = np.clip(x, np.float32(lower), np.float32(upper))
+                x = np.clip(x, lower, upper)  # in the precision of x
             else:
-                x.data = np.clip(x.data, np.float32(lower), np.float32(upper))
+                x.data = np.clip(x.data, lower, upper)
             fields["notes"] = " ".join(filter(None, [fields.get("notes"), _CLIPPED]))
         return Dataset(
             name=name,
@@ -89,12 +90,14 @@ def _nodes(
         if rows is None or not rows.ndim:
             raise ValueError("the number of nodes is unknown: give y, or x_shape")
         x = scipy.sparse.csr_array((len(rows), 0), dtype=np.float32)
+    if not x.shape[0]:
+        raise ValueError("a graph must have a node, and there are none")
     if y is None:
         y = np.zeros((x.shape[0], 0), np.int8)  # no labels: enough for link prediction
     return x, integers("y", y, np.int8 if y.ndim == 2 else np.int32), node_graph
 
 
-def _metadata(arrays: Mapping[str, np.ndarray], given: Mapping[str, str]) -> dict[str, Any]:
+def _metadata(arrays: Mapping[str, np.ndarray], given: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {field: _text(field, arrays[field]) for field in _TEXT if field in arrays} | {**given}
     for field in _NAMES:
         if field in arrays:
@@ -117,13 +120,13 @@ def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | np.n
         x = arrays["x"]
         if len(absent) < len(_FEATURES) or x.ndim != 2 or not len(x) or x.dtype.kind not in "biuf":
             raise ValueError(f"x must be real numbers [nodes, features], alone, got {x.dtype} of shape {x.shape}")
-        with np.errstate(over="ignore", invalid="ignore"):
-            return x.astype(np.float32)
+        return x.astype(np.promote_types(x.dtype, np.float16), copy=False)
     if len(absent) == len(_FEATURES):
         return None
     if absent:
         raise ValueError(f"the arrays {', '.join(absent)} are missing beside the other x_ arrays")
-    x = _checked_csr(*(arrays[key] for key in _FEATURES))
+    indptr, indices, values, shape = (arrays[key] for key in _FEATURES)
+    x = checked_csr(indptr, indices, values, shape)
     x.sort_indices()
     rows = np.repeat(np.arange(x.shape[0], dtype=np.int64), np.diff(x.indptr))
     if (np.diff(rows * x.shape[1] + x.indices) == 0).any():
@@ -131,34 +134,33 @@ def _features(arrays: Mapping[str, np.ndarray]) -> scipy.sparse.csr_array | np.n
     return x
 
 
-def _checked_csr(
-    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, shape: np.ndarray
+def checked_csr(
+    indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, shape: np.ndarray, of: str = "x"
 ) -> scipy.sparse.csr_array:
-    """A float32 matrix from the arrays of its CSR form; SciPy follows damaged ones out of its memory."""
-    shape = integers("x_shape", shape, np.int64)
+    """A matrix of floats from the arrays of its CSR form; SciPy follows damaged ones out of its memory."""
+    shape = integers(f"{of}_shape", shape, np.int64)
     if shape.shape != (2,) or shape[0] < 1 or shape[1] < 0:
-        raise ValueError(f"x_shape must be two sizes, [nodes, features], got {shape.tolist()}")
+        raise ValueError(f"{of}_shape must be two sizes, [nodes, features], got {shape.tolist()}")
     n, d = int(shape[0]), int(shape[1])
     if d > np.iinfo(np.int32).max:
-        raise ValueError(f"x_shape must have at most {np.iinfo(np.int32).max} columns, got {d}")
-    indptr, indices = integers("x_indptr", indptr, np.int64), integers("x_indices", indices, np.int32)
+        raise ValueError(f"{of}_shape must have at most {np.iinfo(np.int32).max} columns, got {d}")
+    indptr, indices = integers(f"{of}_indptr", indptr, np.int64), integers(f"{of}_indices", indices, np.int32)
     if indptr.shape != (n + 1,) or indptr[0] != 0 or (np.diff(indptr) < 0).any():
-        raise ValueError(f"x_indptr must be {n + 1} numbers that start at 0 and never fall")
+        raise ValueError(f"{of}_indptr must be {n + 1} numbers that start at 0 and never fall")
     if indices.ndim != 1 or values.ndim != 1 or not indptr[-1] == len(indices) == len(values):
-        raise ValueError("x_indices and x_values must be as long as x_indptr says at its end")
+        raise ValueError(f"{of}_indices and values must be as long as {of}_indptr says at its end")
     if values.dtype.kind not in "biuf":
-        raise ValueError(f"x_values must be real numbers, got {values.dtype}")
+        raise ValueError(f"{of}_values must be real numbers, got {values.dtype}")
     if len(indices) and (indices.min() < 0 or indices.max() >= d):
-        raise ValueError(f"x_indices must be columns in [0, {d})")
-    with np.errstate(over="ignore", invalid="ignore"):  # becomes inf, which validate_records refuses
-        values = values.astype(np.float32)
+        raise ValueError(f"{of}_indices must be columns in [0, {d})")
+    values = values.astype(np.promote_types(values.dtype, np.float32))
     return scipy.sparse.csr_array((values, indices, indptr.astype(np.int32)), shape=(n, d))
 
 
 def _bounds(arrays: Mapping[str, np.ndarray], given: object, name: str, width: int) -> tuple[float, float]:
     if given is not None:
         if not isinstance(given, (tuple, list, np.ndarray)) or len(given) != 2:
-            raise ValueError(f"bounds must be a pair (lower, upper), got {given!r}")
+            raise ValueError(f"bounds must be a pair (lower, upper), got {shown(given)}")
         return check_bounds(given[0], given[1], name)
     if "x_lower" in arrays and "x_upper" in arrays:
         lower, upper = arrays["x_lower"], arrays["x_upper"]
@@ -180,7 +182,7 @@ def to_arrays(dataset: Dataset) -> dict[str, np.ndarray]:
     if taken:
         raise ValueError(f"extras must not use the names of the format, got {', '.join(taken)}")
     x = dataset.x
-    features = csr_arrays(x) if scipy.sparse.issparse(x) else {"x": np.asarray(x, np.float32)}
+    features = csr_arrays(x, x.dtype) if scipy.sparse.issparse(x) else {"x": np.asarray(x)}
     arrays: dict[str, np.ndarray] = {
         "edges": dataset.edges,
         **features,

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ldp_jax.core.shown import shown
 from ldp_jax.core.validate import integer_in
 from ldp_jax.datasets import _archive, _fetch, _format, gnn_benchmark, graph_sets, musae, planetoid, ppi
 from ldp_jax.datasets._dataset import Bounds, Dataset
@@ -43,6 +44,7 @@ def load(
     *,
     bounds: Bounds | None = None,
     clip: bool = False,
+    clean: bool = False,
     max_bytes: int = _archive.MAX_BYTES,
 ) -> Dataset:
     """Load a public data set by name, or a user's own graph by path.
@@ -55,12 +57,19 @@ def load(
     as ``x_indptr`` [n + 1], ``x_indices``, ``x_values`` and ``x_shape`` = [n, d], and their public bounds
     ``x_lower`` and ``x_upper``; labels ``y`` [n], -1 where unknown. Features or labels may be left out.
 
+    Files of other layouts: an ``.npz`` of the GNN benchmark (``adj_data``, ``attr_data``, ``labels``, ...) or of
+    the heterophilous benchmarks (``node_features``, ``node_labels``, ``edges``, and masks, which are extras); a set
+    of graphs in TU Dortmund's format, the folder or the ``.zip``, or in that of powerful-gnns (``.txt`` or
+    ``.zip``); a folder of Planetoid's ``ind.NAME.graph`` and the seven files beside it; a graph file of
+    :func:`ldp_jax.graph.interop.open_file`, of which the graph is read, with the names of its nodes.
+
     Args:
-      name_or_path: one of :func:`names`, or a path: of an ``.npz``; of a set of graphs in TU Dortmund's format,
-        the unpacked folder or the ``.zip``; or in that of powerful-gnns (``.txt``).
+      name_or_path: one of :func:`names`, or a path.
       bounds: public (lower, upper) of every feature value; needed for features without declared bounds, and above
         any declaration. Never compute them from the records.
       clip: bring values outside the declared bounds to the nearer one; ``notes`` says so. NaN is refused.
+      clean: of graph files and benchmarks' ``.npz``, as :func:`ldp_jax.graph.interop.read` says: drop self-loops
+        and weights, and take an edge in one direction for both, where these are refused else.
       max_bytes: the most that a file of the user may have, packed and as it declares to be unpacked.
 
     ``ValueError`` for an unknown name, a file that is corrupt, too large or not the registered one, or contents
@@ -78,29 +87,72 @@ def load(
     if isinstance(name_or_path, str) and name_or_path in REGISTRY:
         return _load_registered(REGISTRY[name_or_path], bounds, clip)
     path = Path(name_or_path)
-    if isinstance(name_or_path, str) and path.suffix not in (".npz", ".zip", ".txt") and not path.is_dir():
-        known = f"the path of an .npz, .zip or .txt file, a folder or one of {', '.join(REGISTRY)}"
-        raise ValueError(f"name_or_path must be {known}; got {name_or_path!r}")
-    arrays = _read(path, max_bytes)
-    metadata = {} if "source" in arrays else {"source": str(path)}
-    return _format.build(
-        path.stem, arrays, str(path), bounds=bounds, clip=clip, metadata=metadata, max_bytes=max_bytes
+    if isinstance(name_or_path, str) and not path.suffix and not path.is_dir():
+        known = f"the path of an .npz, .zip, .txt or graph file, a folder or one of {', '.join(REGISTRY)}"
+        raise ValueError(f"name_or_path must be {known}; got {shown(name_or_path)}")
+    name, arrays, metadata = _read(path, clean, max_bytes)
+    metadata |= {} if "source" in arrays else {"source": str(path)}
+    return _format.build(name, arrays, str(path), bounds=bounds, clip=clip, metadata=metadata, max_bytes=max_bytes)
+
+
+_Read = tuple[str, dict[str, np.ndarray], dict[str, Any]]
+"""The name, the arrays and the metadata of a data set."""
+
+
+def _read(path: Path, clean: bool, max_bytes: int) -> _Read:
+    if path.is_dir():
+        return _read_folder(path, max_bytes)
+    if path.suffix not in ("", ".npz", ".zip", ".txt"):
+        return _read_graph(path, clean, max_bytes)
+    data, where = _archive.read_file(path, max_bytes), str(path)
+    if path.suffix == ".txt" and not graph_sets.is_powerful_gnns(data):
+        return _read_graph(path, clean, max_bytes)
+    if path.suffix in (".zip", ".txt"):
+        with _archive.naming(where):
+            if path.suffix == ".zip":
+                return *graph_sets.parse_zip(data, path.stem, max_bytes), {}
+            return path.stem, graph_sets.parse_powerful_gnns({path.name: data}, dataset=path.stem), {}
+    found = _archive.array_names(data, where)
+    with _archive.naming(where):
+        arrays = gnn_benchmark.read(data, where, found, clean=clean, max_bytes=max_bytes)
+    return path.stem, arrays or _archive.read_arrays(data, where, max_bytes), {}
+
+
+def _read_folder(path: Path, max_bytes: int) -> _Read:
+    dataset = path.absolute().name
+    pickled = sorted(path.glob("ind.*.graph"))
+    sets = sorted(path.glob("*_A.txt"))
+    if not (path / f"{dataset}_A.txt").is_file() and len(sets) == 1:
+        dataset = sets[0].name.removesuffix("_A.txt")
+    files = graph_sets.tu_files(path, dataset, max_bytes)
+    if files:
+        with _archive.naming(str(path)):
+            return dataset, graph_sets.parse_tu(files, dataset=dataset, max_bytes=max_bytes), {}
+    if len(pickled) == 1:
+        dataset = pickled[0].name.removeprefix("ind.").removesuffix(".graph")
+        files = {f"ind.{dataset}.{part}": path / f"ind.{dataset}.{part}" for part in planetoid.PARTS}
+        read = {name: _archive.read_file(place, max_bytes) for name, place in files.items()}
+        with _archive.naming(str(path)):
+            return dataset, planetoid.parse_users(read, dataset=dataset, max_bytes=max_bytes), {}
+    if pickled:
+        listed = ", ".join(each.name for each in pickled)
+        raise ValueError(f"{path} must hold one data set of Planetoid, got {listed}")
+    raise FileNotFoundError(
+        f"{path} must hold {dataset}_A.txt and the other files of TU Dortmund's format, or ind.NAME.graph and "
+        "the other files of Planetoid"
     )
 
 
-def _read(path: Path, max_bytes: int) -> dict[str, np.ndarray]:
-    dataset = path.absolute().name if path.is_dir() else path.stem
-    if path.is_dir():
-        files = graph_sets.tu_files(path, dataset, max_bytes)
-        if not files:
-            raise FileNotFoundError(f"{path} must hold {dataset}_A.txt and the other files of TU Dortmund's format")
-    elif path.suffix in (".zip", ".txt"):
-        files = {path.name: _archive.read_file(path, max_bytes)}
-    else:
-        return _archive.read_arrays(_archive.read_file(path, max_bytes), str(path), max_bytes)
-    parser = graph_sets.parse_powerful_gnns if f"{dataset}.txt" in files else graph_sets.parse_tu
+def _read_graph(path: Path, clean: bool, max_bytes: int) -> _Read:
+    from ldp_jax.graph import graphs, interop  # bring jax
+
+    source = interop.open_file(path, max_bytes=max_bytes)
     with _archive.naming(str(path)):
-        return parser(files, dataset=dataset, max_bytes=max_bytes)
+        graph, names = interop.read(source, clean=clean)
+    arrays = {"edges": graphs.to_edges(graph), "y": np.zeros((len(names), 0), np.int8)}
+    notes = "Of the file the graph and the names of its nodes are read, and no attribute."
+    name = path.with_suffix("").stem if path.suffix == ".gz" else path.stem
+    return name, arrays, {"node_names": tuple(map(str, names.tolist())), "notes": notes}
 
 
 def _load_registered(entry: Entry, bounds: Bounds | None, clip: bool) -> Dataset:

@@ -79,27 +79,68 @@ def parse_tu(files: Mapping[str, bytes], *, dataset: str, max_bytes: int = MAX_B
         arrays["x"] = _a_line(_reals(*text("node_attributes")), n, name("node_attributes"), "node")[order]
     if "graph_attributes" in there:
         found = _reals(*text("graph_attributes"))
-        arrays["graph_attributes"] = _a_line(found, len(labels), name("graph_attributes"), "graph")
+        with np.errstate(over="ignore"):
+            arrays["graph_attributes"] = _a_line(found, len(labels), name("graph_attributes"), "graph").astype(
+                np.float32
+            )
     unread = ", ".join(name(part) for part in _UNREAD if part in there)
     return arrays | ({"notes": np.frombuffer(f"Not read: {unread}.".encode(), np.uint8)} if unread else {})
 
 
 def _reals(text: bytes, name: str) -> np.ndarray:
-    """Lines of as many real numbers each, with commas between; float32 [lines, k]. The message shows no line."""
+    """Lines of as many real numbers each, with commas between; float64 [lines, k]. The message shows no line."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of no line, which the caller refuses
-            found = np.loadtxt(io.BytesIO(text), np.float64, comments=None, delimiter=",", ndmin=2)
+            return np.loadtxt(io.BytesIO(text), np.float64, comments=None, delimiter=",", ndmin=2)
     except (ValueError, OverflowError):
         raise ValueError(f"each line of {name} must hold as many real numbers, with commas between") from None
-    with np.errstate(over="ignore"):  # becomes inf, which a data set refuses
-        return found.astype(np.float32)
 
 
 def _a_line(found: np.ndarray, count: int, name: str, unit: str) -> np.ndarray:
     if len(found) != count:
         raise ValueError(f"{name} must have a line for each {unit} ({count}), got {len(found)}")
     return found
+
+
+def parse_zip(data: bytes, stem: str, max_bytes: int) -> tuple[str, dict[str, np.ndarray]]:
+    """The name and the arrays of the one set in an archive, of either format; of several that which is named so."""
+    members = [name for name in member_names(data) if not name.startswith("__MACOSX/")]
+    sets = [name for name in members if name.endswith("_A.txt")]
+    tu = bool(sets)
+    if not tu:
+        sets = [name for name in members if re.fullmatch(r"(?:.*/)?([^/]+)/\1\.txt", name)]
+    if not sets:
+        sets = [name for name in members if re.fullmatch(r"(?!(?i:readme))[^/]+\.txt", name)]
+    ending = "_A.txt" if tu else ".txt"
+    named = [name for name in sets if name.rpartition("/")[2] == f"{stem}{ending}"]
+    if len(sets) != 1 and len(named) != 1:
+        raise ValueError(
+            "the archive must hold one set of graphs, as NAME_A.txt and the other files of TU Dortmund's format "
+            f"or as NAME/NAME.txt in that of powerful-gnns, got {', '.join(sets[:20] or members[:20])}: "
+            "of several, unpack the one that is wanted"
+        )
+    (found,) = named if len(named) == 1 else sets
+    start = found.removesuffix(ending)
+    dataset = start.rpartition("/")[2]
+    if not tu:
+        text = read_member(data, found, max_bytes=max_bytes)
+        return dataset, parse_powerful_gnns({f"{dataset}.txt": text}, dataset=dataset)
+    files = {
+        f"{dataset}_{part}.txt": b""
+        if part in _UNREAD
+        else read_member(data, f"{start}_{part}.txt", max_bytes=max_bytes)
+        for part in (*_READ, *_UNREAD)
+        if part in _NEEDED or f"{start}_{part}.txt" in members
+    }
+    return dataset, parse_tu(files, dataset=dataset)
+
+
+def is_powerful_gnns(text: bytes) -> bool:
+    """Whether a text file begins as a set of graphs does, with one number, or is all in one line."""
+    lines = [line for line in text.split(b"\n", 100) if line.strip()]
+    words = re.split(rb"[\s,]+", lines[0].partition(b"{")[0].strip()) if lines else [b""]
+    return words[0][:1] not in (b"#", b"%") and (len(words) == 1 or (len(lines) == 1 and len(words) > 3))
 
 
 def parse_powerful_gnns(

@@ -1,10 +1,13 @@
 """Cora, Citeseer and Pubmed from the files of ``kimiyoung/planetoid``: ``ind.<name>.*``.
 
-Seven of the eight are pickles, opened after their sha256 matched, by an unpickler that knows few types.
+Seven of the eight are pickles. Nothing of them is run: the reader makes numbers, lists and dictionaries alone, and
+arrays of plain numbers from their bytes. Files of a name are opened after their sha256 matched.
 """
 
 import io
 import pickle
+import pickletools
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from itertools import chain
@@ -13,9 +16,36 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from ldp_jax.datasets._arrays import csr_arrays, simple_edges, whole_numbers
+from ldp_jax.datasets._arrays import csr_arrays, integers, simple_edges, whole_numbers
+from ldp_jax.datasets._format import checked_csr
 
+PARTS = ("y", "tx", "ty", "allx", "ally", "graph", "test.index")
 _VALIDATION_NODES = 500  # the public split: as many nodes after the training nodes
+
+
+class _Type:
+    """A pickled ``numpy.dtype`` of plain numbers."""
+
+    def __init__(self, kind: str, *_: object) -> None:
+        if not (isinstance(kind, str) and re.fullmatch(r"b1|[iuf][1248]", kind)):
+            raise pickle.UnpicklingError("pickle asks for an array that is not of plain numbers")
+        self.kind = np.dtype(kind)
+
+    def __setstate__(self, state: tuple) -> None:
+        self.kind = self.kind.newbyteorder(">" if state[1] == ">" else "<")
+
+    def read(self, raw: bytes | str) -> np.ndarray:
+        return np.frombuffer(raw.encode("latin1") if isinstance(raw, str) else raw, self.kind)
+
+
+class _Array:
+    """A pickled ``numpy.ndarray``: its numbers, none of NumPy's code for pickles."""
+
+    values = np.zeros(0)
+
+    def __setstate__(self, state: tuple) -> None:
+        _, shape, kind, fortran, raw = state
+        self.values = kind.read(raw).reshape(shape, order="F" if fortran else "C")
 
 
 class _Matrix:
@@ -24,7 +54,8 @@ class _Matrix:
     def csr(self) -> scipy.sparse.csr_array:
         state = vars(self)
         shape = state.get("_shape", state.get("shape"))
-        return scipy.sparse.csr_array((state["data"], state["indices"], state["indptr"]), shape=shape)
+        indptr, indices, data = (state[part].values for part in ("indptr", "indices", "data"))
+        return checked_csr(indptr, indices, data, np.array(shape))
 
 
 def _rebuild(cls: type, base: type, state: object) -> _Matrix:
@@ -34,13 +65,21 @@ def _rebuild(cls: type, base: type, state: object) -> _Matrix:
     return _Matrix()
 
 
-_ARRAY, _SCALAR = np.zeros(0).__reduce__()[0], np.float64(0).__reduce__()[0]
+def _reconstruct(cls: type, *_: object) -> _Array:
+    if cls is not _Array:
+        raise pickle.UnpicklingError(f"pickle asks to rebuild {cls.__name__}, which no such file needs")
+    return _Array()
+
+
+def _scalar(kind: _Type, raw: bytes | str) -> object:
+    return kind.read(raw)[0]
+
 
 _ADMITTED: Mapping[tuple[str, str], object] = {
-    ("numpy", "ndarray"): np.ndarray,
-    ("numpy", "dtype"): np.dtype,
-    ("numpy.core.multiarray", "_reconstruct"): _ARRAY,
-    ("numpy.core.multiarray", "scalar"): _SCALAR,
+    ("numpy", "ndarray"): _Array,
+    ("numpy", "dtype"): _Type,
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy.core.multiarray", "scalar"): _scalar,
     ("scipy.sparse.csr", "csr_matrix"): _Matrix,
     ("copy_reg", "_reconstructor"): _rebuild,
     ("__builtin__", "object"): object,
@@ -60,7 +99,12 @@ class _Unpickler(pickle.Unpickler):
 
 
 def unpickle(data: bytes) -> Any:
-    """One pickled file, written by Python 2; its bytes were checked against their sha256."""
+    """One pickled file, written by Python 2."""
+    for opcode, argument, _ in pickletools.genops(data):
+        # Others may claim memory for what is not there.
+        place = argument if opcode.name.endswith("PUT") else 0
+        if opcode.proto > 2 or not isinstance(place, int) or place > len(data):
+            raise pickle.UnpicklingError("pickle must be of protocol 2 or lower, as Python 2 writes them")
     return _Unpickler(io.BytesIO(data), fix_imports=False, encoding="latin1").load()
 
 
@@ -70,19 +114,57 @@ def parse(files: Mapping[str, bytes], *, dataset: str) -> dict[str, np.ndarray]:
     The test nodes stand in ``tx`` and ``ty`` in the order of ``test.index``; ids that this index leaves out
     (isolated nodes of Citeseer) have neither features nor a label and get zeros and class 0.
     """
-    parts = {part: unpickle(files[f"ind.{dataset}.{part}"]) for part in ("y", "tx", "ty", "allx", "ally", "graph")}
-    test = whole_numbers(files[f"ind.{dataset}.test.index"])
+    return _arrays(*_parts(files, dataset), unlabelled=0)
+
+
+def parse_users(files: Mapping[str, bytes], *, dataset: str, max_bytes: int) -> dict[str, np.ndarray]:
+    """:func:`parse` of files that no digest pins: a node without a label has class -1."""
+    try:
+        parts, test = _parts(files, dataset)
+        hot = np.concatenate([parts["ally"].values, parts["ty"].values])
+        rows = parts["allx"].csr().shape[0], parts["tx"].csr().shape[0]
+        placed = np.concatenate([np.arange(rows[0]), test])
+        good = {
+            "as many rows of features as of labels, and a line of test.index for each test row": (
+                rows == (len(parts["ally"].values), len(parts["ty"].values)) and rows[1] == len(test) > 0
+            ),
+            "each node once in test.index, and none beside those before": (
+                placed.min() >= 0 and len(np.unique(placed)) == len(placed)
+            ),
+            f"ids in test.index whose features fit in {max_bytes} bytes": 8 * placed.max() < max_bytes,
+            "rows of 0 and of at most one 1 as labels": np.isin(hot, (0, 1)).all() and hot.sum(1).max() <= 1,
+        }
+        missing = [what for what, holds in good.items() if not holds]
+        arrays = None if missing else _arrays(parts, test, unlabelled=-1)
+    except Exception as error:  # a damaged pickle makes anything
+        raise ValueError(
+            f"ind.{dataset}.* must be the files of Planetoid, pickles of Python 2 with arrays of numbers, and "
+            f"reading them raised {type(error).__name__}"
+        ) from None
+    if arrays is None:
+        raise ValueError(f"ind.{dataset}.* must hold {missing[0]}, and do not")
+    return arrays
+
+
+def _parts(files: Mapping[str, bytes], dataset: str) -> tuple[dict[str, Any], np.ndarray]:
+    parts = {part: unpickle(files[f"ind.{dataset}.{part}"]) for part in PARTS[:-1]}
+    return parts, whole_numbers(files[f"ind.{dataset}.test.index"])
+
+
+def _arrays(parts: Mapping[str, Any], test: np.ndarray, *, unlabelled: int) -> dict[str, np.ndarray]:
     allx, tx = parts["allx"].csr(), parts["tx"].csr()
-    labelled, known, n = len(parts["y"]), allx.shape[0], int(test.max()) + 1
+    labelled, known, n = len(parts["y"].values), allx.shape[0], int(test.max()) + 1
     stacked = scipy.sparse.vstack([allx, tx]).tocoo()
     node_of_row = np.concatenate([np.arange(known), test])
     x = scipy.sparse.coo_array((stacked.data, (node_of_row[stacked.row], stacked.col)), shape=(n, allx.shape[1]))
-    y = np.zeros(n, np.int32)
-    y[node_of_row] = np.concatenate([parts["ally"], parts["ty"]]).argmax(1)
+    hot = np.concatenate([parts["ally"].values, parts["ty"].values])
+    y = np.full(n, unlabelled, np.int32)
+    y[node_of_row] = np.where(hot.any(1), hot.argmax(1), unlabelled)
     split = np.zeros(n, np.int8)
     split[:labelled] = 1
     split[labelled : labelled + _VALIDATION_NODES] = 2
     split[test] = 3
     lists = parts["graph"].values()
     ends = np.repeat(list(parts["graph"]), list(map(len, lists))), list(chain(*lists))
-    return {"edges": simple_edges(np.stack(ends, 1)), **csr_arrays(x), "y": y, "split": split}
+    pairs = integers("graph", np.stack(ends, 1), np.int64) if len(ends[0]) else np.zeros((0, 2), np.int64)
+    return {"edges": simple_edges(pairs), **csr_arrays(x), "y": y, "split": split}

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Int
 
 from ldp_jax.core import validate
+from ldp_jax.core.shown import by_shapes
 
 if TYPE_CHECKING:
     import jax
@@ -18,6 +19,8 @@ class NodeSplit(NamedTuple):
     train: Int[np.ndarray, " a"]
     validation: Int[np.ndarray, " b"]
     test: Int[np.ndarray, " c"]
+
+    __repr__ = by_shapes
 
 
 class LinkSplit(NamedTuple):
@@ -32,6 +35,8 @@ class LinkSplit(NamedTuple):
     train_non_edges: Int[np.ndarray, "a 2"]
     validation_non_edges: Int[np.ndarray, "b 2"]
     test_non_edges: Int[np.ndarray, "c 2"]
+
+    __repr__ = by_shapes
 
 
 def _generator(key: "jax.Array") -> np.random.Generator:

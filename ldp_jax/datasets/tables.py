@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Float32, Int32
 
-from ldp_jax.core.validate import one_of
+from ldp_jax.core.public_bounds import check_step
+from ldp_jax.core.shown import by_shapes, shown
+from ldp_jax.core.validate import are_categories, one_of
 from ldp_jax.datasets._dataset import Bounds, Dataset, check_bounds
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ class Records(NamedTuple):
     names: np.ndarray
     y: Int32[np.ndarray, " n"] | None = None
     class_names: tuple[str, ...] = ()
+
+    __repr__ = by_shapes
 
     def dataset(self, name: str, graph: object) -> Dataset:
         """These records on a graph whose node i is the user of row i; ``ValueError`` for other numbers of nodes."""
@@ -65,7 +69,8 @@ def read_records(
       missing: ``centre`` puts a number at the middle of its bounds, and no category at all; ``refuse`` raises.
       clip: move numbers outside their bounds to the nearest bound; else they are refused.
 
-    ``ValueError`` with all faults of the table at once, and no value of a record.
+    ``ValueError`` with all faults of the table at once, and no value of a record. Bounds are taken off in
+    float64; a column of float32 whose numbers are more than 1e-3 of the width apart at its bounds is a fault.
 
     >>> import pandas
     >>> table = pandas.DataFrame({"age": [20, None], "job": ["cook", "smith"], "team": ["red", None]})
@@ -80,6 +85,8 @@ def read_records(
     numbers = _declared(numbers, "numbers must be {column: (lower, upper)}")
     categories = _declared(categories, "categories must be {column: (word, ...)}")
     faults: list[str] = []
+    if nodes is not None and not np.iterable(nodes):
+        raise ValueError("nodes must be the names of users, in the order of the graph's nodes, got a single number")
     names = list(table.index) if nodes is None else list(nodes)
     if isinstance(nodes, _UNORDERED):
         faults.append("nodes must be in the order of the graph's nodes, and a set has none")
@@ -91,7 +98,7 @@ def read_records(
         hint = "interop.read(friends, nodes=table.index) has users without a friend, table.set_index names rows"
         faults.append(f"{len(strangers)} rows are of users that are not among the nodes: {hint}")
     if label is not None and not isinstance(label, str):
-        faults.append(f"label must be the name of a column, a string, got {label!r}")
+        faults.append(f"label must be the name of a column, a string, got {shown(label)}")
     wanted = [*numbers, *categories, *([label] if isinstance(label, str) else [])]
     faults += [f"column {name!r} is declared twice" for name in dict.fromkeys(wanted) if wanted.count(name) > 1]
     known = ", ".join(map(str, table.columns[:20]))
@@ -153,6 +160,17 @@ def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, 
     except (TypeError, ValueError) as error:
         say(f"needs public bounds (lower, upper): {error}")
         return np.zeros((len(column), 1))
+    try:
+        kind = getattr(column.dtype, "numpy_dtype", column.dtype)
+        check_step(kind if isinstance(kind, np.dtype) else np.float64, lower, upper)
+    except ValueError as error:
+        say(str(error).removeprefix("x "))
+    if are_categories(column):
+        say("must hold numbers, and holds categories: declare it among categories, or give it astype(float)")
+        return np.zeros((len(column), 1))
+    if column.dtype == object and any(map(np.iscomplexobj, column)):  # whose imaginary part pandas drops
+        say("must hold numbers, and does not everywhere")
+        return np.zeros((len(column), 1))
     values = pandas.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     absent = column.isna().to_numpy()
     # Dates count nanoseconds, periods their number since 1970.
@@ -163,7 +181,7 @@ def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, 
         say("misses values: missing='centre' puts them at the middle of the bounds")
     outside = ((values < lower) | (values > upper)).any()  # NaN is neither
     if outside and not clip:
-        say(f"must be within its declared bounds ({lower:g}, {upper:g}), and is not: widen them, or clip=True")
+        say(f"must be within its declared bounds ({lower:.9g}, {upper:.9g}), and is not: widen them, or clip=True")
     scaled = (np.clip(values, lower, upper) - lower) / (upper - lower)
     return np.where(np.isnan(scaled), 0.5, scaled)[:, None]
 

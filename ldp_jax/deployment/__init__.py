@@ -17,7 +17,7 @@ from ldp_jax.deployment.classes import Alphabet, Classifier, report_class
 from ldp_jax.deployment.collector import Decoded, Rejected, Vectors, decode, vectors
 from ldp_jax.deployment.device import Device
 from ldp_jax.deployment.question import Question
-from ldp_jax.deployment.session import BudgetError, ReplayError, Session, guarantee
+from ldp_jax.deployment.session import BudgetError, ReplayError, Session, guarantee, scaled
 
 __all__ = [
     "Alphabet",
@@ -39,6 +39,7 @@ __all__ = [
     "guarantee",
     "ownership",
     "report_class",
+    "scaled",
     "vectors",
 ]
 

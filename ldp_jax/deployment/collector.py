@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ldp_jax.core.integer_tables import Table
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.validate import whole
 from ldp_jax.deployment import wire
 from ldp_jax.deployment.codecs import codec_of, read
@@ -69,6 +70,8 @@ class Decoded:
     rejected: Rejected
     seen: np.ndarray
     digest: bytes
+
+    __repr__ = by_shapes
 
     def by_node(self, num_nodes: int) -> tuple[np.ndarray, np.ndarray]:
         """Counts of a question by node, int32 [n, K], and who reported, bool [n].
@@ -149,6 +152,8 @@ class Vectors:
     output: np.ndarray
     incomplete: int
     digest: bytes
+
+    __repr__ = by_shapes
 
 
 def vectors(decoded: Decoded, k: int, dim: int) -> Vectors:

@@ -17,7 +17,7 @@ from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Guarantee
 from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.integer_tables import WORDS, frozen
 from ldp_jax.core.rounding import digits_up
-from ldp_jax.core.validate import whole
+from ldp_jax.core.validate import complete, whole
 from ldp_jax.core.whole_noise import WholeNoise, checked_epsilon, checked_most, whole_noise
 
 MAX_GROUPS = 2**15 - 1
@@ -54,7 +54,7 @@ class Question(Public):
 
     def __post_init__(self) -> None:
         count = whole(1, MAX_GROUPS, num_groups=self.num_groups)
-        groups = np.asarray(self.groups)
+        groups = complete(groups=self.groups)
         if groups.ndim != 1 or not 1 <= len(groups) < WORDS or groups.dtype.kind not in "iu":
             raise ValueError(f"groups must be whole numbers [n], one a node, got {groups.dtype} {groups.shape}")
         if not (groups.min() >= -1 and groups.max() < count):

@@ -37,6 +37,8 @@ import numpy as np
 from ldp_jax.accounting.guarantee import RECORD, Budget, Guarantee, Unit
 from ldp_jax.core.checksum import as_bytes
 from ldp_jax.core.integer_tables import WORDS, Table
+from ldp_jax.core.public_bounds import check_step
+from ldp_jax.core.public_bounds import scaled as from_bounds
 from ldp_jax.core.rounding import log_up, rounded_down, rounded_up
 from ldp_jax.core.validate import number, unmasked, whole
 from ldp_jax.deployment import wire
@@ -406,12 +408,37 @@ def as_numbers(x: object) -> np.ndarray:
     ``TypeError`` for anything but real numbers; ``ValueError`` for sequences of different lengths, as in NumPy.
     """
     with np.errstate(all="ignore"):
+        return np.asarray(np.clip(_wide(x), -_FAR, _FAR), np.float32)
+
+
+def _wide(x: object) -> np.ndarray:
+    """Numbers in float64, of any size."""
+    with np.errstate(all="ignore"):
         numbers = np.asarray(unmasked(x))
         if numbers.dtype == object:  # integers beyond 64 bits, or no numbers
             numbers = np.array([_float(number) for number in numbers.ravel().tolist()]).reshape(numbers.shape)
         if numbers.dtype.kind not in "biuf":
             raise TypeError(_NO_NUMBERS)
-        return np.asarray(np.clip(numbers.astype(np.float64), -_FAR, _FAR), np.float32)
+        return numbers.astype(np.float64)
+
+
+def scaled(x: object, lower: float, upper: float, *, start: float = -1.0, stop: float = 1.0) -> np.ndarray:
+    """A record of any shape mapped from public bounds to a table's domain, float32: what is reported of it.
+
+    The domain is [-1, 1] of a grid and [0, 1] of bins. Bounds are taken off in float64, as the server does; what is
+    outside is clipped, and NaN goes to the centre. ``ValueError`` for bounds that are not finite or do not rise, or
+    that float32 cannot resolve where x is of it; ``TypeError`` for a record that is not made of real numbers.
+
+    >>> scaled(1_700_000_045, 1_700_000_000, 1_700_000_060).item()
+    0.5
+    """
+    low, high = number(-math.inf, lower_bound=lower), number(-math.inf, upper_bound=upper)
+    if not low < high:
+        raise ValueError(f"bounds must rise, got lower {low} and upper {high}")
+    kind = getattr(x, "dtype", None)
+    check_step(kind if isinstance(kind, np.dtype) else np.float64, low, high)
+    record = _wide(x)
+    return from_bounds(record.reshape(-1, 1), low, high, start, stop).reshape(record.shape)
 
 
 def _float(number: object) -> float:

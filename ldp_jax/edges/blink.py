@@ -20,8 +20,10 @@ from scipy.special import expit
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.pytree import pytree
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey, Values
 from ldp_jax.edges._draws import capacity
 from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON, budget_in, two_budgets
@@ -47,6 +49,8 @@ class DegreePrior(NamedTuple):
     degree: Int[np.ndarray, " K"]
     count: Int[np.ndarray, " K"]
     beta: Float[np.ndarray, " K"]
+
+    __repr__ = by_shapes
 
 
 def degree_prior(degree: Values) -> DegreePrior:
@@ -104,15 +108,16 @@ class PosteriorLinks:
     @property
     def degree(self) -> Float[Array, " n"]:
         """Row sums: the expected degrees."""
-        return self.sum(jnp.ones((len(self.group), 1)))[:, 0]
+        return self.sum(jnp.ones((len(self.group), 1), jnp.float32))[:, 0]
 
     def dense(self) -> Float[Array, "n n"]:
         """The matrix itself: O(n^2), for small graphs."""
         n = len(self.group)
-        whole = self.constant[self.group][:, self.group] * (1 - jnp.eye(n))
+        whole = self.constant[self.group][:, self.group] * (1 - jnp.eye(n, dtype=jnp.float32))
         return whole.at[self.neighbours.receivers, self.neighbours.senders].add(self.correction, mode="drop")
 
 
+@implicit_promotion()
 def posterior_links(bits: Graph, prior: DegreePrior, epsilon: float, variant: Variant = "hybrid") -> PosteriorLinks:
     """The posterior of all pairs given what both ends of each reported; post-processing, on the host.
 
@@ -187,7 +192,10 @@ class NoisyLinks(NamedTuple):
     degree: Float[np.ndarray, " n"]
     guarantee: PipelineGuarantee
 
+    __repr__ = by_shapes
 
+
+@implicit_promotion()
 def private_links(
     key: PRNGKey,
     graph: Graph,

@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ldp_jax.core import validate
 from ldp_jax.core.list_ids import host_ids, ids_of
+from ldp_jax.core.shown import by_shapes, shape_of
 from ldp_jax.core.types import AnyArray, Array, Scalar
 
 
@@ -24,11 +24,7 @@ class NeighbourList(NamedTuple):
     count: Scalar
 
     def __repr__(self) -> str:
-        if not validate.concrete(self.ids) or np.ndim(self.ids) != 1:
-            return f"NeighbourList(ids={brief(self.ids)}, count={brief(self.count)})"
-        known = np.asarray(self.ids)[: int(self.count)].tolist()
-        shown = ", ".join(map(str, known[:_SHOWN])) + (", ..." if len(known) > _SHOWN else "")
-        return f"NeighbourList({len(known)} of {len(self.ids)}: [{shown}])"
+        return f"NeighbourList(ids={shape_of(self.ids)})"  # how many there are is private, too
 
     @classmethod
     def of(cls, ids: object, n: int) -> "NeighbourList":
@@ -39,7 +35,7 @@ class NeighbourList(NamedTuple):
         to this function, before ``vmap`` or ``jit``.)
 
         >>> NeighbourList.of([3, 10**12, 1, -1, 2**63, float("nan"), 1.5, None, 1], n=5)
-        NeighbourList(2 of 5: [1, 3])
+        NeighbourList(ids=int32[5])
         """
         known = np.unique(host_ids(ids, n))
         count = np.int32(np.count_nonzero(known < n))
@@ -54,8 +50,7 @@ class ListReport(NamedTuple):
     degree: Scalar
     neighbours: NeighbourList
 
-    def __repr__(self) -> str:
-        return f"ListReport(degree={brief(self.degree)}, neighbours={self.neighbours})"
+    __repr__ = by_shapes
 
 
 class LapReport(NamedTuple):
@@ -64,18 +59,7 @@ class LapReport(NamedTuple):
     degree: Scalar
     values: AnyArray
 
-    def __repr__(self) -> str:
-        return f"LapReport(degree={brief(self.degree)}, values={brief(self.values)})"
-
-
-_SHOWN = 6  # ids of a list that are printed
-
-
-def brief(value: Scalar) -> str:
-    """A number as it is, an array or a tracer by its kind and shape."""
-    if np.ndim(value) or not validate.concrete(value):
-        return f"{jnp.result_type(value)}[{','.join(map(str, np.shape(value)))}]"
-    return f"{np.asarray(value).item():g}"
+    __repr__ = by_shapes
 
 
 def to_list(bits: Array) -> NeighbourList:

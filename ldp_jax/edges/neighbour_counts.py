@@ -255,7 +255,7 @@ def checked_groups(
     groups: Values, n: int, num_groups: int, least: int = -1, name: str = "groups"
 ) -> Int[np.ndarray, " n"]:
     """Public numbers of users in [least, num_groups), as int32 [n]; ``ValueError`` for anything else."""
-    groups = np.asarray(groups)
+    groups = validate.complete(**{name: groups})
     if groups.shape != (n,) or groups.dtype.kind not in "iu":
         raise ValueError(f"{name} must be int [{n}], one for every node, got {groups.dtype} {groups.shape}")
     if groups.size and not (groups.min() >= least and groups.max() < num_groups):

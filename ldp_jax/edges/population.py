@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import validate
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Graph, PRNGKey, Values
 from ldp_jax.graph import graphs
 
@@ -66,6 +67,8 @@ class ReportedPairs(NamedTuple):
     reporter: Int[np.ndarray, " pairs"]
     reported: Int[np.ndarray, " pairs"]
     degree: Float[np.ndarray, " n"]
+
+    __repr__ = by_shapes
 
 
 @runtime_checkable

@@ -31,8 +31,8 @@ class Lists(Records[NeighbourList]):
     """The neighbour lists of the user ``own`` among ``n`` nodes; two are adjacent where they differ in one bit.
 
     >>> lists = Lists(5)
-    >>> lists.extremes()
-    (NeighbourList(2 of 5: [1, 3]), NeighbourList(3 of 5: [1, 2, 3]))
+    >>> [one.ids.tolist() for one in lists.extremes()]
+    [[1, 3, 5, 5, 5], [1, 2, 3, 5, 5]]
     """
 
     n: int

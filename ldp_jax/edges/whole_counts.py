@@ -16,6 +16,7 @@ from jaxtyping import Bool, Int
 from ldp_jax.accounting.composition import parallel
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, PipelineGuarantee, sequential
 from ldp_jax.core import random, random_words, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.ownership import Ownership
 from ldp_jax.core.sharding import by_rows, each_part
 from ldp_jax.core.types import AnyArray, Array, Graph, PRNGKey, Values
@@ -96,6 +97,7 @@ def _counts(
     return found
 
 
+@implicit_promotion()
 def privatize_counts(
     key: PRNGKey,
     graph: Graph | graphs.GraphSet,

@@ -8,6 +8,7 @@ import numpy as np
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee, digits_up
 from ldp_jax.core import validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.types import Graph, PRNGKey, Values
 from ldp_jax.edges import _one_by_one
 from ldp_jax.edges._one_by_one import OneUsersView
@@ -37,6 +38,7 @@ class NoisyGraph(NamedTuple):
         return f"NoisyGraph({len(self.degree)} users, {len(self.graph.senders)} directed edges; {spent})"
 
 
+@implicit_promotion()
 def privatize_graph(
     key: PRNGKey,
     graph: Graph | graphs.GraphSet,

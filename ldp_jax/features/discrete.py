@@ -189,7 +189,7 @@ class Discrete(Univariate):
         edges = jnp.pad(self.thresholds[:, :-1], ((0, 0), (1, 0)))
         masses = jnp.diff(edges, append=jnp.zeros((len(edges), 1), jnp.uint32), axis=1)  # modulo 2^32
         last = jnp.repeat(self.counts, self.inputs)[:, None] - 1
-        place = jnp.arange(self._size)
+        place = jnp.arange(self._size)[None]
         # The last mass is 2^32 less what comes before.
         return jnp.where(place < last, masses, jnp.where(place == last, -edges, 0))
 

@@ -174,7 +174,7 @@ def histogram(reports: ArrayLike | tuple, edges: ArrayLike | tuple) -> np.ndarra
     >>> histogram([-9.0, 0.1, 0.2, 5.0, np.nan], [-1.0, 0.0, 1.0]).tolist()
     [1, 3]
     """
-    reports, edges = np.asarray(validate.unmasked(reports)), np.asarray(edges)
+    reports, edges = validate.numbers(reports=reports), validate.numbers(edges=edges)
     if reports.ndim not in (1, 2):
         raise ValueError(f"reports must have shape (n,) or (n, columns), got {reports.shape}")
     if edges.ndim != 1 or len(edges) < 2 or not (np.diff(edges) > 0).all():
@@ -209,7 +209,7 @@ def em(
     >>> em([30, 10], [[0.75, 0.25], [0.25, 0.75]], tolerance=1e-6).distribution.round(2)
     array([1., 0.])
     """
-    given, matrix = np.asarray(counts, np.float64), np.asarray(matrix, np.float64)
+    given, matrix = validate.numbers(counts=counts), validate.numbers(matrix=matrix)
     if matrix.ndim != 2 or 0 in matrix.shape:
         raise ValueError(f"matrix must have shape (outputs, inputs), got {matrix.shape}")
     if not np.allclose(matrix.sum(0), 1.0, rtol=0.0, atol=1e-3):

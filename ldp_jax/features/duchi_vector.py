@@ -46,7 +46,7 @@ def _packed(bits: Array) -> Array:
     """Bits [d] in words, uint32 [ceil(d / 32)], the first in the lowest place."""
     size = -(-len(bits) // 32)
     bits = jnp.pad(bits, (0, 32 * size - len(bits))).reshape(size, 32)
-    return (bits.astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32)).sum(1, dtype=jnp.uint32)
+    return (bits.astype(jnp.uint32) << jnp.arange(32, dtype=jnp.uint32)[None]).sum(1, dtype=jnp.uint32)
 
 
 @mechanism
@@ -94,7 +94,7 @@ class DuchiVector:
         whole, rest = self._whole_cube()
         anywhere = random_words.bernoulli_from_words(random_words.words(side_key), whole, rest)
         candidates = random_words.words(sign_key, v.shape, _constants(self.dim).candidates)
-        differ = self._count(candidates ^ v)
+        differ = self._count(candidates ^ v[None])
         first = jnp.argmax(2 * differ != self.dim)  # 0 where all are ties
         near = candidates[first]
         near = jnp.where(2 * differ[first] == self.dim, near.at[0].set(near[0] ^ 1), near)
@@ -115,6 +115,7 @@ class DuchiVector:
         """The number of set bits among the first ``dim``, along the last axis."""
         place = 32 * jnp.arange(words.shape[-1])
         unused = jnp.clip(place + 32 - self.dim, 0, 31).astype(jnp.uint32)
+        unused = jnp.broadcast_to(unused, words.shape)
         return jax.lax.population_count(words << unused).sum(-1, dtype=jnp.uint32).astype(jnp.int32)
 
     def log_density(self, y: Report, x: Record) -> Array:

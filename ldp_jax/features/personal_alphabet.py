@@ -120,7 +120,7 @@ class PersonalAlphabets:
     def log_likelihoods(self, y: Report) -> Array:
         """log P(report i | class c) of each user and every class, [n, C]."""
         places = np.arange(self.order.shape[1], dtype=np.int32)
-        place = ((self.order[..., None] == places) * places[:, None]).sum(1)  # of each class
+        place = ((self.order[..., None] == places[None, None]) * places[None, :, None]).sum(1)  # of each class
         each = jax.vmap(lambda level, one, place: self.inner.at(level).log_density(one, place))
         return each(self.inner.level, jnp.asarray(y), place)
 

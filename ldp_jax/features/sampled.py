@@ -161,9 +161,9 @@ def _inserted(draws: Array, tops: Array | np.ndarray) -> Array:
 
     def insert(chosen: Array, step: tuple[Array, Array | np.ndarray]) -> tuple[Array, None]:
         draw, top = step
-        new = jnp.where((chosen == draw).any(0), top, draw)
+        new = jnp.where((chosen == draw[None]).any(0), top, draw)
         below = jnp.concatenate([jnp.zeros_like(chosen[:1]), chosen[:-1]])
-        return jnp.maximum(jnp.minimum(chosen, new), below), None
+        return jnp.maximum(jnp.minimum(chosen, new[None]), below), None
 
     none = jnp.zeros_like(draws) + tops[-1] + 1  # varies where draws do
     return jax.lax.scan(insert, none, (draws, tops))[0].astype(jnp.int32)

@@ -60,7 +60,8 @@ class SquareWave(Numeric):
     def from_uniform(self, u: Record, x: Record) -> Array:
         """Inverse distribution function; u in (0, 1)."""
         u, x = jnp.asarray(u), clip(x)
-        be, decay = self._be, jnp.exp(-jnp.asarray(self.epsilon))
+        be = self._be.astype(jnp.result_type(u, x))  # a report of 32 bits stays one in 64-bit mode
+        decay = jnp.exp(-jnp.asarray(self.epsilon))
         b, per_tail_mass = be * decay, 2 * (be + 1)
         left, right = (1 + x) / per_tail_mass, (1 - x) / per_tail_mass
         below, above = -1 - b + u * per_tail_mass, 1 + b - (1 - u) * per_tail_mass

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
 
 from ldp_jax.core.types import Graph
-from ldp_jax.core.validate import first_fraction, ids, integer_in, one_of
+from ldp_jax.core.validate import complete, first_fraction, ids, integer_in, is_of, one_of
 
 __all__ = [
     "GraphSet",
@@ -51,18 +51,27 @@ def as_graph(graph: Graph, name: str = "graph") -> Graph:
     Traceback (most recent call last):
     ValueError: graph must be a GraphsTuple, as graphs.from_edges(edges, num_nodes) makes it, got NoneType
     """
-    if all(hasattr(graph, part) for part in ("senders", "receivers", "n_node")):
+    parts = [getattr(graph, part, None) for part in ("senders", "receivers", "n_node")]
+    if all(part is not None for part in parts):
+        if any(np.ma.is_masked(part) for part in parts):
+            raise ValueError(f"{name} must have no masked entries, and has some: leave those out")
+        if isinstance(graph, GraphsTuple) and graph.edges is not None:
+            raise ValueError(
+                f"{name} must have edges=None, for no function reads weights or features of edges: "
+                "interop.read(it) compares them with 1, it._replace(edges=None) drops them"
+            )
         return graph
     from ldp_jax.graph import interop  # which needs this module
 
     if (read := interop.read_numbered(graph)) is not None:
         return read
-    got, module = type(graph).__name__, type(graph).__module__.partition(".")[0]
+    got = type(graph).__name__
+    foreign = any(is_of(library, graph) for library in ("networkx", "pandas", "scipy"))
     if isinstance(graph, GraphSet):
         hint = ": of a set give one graph, by set.subset([i]).graph"
     elif hasattr(graph, "graph") and any(hasattr(graph, part) for part in ("y", "names", "guarantee")):
         hint = ": give its attribute graph"
-    elif module in ("networkx", "pandas", "scipy") or hasattr(graph, "edge_index") or hasattr(graph, "edges"):
+    elif foreign or hasattr(graph, "edge_index") or hasattr(graph, "edges"):
         hint = ": ldp_jax.graph.interop.read makes one of it, with the names of its nodes, or says what is wrong"
     elif isinstance(graph, (list, tuple)) or hasattr(graph, "__array__"):
         hint = ": give it edges, each undirected one once; or here a scipy.sparse.csr_array of an adjacency matrix"
@@ -114,7 +123,7 @@ def from_edges(
 
 def _pairs(edges: ArrayLike | tuple, num_nodes: int, pairs_in: Literal["rows", "columns"] | None) -> np.ndarray:
     one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
-    given = np.asarray(edges)
+    given = complete(edges=edges)
     pairs = given.T if pairs_in == "columns" else given
     if given.shape in ((0,), (0, 2)):  # an empty list has no integers
         pairs = np.zeros((0, 2), np.int32)
@@ -312,7 +321,9 @@ def validate_symmetric(
     graph = as_graph(graph)
     sizes = np.ravel(np.asarray(graph.n_node))
     n = int(sizes.sum())
-    node_graph = np.repeat(np.arange(len(sizes)), sizes) if node_graph is None else np.asarray(node_graph)
+    if node_graph is None:
+        node_graph = np.repeat(np.arange(len(sizes)), sizes)
+    node_graph = complete(node_graph=node_graph)
     senders, receivers = sorted_edges(np.asarray(graph.senders), np.asarray(graph.receivers), node_graph)
     upwards = senders < receivers
     backward, count = _grouped(senders[~upwards], receivers[~upwards], n)
@@ -456,12 +467,14 @@ class GraphSet:
 
 
 def _whole(name: str, values: ArrayLike | tuple, of: str = "place") -> np.ndarray:
-    array = np.asarray(values)
+    array = complete(**{name: values})
     if array.size == 0:
         array = array.astype(np.int64)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         wanted = f"{name} must be integers with one axis, got {array.dtype} of shape {array.shape}"
         raise ValueError(f"{wanted}{first_fraction(array, of)}")
+    if array.max(initial=0) > np.iinfo(np.int64).max:  # it would become a negative number
+        raise ValueError(f"{name} must be below 2^63, and some are not")
     return array.astype(np.int64)
 
 

@@ -3,16 +3,19 @@
 No such library is imported before an object of it is seen.
 """
 
+import os
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, cast, runtime_checkable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
 import scipy.sparse
 from jaxtyping import Int
 
 from ldp_jax.core import validate
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Graph
-from ldp_jax.graph import graphs
+from ldp_jax.graph import _files, graphs
 
 if TYPE_CHECKING:
     import networkx
@@ -27,6 +30,8 @@ class NamedGraph(NamedTuple):
 
     graph: Graph
     names: Names
+
+    __repr__ = by_shapes
 
 
 @runtime_checkable
@@ -43,12 +48,19 @@ class _Dgl(Protocol):
 
 
 class _Source(NamedTuple):
-    """Directed pairs of node numbers [m, 2], the names, and what the source says of its edges."""
+    """Directed pairs of node numbers [m, 2], the names, and the weights [m, ...] by what the source calls them."""
 
     pairs: Int[np.ndarray, "m 2"]
     names: Names
-    weighted: bool = False
+    weights: Mapping[str, object] = {}
     directed: bool = False
+
+
+ENDINGS = tuple(_files.READERS)
+"""Of the graph files that :func:`open_file` opens; each may have .gz behind it."""
+
+_WEIGHTS = ("weight", "weights", "edge_weight", "edge_attr", "w")
+"""Under these names, in letters of any case, libraries keep the weights of edges."""
 
 
 def read(
@@ -58,27 +70,34 @@ def read(
     pairs_in: Literal["rows", "columns"] | None = None,
     clean: bool = False,
 ) -> NamedGraph:
-    """An undirected graph from another library's object.
+    """An undirected graph from another library's object, or from a file of :func:`open_file`.
 
     ========================================== ===================================== ===========================
     source                                     nodes, in order                       ``nodes``
     ========================================== ===================================== ===========================
-    networkx graph                             ``G.nodes``                           optional: their order
+    networkx graph, graph file                 ``G.nodes``                           optional: order, isolated ones
     scipy sparse matrix [n, n]                 its rows                              optional: their names
     PyTorch Geometric or DGL graph             0, ..., num_nodes - 1                 optional: their names
     pandas table of two columns, and weight    as they first appear                  optional: order, isolated ones
+    pandas table whose index is its columns    its index                             optional: order, isolated ones
     array [m, 2], or edge_index [2, m]         the numbers that it holds             needed: n, or the n names
     ``GraphsTuple``                            0, ..., n - 1                         optional: their names
     ========================================== ===================================== ===========================
 
     Where networkx or pandas name nodes by the numbers 0 to n - 1, these are in order, as rows of features are.
     Each edge may be there once, or each in both directions. Anything else is refused, unless ``clean``; so is a
-    directed networkx graph where an edge has no reverse.
+    directed networkx graph where an edge has no reverse. Tables of other libraries are read by their ``to_pandas``.
+
+    One rule holds for weights in all sources: those that are not all 1 are refused, unless ``clean``, which leaves
+    out edges of weight 0 and gives the others the weight 1. Weights are what a scipy matrix stores, zeros too, and
+    edge attributes called weight, weights, edge_weight, edge_attr or w, in any case. A table may have a column
+    that is called so, but w. Missing weights, ends and names are refused, as are arrays with masked entries.
 
     Args:
       source: see above.
       nodes: how many nodes there are, or their names.
-      pairs_in: of arrays: ``rows`` [m, 2] or ``columns`` [2, m]; needed where the shape is [2, 2].
+      pairs_in: of arrays: ``rows`` [m, 2] or ``columns`` [2, m]; needed where the shape is [2, 2]. A 2 x 2 pandas
+        table of numbers without names is two edges with ``rows``.
       clean: drop self-loops and weights, merge repeated edges, and take an edge in one direction for both.
 
     ``ValueError`` for other objects, names that do not fit, or edges of no simple undirected graph.
@@ -93,10 +112,15 @@ def read(
     validate.one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
     found = _parse(source, nodes, pairs_in)
     n = len(found.names)
-    validate.ids(n, "one of the nodes", source=found.pairs)
-    low, high = found.pairs.min(1), found.pairs.max(1)
+    if n == 0:
+        raise ValueError("source must have a node, and is an empty graph")
+    weights = {name: _weights(name, values, len(found.pairs)) for name, values in found.weights.items()}
+    other = [name for name, values in weights.items() if (values != 1).any()]
+    none = [values == 0 for values in weights.values() if values.ndim == 1]
+    pairs = found.pairs[~np.any(none, 0)] if none else found.pairs
+    low, high = pairs.min(1), pairs.max(1)
     loops = low == high
-    code, upwards = low[~loops] * n + high[~loops], found.pairs[~loops, 0] == low[~loops]
+    code, upwards = low[~loops] * n + high[~loops], pairs[~loops, 0] == low[~loops]
     forward, repeats = np.unique(code[upwards], return_counts=True)
     backward, more = np.unique(code[~upwards], return_counts=True)
     both = np.intersect1d(forward, backward)
@@ -106,15 +130,51 @@ def read(
         "repeated edges": int((repeats - 1).sum() + (more - 1).sum()),
         "edges without their reverse": single if len(both) or found.directed else 0,
     }
-    if (any(faults.values()) or found.weighted) and not clean:
+    if (any(faults.values()) or other) and not clean:
         counted = [f"{number} {what}" for what, number in faults.items() if number]
-        listed = ", ".join([*counted, *["weights other than 1"] * found.weighted])
+        listed = ", ".join([*counted, *(f"weights other than 1 in {name!r}" for name in other)])
         raise ValueError(
-            f"source must be a simple undirected graph, got {listed}: clean=True drops self-loops and weights, "
-            "merges repeats and takes an edge in one direction for both"
+            f"source must be a simple undirected graph, got {listed}: clean=True drops self-loops, "
+            "weights and edges of weight 0, merges repeats and takes an edge in one direction for both"
         )
     edges = np.stack(np.divmod(np.union1d(forward, backward), n), 1)
     return NamedGraph(graphs.from_edges(edges, n, pairs_in="rows"), found.names)
+
+
+def open_file(
+    path: str | os.PathLike[str], *, max_bytes: int = _files.MAX_BYTES
+) -> "networkx.Graph | scipy.sparse.coo_array":
+    r"""A graph file as another library's object, which :func:`read` takes, as it takes the path itself.
+
+    ================================ ============================= ===========================================
+    ending                           reader                        names
+    ================================ ============================= ===========================================
+    .graphml, .gexf                  networkx                      the ids of the nodes
+    .gml                             networkx                      labels, or ids where not all have their own
+    .net, .paj (Pajek)               networkx                      labels
+    .json (node-link)                networkx                      ids
+    .edgelist, .edges, .txt          networkx                      the two words of each line
+    .mtx (MatrixMarket)              scipy                         rows, from 0
+    ================================ ============================= ===========================================
+
+    Each may be packed with gzip (.gz). Names in text that are all whole numbers become numbers. A line of an edge
+    list may have a weight, or the attributes that networkx writes; lines that begin with # or % are comments.
+
+    Args:
+      path: of the file.
+      max_bytes: the most that the file may have, unpacked.
+
+    ``ValueError`` for another ending, which says what reads such a file, and for a file that does not fit;
+    ``ImportError`` where networkx is not installed.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(f"{folder}/friends.edgelist").write_text("ana bo\nbo cy\n")
+    ...     read(f"{folder}/friends.edgelist").names.tolist()
+    ['ana', 'bo', 'cy']
+    """
+    validate.integer_in(1, max_bytes=max_bytes)
+    return _files.opened(Path(path), max_bytes)
 
 
 def read_numbered(source: object) -> Graph | None:
@@ -127,7 +187,7 @@ def read_numbered(source: object) -> Graph | None:
     >>> read_numbered(both).senders.tolist(), read_numbered(one)
     ([1, 0], None)
     """
-    of_networkx, names = type(source).__module__.partition(".")[0] == "networkx", None
+    of_networkx, names = validate.is_of("networkx", source), None
     try:
         if of_networkx:
             names = range(len(found := set(cast("networkx.Graph", source).nodes)))
@@ -201,23 +261,23 @@ def to_table(names: Names, columns: Mapping[str, np.ndarray]) -> "pandas.DataFra
 
 
 def _parse(source: object, nodes: int | Iterable | None, pairs_in: str | None) -> _Source:
-    module = type(source).__module__.partition(".")[0]
+    if isinstance(source, (str, os.PathLike)):
+        source = open_file(source)
     if isinstance(source, graphs.GraphsTuple):
-        return _numbered(to_edge_index(source).T, graphs.num_nodes(source), nodes)
+        weights = {} if source.edges is None else {"edges": source.edges}
+        source = source._replace(edges=None)
+        return _numbered(to_edge_index(source).T, graphs.num_nodes(source), nodes, weights)
     if scipy.sparse.issparse(source):
         matrix = scipy.sparse.coo_array(source)
         if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
             raise ValueError(f"source must be an adjacency matrix [n, n], got shape {matrix.shape}")
-        stored = matrix.data != 0
-        weighted = bool((matrix.data[stored] != 1).any())
-        return _numbered(np.stack(matrix.coords, 1)[stored], matrix.shape[0], nodes, weighted)
-    if module == "networkx":
-        graph = cast("networkx.Graph", source)
-        weighted = any(weight != 1 for _, _, weight in graph.edges(data="weight", default=1))
-        names = _numbered(np.zeros((0, 2)), len(graph), _in_order(graph.nodes) if nodes is None else nodes).names
-        return _Source(_places(list(graph.edges()), names), names, weighted, graph.is_directed())
-    if module == "pandas":
-        return _parse_table(cast("pandas.DataFrame", source), nodes)
+        return _numbered(np.stack(matrix.coords, 1), matrix.shape[0], nodes, {"data": matrix.data})
+    if validate.is_of("networkx", source):
+        return _parse_networkx(cast("networkx.Graph", source), nodes)
+    if hasattr(source, "to_pandas") and hasattr(source, "columns"):  # a table of Arrow, polars
+        source = cast("Any", source).to_pandas()
+    if validate.is_of("pandas", source):
+        return _parse_table(cast("pandas.DataFrame", source), nodes, pairs_in)
     if isinstance(source, (list, tuple)) or hasattr(source, "__array__"):  # tensors too
         if nodes is None:
             raise ValueError("nodes must say how many nodes there are, or their names: an array has edges alone")
@@ -227,45 +287,118 @@ def _parse(source: object, nodes: int | Iterable | None, pairs_in: str | None) -
                 "nodes must not be numbers in another order beside an array, whose numbers may be places or names: "
                 "give a pandas table of two columns for names, or the number of nodes for places"
             )
-        return _Source(_rows(_host(source), pairs_in), names)
+        return _Source(_rows(_host(source, "source"), pairs_in, len(names)), names)
     if isinstance(source, _Geometric) and hasattr(source, "edge_index"):
-        weight = getattr(source, "edge_weight", None)
-        weighted = weight is not None and bool((_host(weight) != 1).any())
-        return _numbered(_host(source.edge_index).T, int(source.num_nodes), nodes, weighted)
+        given = {name: getattr(source, name, None) for name in _WEIGHTS}
+        weights = {name: values for name, values in given.items() if values is not None}
+        return _numbered(_host(source.edge_index, "edge_index").T, int(source.num_nodes), nodes, weights)
     if isinstance(source, _Dgl):
-        return _numbered(np.stack([_host(end) for end in source.edges()], 1), int(source.num_nodes()), nodes)
+        pairs = np.stack([_host(end, "edges") for end in source.edges()], 1)
+        weights = {name: values for name, values in getattr(source, "edata", {}).items() if _is_weight(name)}
+        return _numbered(pairs, int(source.num_nodes()), nodes, weights)
     raise ValueError(
         "source must be a networkx graph, a scipy sparse matrix, a pandas table, an array of edges, a GraphsTuple, "
-        f"or have edge_index and num_nodes, got {type(source).__name__}"
+        f"the path of a graph file, or have edge_index and num_nodes, got {type(source).__name__}"
     )
 
 
-def _parse_table(table: "pandas.DataFrame", nodes: int | Iterable | None) -> _Source:
+def _is_weight(name: object) -> bool:
+    return isinstance(name, str) and name.lower() in _WEIGHTS
+
+
+def _weights(name: str, values: object, count: int) -> np.ndarray:
+    """Weights of edges [count, ...] as numbers; the message shows none of them."""
+    array = _host(values, name)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.dtype.kind not in "biufc":
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError):
+            array = np.full(array.shape, np.nan)
+    if array.shape[:1] != (count,) or np.isnan(array).any():
+        raise ValueError(f"weights in {name!r} must be a number for each edge, and are not: some may be missing")
+    return array
+
+
+def _parse_networkx(graph: "networkx.Graph", nodes: int | Iterable | None) -> _Source:
+    nodes = _given_names(nodes, len(graph))
+    names = _named(None, _in_order(graph.nodes) if nodes is None else nodes)
+    if unknown := {*graph.nodes} - {*names.tolist()}:
+        raise _unnamed(unknown)
+    edges = list(graph.edges(data=True))
+    weights: dict[str, list] = {}
+    for place, (_, _, attributes) in enumerate(edges):
+        for name, value in attributes.items():
+            if _is_weight(name):
+                weights.setdefault(name, [1] * len(edges))[place] = value
+    number = {name: place for place, name in enumerate(names.tolist())}
+    pairs = np.array([(number[u], number[v]) for u, v, _ in edges], np.int64).reshape(-1, 2)
+    return _Source(pairs, names, weights, graph.is_directed())
+
+
+def _parse_table(table: "pandas.DataFrame", nodes: int | Iterable | None, pairs_in: str | None) -> _Source:
     import pandas
 
-    weighted = False
-    if table.ndim == 2 and "weight" in table.columns and table.shape[1] == 3:
-        weighted = bool((table["weight"] != 1).any())
-        table = table.drop(columns="weight")
+    if isinstance(nodes, (int, np.integer)):
+        raise ValueError("nodes must be names, as the table has them, got a number")
+    if pairs_in == "columns":
+        raise ValueError("pairs_in must be 'rows' of a table, which has an edge a row: table.T turns another")
+    if _is_matrix(table, pairs_in):
+        return _parse_adjacency(table, nodes)
+    weights = {}
+    if table.ndim == 2 and table.columns.is_unique:
+        named = [name for name in table.columns if _is_weight(name) and name.lower() != "w"]
+        weights = {name: table[name].to_numpy() for name in named}
+        table = table.drop(columns=named)
     if table.ndim != 2 or table.shape[1] != 2:
         raise ValueError(
-            f"source must be a table of two columns, the ends of each edge, and perhaps a third, named weight; "
-            f"got shape {table.shape}: table[[one, other]] chooses, scipy.sparse.csr_array(table) is of an "
-            "adjacency matrix"
+            "source must be a table of two columns, the ends of each edge, and perhaps a third, named "
+            f"weight, or a matrix whose index is its columns; got shape {table.shape} without weights: "
+            "table[[one, other]] chooses, scipy.sparse.csr_array(table) is of a matrix without names"
         )
     if table.isna().to_numpy().any():
         raise ValueError("source must name both ends of each edge, and misses some")
-    if isinstance(nodes, (int, np.integer)):
-        raise ValueError("nodes must be names, as the table has them, got a number")
     ends = table.to_numpy(object).ravel()
     names = _named(None, _in_order(pandas.unique(ends)) if nodes is None else nodes)
+    return _Source(_found(ends, names).reshape(-1, 2), names, weights)
+
+
+def _is_matrix(table: "pandas.DataFrame", pairs_in: str | None) -> bool:
+    """Whether the index of a table holds the names of its columns; ``ValueError`` for what may be two edges too."""
+    if pairs_in or table.ndim != 2 or table.shape[0] != table.shape[1] or {*table.index} != {*table.columns}:
+        return False
+    if list(table.index) != [0, 1] or list(table.columns) != [0, 1]:
+        return True
+    if all(dtype.kind in "biuf" for dtype in table.dtypes):
+        raise ValueError(
+            "source of shape (2, 2) must say how it is read: as two edges with pairs_in='rows', or as an adjacency "
+            "matrix by scipy.sparse.csr_array(table)"
+        )
+    return False
+
+
+def _parse_adjacency(table: "pandas.DataFrame", nodes: Iterable | None) -> _Source:
+    own = _named(None, table.index)
+    names = _named(None, _in_order(own.tolist()) if nodes is None else nodes)
+    place = _found(own.astype(object), names)
+    values = _weights("the matrix", table.loc[:, table.index].to_numpy().ravel(), len(own) ** 2)
+    stored = np.flatnonzero(values)
+    pairs = place[np.stack(np.divmod(stored, len(own)), 1)]
+    return _Source(pairs, names, {"the matrix": values[stored]})
+
+
+def _found(ends: np.ndarray, names: Names) -> np.ndarray:
+    """The place of each end among the names."""
+    import pandas
+
     places = pandas.Index(names, tupleize_cols=False).get_indexer(pandas.Index(ends, tupleize_cols=False))
     if (places < 0).any():
         raise _unnamed(set(ends[places < 0]))
-    return _Source(places.astype(np.int64).reshape(-1, 2), names, weighted)
+    return places.astype(np.int64)
 
 
-def _rows(edges: np.ndarray, pairs_in: str | None) -> np.ndarray:
+def _rows(edges: np.ndarray, pairs_in: str | None, n: int) -> np.ndarray:
     """Pairs as rows; what may be read in two ways is refused."""
     if edges.size == 0:
         return np.zeros((0, 2), np.int64)
@@ -284,17 +417,27 @@ def _rows(edges: np.ndarray, pairs_in: str | None) -> np.ndarray:
     columns = pairs_in == "columns" if pairs_in else edges.shape[0] == 2
     if edges.shape[0 if columns else 1] != 2:
         raise ValueError(f"source must have shape {'[2, m]' if columns else '[m, 2]'}, got {edges.shape}")
+    validate.ids(n, "one of the nodes", source=edges)  # in 64 bits a larger number would be negative
     return (edges.T if columns else edges).astype(np.int64)
 
 
-def _numbered(pairs: np.ndarray, n: int, nodes: int | Iterable | None, weighted: bool = False) -> _Source:
-    if isinstance(nodes, (int, np.integer)):
-        if nodes != n:
-            raise ValueError(f"nodes must be {n}, as the source has them, got {nodes}")
-        nodes = None
+def _numbered(
+    pairs: np.ndarray, n: int, nodes: int | Iterable | None, weights: Mapping[str, object] | None = None
+) -> _Source:
+    nodes = _given_names(nodes, n)
     if pairs.size and (pairs.ndim != 2 or pairs.shape[1] != 2 or not np.issubdtype(pairs.dtype, np.integer)):
         raise ValueError(f"edge_index must be integers of shape [2, m], got {pairs.dtype} of {pairs.ndim} axes")
-    return _Source(pairs.reshape(-1, 2).astype(np.int64), _named(n, nodes), weighted)
+    validate.ids(n, "one of the nodes", edge_index=pairs)
+    return _Source(pairs.reshape(-1, 2).astype(np.int64), _named(n, nodes), weights or {})
+
+
+def _given_names(nodes: int | Iterable | None, n: int) -> Iterable | None:
+    """Names of nodes, where they are given, of a source that has n nodes."""
+    if not isinstance(nodes, (int, np.integer)):
+        return nodes
+    if nodes != n:
+        raise ValueError(f"nodes must be {n}, as the source has them, got {nodes}")
+    return None
 
 
 def _named(n: int | None, names: Iterable | None) -> Names:
@@ -305,7 +448,10 @@ def _named(n: int | None, names: Iterable | None) -> Names:
         raise ValueError("nodes must be names in order, and a set has none")
     if hasattr(names, "columns"):
         raise ValueError("nodes must be names, got a table, which may be its index or a column: give that")
+    names = getattr(names, "to_pylist", lambda: names)()  # of Arrow, whose own scalars equal no name
     listed = [name.item() if isinstance(name, np.generic) else name for name in names]
+    if any(map(_is_missing, listed)):
+        raise ValueError("nodes must name each node, and some names are missing or masked")
     # Names of one simple type make an array of it; tuples stay names.
     simple = len({type(name) for name in listed}) <= 1 and isinstance(listed[0] if listed else 0, (str, int))
     made = np.array(listed) if simple else np.empty(0)
@@ -323,26 +469,25 @@ def _named(n: int | None, names: Iterable | None) -> Names:
     return made
 
 
+def _is_missing(name: object) -> bool:
+    try:
+        return name is None or name is np.ma.masked or bool(name != name)
+    except TypeError:  # pandas.NA equals nothing, and differs from nothing
+        return True
+
+
 def _in_order(names: Iterable) -> list:
     """Names as they come; the numbers 0 to n - 1 ascending: whoever uses these has other rows by them."""
     listed = list(names)
     return sorted(listed) if set(listed) == set(range(len(listed))) else listed
 
 
-def _places(pairs: list, names: Names) -> np.ndarray:
-    number = {name: place for place, name in enumerate(names.tolist())}
-    unknown = {end for pair in pairs for end in pair} - number.keys()
-    if unknown:
-        raise _unnamed(unknown)
-    return np.array([[number[end] for end in pair] for pair in pairs], np.int64).reshape(-1, 2)
-
-
 def _unnamed(ends: set) -> ValueError:
-    return ValueError(f"nodes must name every end of an edge, and miss {len(ends)}, as {next(iter(ends))!r}")
+    return ValueError(f"nodes must name every node of the source, and miss {len(ends)}, as {next(iter(ends))!r}")
 
 
-def _host(values: object) -> np.ndarray:
-    """A tensor of any library as an array."""
+def _host(values: object, name: str) -> np.ndarray:
+    """A tensor of any library as an array; ``ValueError`` where it hides an entry."""
     for step in ("detach", "cpu"):  # of a tensor that is trained, or lies on a device
         values = getattr(values, step, lambda here=values: here)()
-    return np.asarray(values)
+    return validate.complete(**{name: values})

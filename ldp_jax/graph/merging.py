@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.graph.graphs import GraphSet
 
 _ROUNDS = 32  # a graph whose colouring is not stable after as many keeps all of its nodes
@@ -28,6 +29,8 @@ class Merged(NamedTuple):
     receivers: np.ndarray
     node_graph: np.ndarray
     count: np.ndarray
+
+    __repr__ = by_shapes
 
 
 def merged(graph_set: GraphSet) -> Merged:

@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from ldp_jax.core import random, validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.sharding import divided_by
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.graph.aggregation import NeighbourRows, Segments, gather_sum, rows_of_neighbours
 from ldp_jax.graph.graphs import GraphSet, as_graph
@@ -128,6 +129,8 @@ class Batch(NamedTuple):
     node_count: Float[Array, " nodes"]
     into: NeighbourRows | Segments
     out: NeighbourRows | None
+
+    __repr__ = by_shapes
 
     def sum_neighbours(self, h: Float[Array, "nodes d"]) -> Float[Array, "nodes d"]:
         """The sum of ``h`` over the senders of each node's edges; 0 for padding. Differentiable in both modes."""

@@ -594,7 +594,7 @@ def ppr_rows(
     if nodes.ndim != 1 or not known:
         raise ValueError(f"nodes must be a list of nodes in [0, {op.num_nodes}), got {nodes}")
     nodes = nodes.astype(np.int32)  # an empty list has no integers
-    seeds = jnp.zeros((op.num_nodes, len(nodes))).at[nodes, jnp.arange(len(nodes))].set(1.0)
+    seeds = jnp.zeros((op.num_nodes, len(nodes)), jnp.float32).at[nodes, jnp.arange(len(nodes))].set(1.0)
     return ppr(op, seeds, alpha, 1.0 - jnp.asarray(r), tol).T  # Pi_r' = Pi_(1-r)
 
 

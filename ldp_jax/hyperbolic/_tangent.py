@@ -9,6 +9,7 @@ from jaxtyping import Float, PyTree
 from ldp_jax.core import validate
 from ldp_jax.core.mechanism import check_epsilon, check_single, one_record
 from ldp_jax.core.pytree import mechanism
+from ldp_jax.core.shown import shown
 from ldp_jax.core.spaces import Ball, Vectors
 from ldp_jax.core.types import Array, PRNGKey, Record, Report, Scalar
 from ldp_jax.hyperbolic import poincare
@@ -23,7 +24,7 @@ def one(**kwargs: Scalar) -> float:
         raise ValueError(f"{name} must be concrete here; ask outside jit, vmap and grad")
     array = np.asarray(value)
     if array.dtype.kind not in "iuf" or not array.size or (array != array.flat[0]).any():
-        raise ValueError(f"{name} must be one number, got {value!r}")
+        raise ValueError(f"{name} must be one number, got {shown(value)}")
     return float(array.flat[0])
 
 

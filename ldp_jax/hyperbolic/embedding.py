@@ -19,7 +19,9 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.float32 import matmul
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey, Record, Scalar
 from ldp_jax.hyperbolic import poincare
 from ldp_jax.hyperbolic.numerics import gap
@@ -33,6 +35,8 @@ class PoincareEmbedding(NamedTuple):
 
     points: Float[Array, "n dim"]
     losses: Float[Array, " epochs"]
+
+    __repr__ = by_shapes
 
 
 class ReconstructionQuality(NamedTuple):
@@ -192,6 +196,7 @@ def _train(
     return PoincareEmbedding(points, losses)
 
 
+@implicit_promotion()
 def embed(
     key: PRNGKey,
     relation: ArrayLike | tuple,
@@ -237,6 +242,7 @@ def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
     return ((far <= own) & others).sum(1), own[:, 0]
 
 
+@implicit_promotion()
 def reconstruction(
     points: Record, relation: ArrayLike | tuple, c: Scalar = 1.0, *, chunk: int = 256
 ) -> ReconstructionQuality:

@@ -79,7 +79,8 @@ class _Gaussian(Tangent):
 
     def _report(self, key: PRNGKey, x: Array) -> Array:
         centre = self._centre(x)
-        return centre + self._scales() * random_words.normal(key, centre.shape)
+        noise = random_words.normal(key, centre.shape)
+        return centre + self._scales().astype(noise.dtype) * noise
 
     def log_density(self, y: Record, x: Record) -> Float[Array, ""]:
         """log p(y | x) in the tangent space, with respect to its Lebesgue measure."""

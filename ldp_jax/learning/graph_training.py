@@ -15,8 +15,10 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Float, Int, PyTree
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import watched
 from ldp_jax.core.pytree import digest
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph import packing
 from ldp_jax.graph.packing import GraphSet, Packed
@@ -58,6 +60,8 @@ class FittedGraphs(NamedTuple):
     losses: Float[np.ndarray, " epochs_run"]
     validations: Float[np.ndarray, " epochs_run"]
     epochs_run: int
+
+    __repr__ = by_shapes
 
 
 def step_decay_adam(learning_rate: float, decay: float = 0.5, every: int = 50) -> optax.GradientTransformation:
@@ -172,6 +176,7 @@ def _train(
 # --- The host's part -------------------------------------------------------------------------------------------
 
 
+@implicit_promotion()
 def predict(
     model: Model, variables: Variables, graph_set: GraphSet, *, batch_size: int = 64
 ) -> Float[Array, "graphs classes"]:
@@ -180,6 +185,7 @@ def predict(
     return _predict_compiled(model, variables, packed)
 
 
+@implicit_promotion()
 def fit_graphs(
     key: PRNGKey,
     model: Model,

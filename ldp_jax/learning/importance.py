@@ -28,6 +28,8 @@ from jaxtyping import Float, Float64, PyTree
 from numpy.typing import ArrayLike, DTypeLike
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
+from ldp_jax.core.shown import by_shapes, shown
 from ldp_jax.core.types import Array, PRNGKey
 
 __all__ = ["Public", "importance", "sensitivity"]
@@ -45,9 +47,13 @@ class Public:
     value: PyTree
     source: str
 
+    __repr__ = by_shapes
+
     def __post_init__(self) -> None:
         if not isinstance(self.source, str) or not self.source.strip():
-            raise ValueError(f"source must say in words where the public value comes from, got {self.source!r}")
+            raise ValueError(
+                f"source must say in words where the public value comes from, got {shown(self.source)}"
+            )
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -87,7 +93,8 @@ def _opened(**given) -> tuple[dict, tuple[str, ...], tuple[str, ...]]:
 
 
 def _records(name: str, values: ArrayLike | tuple) -> Array:
-    rows = jnp.asarray(validate.unmasked(values), jnp.float32)
+    rows = values if isinstance(values, jax.Array) else validate.numbers(**{name: values})
+    rows = jnp.asarray(rows, jnp.float32)
     if rows.ndim != 2 or not len(rows):
         raise ValueError(f"{name} must be records [n, d], got shape {rows.shape}")
     return rows
@@ -128,9 +135,10 @@ def _total(
         return total + jnp.abs(_one(record_key, record, background, function, draws)).sum(0) / len(x), None
 
     keys = random.split(key, len(x))
-    return jax.lax.scan(add, jnp.zeros(x.shape[1]), (keys, x))[0]
+    return jax.lax.scan(add, jnp.zeros(x.shape[1], jnp.float32), (keys, x))[0]
 
 
+@implicit_promotion()
 def importance(
     key: PRNGKey,
     function: Callable[[Array], Array] | Public,
@@ -161,6 +169,7 @@ def importance(
     return _scores("importance", values, sources, private)
 
 
+@implicit_promotion()
 def sensitivity(
     embed: Callable[[Array], Array] | Public, x: ArrayLike | tuple | Public, masked: ArrayLike | tuple | Public
 ) -> FeatureScores:

@@ -19,7 +19,9 @@ from jaxtyping import Float, Int, PyTree
 from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.label_channel import log_reported, other_share
+from ldp_jax.core.shown import by_shapes, shown
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.features import Discrete
 from ldp_jax.graph.propagation import Operator, kprop
@@ -47,7 +49,10 @@ class NoisyExamples(NamedTuple):
     label: Float[Array | np.ndarray, "b k"]
     keep: Float[Array | np.ndarray, " b"]
 
+    __repr__ = by_shapes
 
+
+@implicit_promotion()
 def noisy_examples(mechanism: Discrete, index: ArrayLike | tuple, reports: ArrayLike | tuple) -> NoisyExamples:
     """Reports of a randomised response as examples, one a row; reports may be traced.
 
@@ -77,7 +82,7 @@ def _channel(mechanism: Discrete) -> tuple[int, float]:
             return size, keep
     raise ValueError(
         "mechanism must be a randomised response that keeps each category with one probability and takes all "
-        f"others alike, such as GeneralizedRR; got {mechanism!r}"
+        f"others alike, such as GeneralizedRR; got {shown(mechanism)}"
     )
 
 
@@ -132,7 +137,10 @@ class DropInputs(NamedTuple):
     given: Array
     steps: Array | int | np.integer
 
+    __repr__ = by_shapes
 
+
+@implicit_promotion()
 def drop_inputs(
     inputs: PyTree,
     op: Operator,
@@ -152,7 +160,7 @@ def drop_inputs(
     if not isinstance(op, Operator):
         raise ValueError(f"op must be what propagation.operator(graph) makes, got {type(op).__name__}")
     n, classes = op.num_nodes, train.label.shape[-1]
-    given, rows = jnp.zeros(n), jnp.zeros((n, classes))
+    given, rows = jnp.zeros(n, jnp.float32), jnp.zeros((n, classes), jnp.float32)
     for name, part in {"train": train, "also": also}.items():
         if part is not None:
             _check(name, part, *(jax.ShapeDtypeStruct((n, k), jnp.float32) for k in (1, classes)))

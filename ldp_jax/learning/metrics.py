@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int, Shaped
+from numpy.typing import ArrayLike
 from scipy.special import stdtrit
 
 from ldp_jax.core import validate
@@ -30,7 +31,7 @@ __dir__ = lambda: __all__
 
 
 def accuracy(
-    scores: Float[Array, "n classes"],
+    scores: Float[Array | np.ndarray, "n classes"],
     labels: Int[Array | np.ndarray, " n"],
     mask: Shaped[Array | np.ndarray, " n"] | None = None,
 ) -> Float[Array, ""]:
@@ -39,7 +40,7 @@ def accuracy(
     >>> float(accuracy(jnp.array([[2.0, 1.0], [0.0, 3.0]]), jnp.array([0, 0])))
     0.5
     """
-    _check(scores, labels, mask)
+    scores, labels, mask = _check(scores, labels, mask)
     right = ((scores.argmax(-1) == labels) & ~jnp.isnan(scores).any(-1)).astype(jnp.float32)
     if mask is None:
         return right.mean()
@@ -48,7 +49,9 @@ def accuracy(
     return (right * weight).sum() / jnp.where(total > 0, total, 1.0)
 
 
-def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"], average: str = "macro") -> Array:
+def f1(
+    scores: Float[Array | np.ndarray, "n classes"], labels: Int[Array | np.ndarray, " n"], average: str = "macro"
+) -> Array:
     """The F1 score of single-label predictions; ``average`` is ``micro``, ``macro`` or ``weighted``.
 
     A row that has a NaN is predicted as no class.
@@ -56,12 +59,13 @@ def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"],
     >>> float(f1(jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]]), jnp.array([0, 1, 1]), "micro").round(4))
     0.6667000...
     """
-    _check(scores, labels)
+    scores, labels, _ = _check(scores, labels)
     validate.one_of(("micro", "macro", "weighted"), average=average)
     classes = scores.shape[-1]
-    predicted = jnp.eye(classes)[scores.argmax(-1)] * ~jnp.isnan(scores).any(-1, keepdims=True)
-    true = jnp.eye(classes)[labels]
-    hits, found, wanted = (predicted * true).sum(0), predicted.sum(0), true.sum(0)
+    predicted = jnp.where(jnp.isnan(scores).any(-1), classes, scores.argmax(-1))
+    count = lambda places, one: jnp.zeros(classes, int).at[places].add(one, mode="drop")  # floats end at 2^24
+    counts = count(labels, predicted == labels), count(predicted, 1), count(labels, 1)
+    hits, found, wanted = (each.astype(jnp.float32) for each in counts)
     if average == "micro":
         return 2 * hits.sum() / (found.sum() + wanted.sum())
     each = 2 * hits / jnp.maximum(found + wanted, 1.0)
@@ -71,25 +75,54 @@ def f1(scores: Float[Array, "n classes"], labels: Int[Array | np.ndarray, " n"],
     return (each * wanted).sum() / wanted.sum()
 
 
-def _check(scores: Array, labels: Array | np.ndarray, mask: Array | np.ndarray | None = None) -> None:
-    """Refuse what NumPy would broadcast: one label a row, by its number; a mask of booleans, or of weights."""
+def _check(
+    scores: ArrayLike, labels: ArrayLike, mask: Array | np.ndarray | None = None
+) -> tuple[Array | np.ndarray, Array | np.ndarray, Array | np.ndarray | None]:
+    """All three as arrays, scores of the host in their own precision.
+
+    Refused is what NumPy would broadcast: one label a row, by its number; a mask of booleans, or of weights.
+    """
+    scores = _own("scores", scores)
+    labels = labels if isinstance(labels, jax.Array) else validate.complete(labels=labels)
+    mask = mask if mask is None or isinstance(mask, jax.Array) else validate.complete(mask=mask)
     rows = scores.shape[:-1]
     if np.shape(labels) != rows:
-        raise ValueError(f"labels must be classes of shape {rows}, one a row of scores, got {np.shape(labels)}")
+        hint = ": of predicted classes it is (predicted == labels).mean()" if labels.shape == scores.shape else ""
+        raise ValueError(
+            f"labels must be classes of shape {rows}, one a row of scores, got {np.shape(labels)}{hint}"
+        )
     if mask is not None and (np.shape(mask) != rows or jnp.issubdtype(jnp.result_type(mask), jnp.integer)):
         got = f"{jnp.result_type(mask)} of shape {np.shape(mask)}"
         raise ValueError(f"mask must be bool, or float weights, of shape {rows}, got {got}")
     validate.known(labels, mask, scores.shape[-1])
+    return scores, labels, mask
 
 
-def auc(positive: Float[Array, " p"], negative: Float[Array, " q"]) -> Float[Array, ""]:
+def _own(name: str, values: ArrayLike) -> Array | np.ndarray:
+    """Real numbers: of the device as they are, of the host in 64 bits as they were given."""
+    if isinstance(values, jax.Array):
+        return values
+    given = np.asarray(validate.unmasked(values, name))
+    exact = given.dtype.kind in "iu" or given.dtype == np.float32  # float64 may not hold whole numbers
+    return given if exact else validate.numbers(**{name: given})
+
+
+def auc(positive: Float[ArrayLike, " p"], negative: Float[ArrayLike, " q"]) -> Float[Array, ""]:
     """The area under the ROC curve: P(positive > negative) + P(positive = negative) / 2.
 
-    NaN where a score is, or where there is none of a kind.
+    NaN where a score is, or where there is none of a kind. Scores of the host are compared in float64, or as whole
+    numbers where both are.
 
     >>> float(auc(jnp.array([3.0, 1.0]), jnp.array([1.0, 0.0])))
     0.875
     """
+    positive, negative = _own("positive", positive), _own("negative", negative)
+    if positive.ndim != 1 or negative.ndim != 1:
+        raise ValueError(f"scores must have one axis, got shapes {positive.shape} and {negative.shape}")
+    device = isinstance(positive, jax.Array) and isinstance(negative, jax.Array)
+    known = validate.concrete(positive) and validate.concrete(negative)
+    if known and not device:
+        return jnp.asarray(_host_auc(np.asarray(positive), np.asarray(negative)), jnp.float32)
     ordered = jnp.sort(negative)
     below = jnp.searchsorted(ordered, positive, side="left").astype(jnp.float32)
     not_above = jnp.searchsorted(ordered, positive, side="right").astype(jnp.float32)
@@ -98,19 +131,33 @@ def auc(positive: Float[Array, " p"], negative: Float[Array, " q"]) -> Float[Arr
     return jnp.where(broken, jnp.nan, area)
 
 
-def micro_f1(scores: Float[Array, "n labels"], labels: Shaped[Array | np.ndarray, "n labels"]) -> Float[Array, ""]:
+def _host_auc(positive: np.ndarray, negative: np.ndarray) -> float:
+    if positive.dtype.kind != negative.dtype.kind:
+        positive, negative = validate.numbers(positive=positive), validate.numbers(negative=negative)
+    if not len(positive) or not len(negative) or np.isnan(positive).any() or np.isnan(negative).any():
+        return math.nan
+    ordered = np.sort(negative)
+    places = (np.searchsorted(ordered, positive, side=side).astype(np.float64) for side in ("left", "right"))
+    return float(sum(place.mean() for place in places) / (2 * len(negative)))
+
+
+def micro_f1(
+    scores: Float[Array | np.ndarray, "n labels"], labels: Shaped[Array | np.ndarray, "n labels"]
+) -> Float[Array, ""]:
     """The F1 score of all rows' labels together, predicted by scores above 0; 0 without any label.
 
     >>> float(micro_f1(jnp.array([[2.0, -1.0], [0.5, 3.0]]), jnp.array([[1, 1], [0, 1]])))
     0.6666...
     """
+    scores = _own("scores", scores)
+    labels = labels if isinstance(labels, jax.Array) else validate.complete(labels=labels)
     _alike(scores, labels=labels)
     validate.known(labels)
-    predicted, true = scores > 0, jnp.asarray(labels) > 0
+    predicted, true = jnp.asarray(scores > 0), jnp.asarray(labels > 0)
     return 2 * (predicted & true).sum() / jnp.maximum(predicted.sum() + true.sum(), 1)
 
 
-def _alike(one: Array, **other: Array | np.ndarray) -> None:
+def _alike(one: Array | np.ndarray, **other: Array | np.ndarray) -> None:
     """Refuse arrays of two shapes, which would be broadcast."""
     for name, given in other.items():
         if np.shape(given) != np.shape(one):
@@ -195,7 +242,7 @@ def mean_interval(values: Iterable[float] | Array, confidence: float = 0.95) -> 
     >>> mean_interval([1.0, 2.0, 3.0])
     ConfidenceInterval(mean=2.0, half_width=2.48..., n=3)
     """
-    data = np.asarray(validate.unmasked(values), np.float64)
+    data = validate.numbers(values=values)
     validate.number(0.0, 1.0, open_lower=True, open_upper=True, confidence=confidence)
     if data.ndim != 1:
         raise ValueError(f"values must be one a run, with one axis, got shape {data.shape}")

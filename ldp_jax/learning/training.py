@@ -20,7 +20,9 @@ from jaxtyping import Float, Int, PyTree
 
 from ldp_jax.core import progress as shown
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.sharding import each_part, placement
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys
 from ldp_jax.learning import metrics
 from ldp_jax.learning.models import Bound, Model, Variables
@@ -65,11 +67,14 @@ class Objective(NamedTuple):
     score: Callable[[PyTree, PyTree], Array]
     check: Callable[[str, PyTree, PyTree, jax.ShapeDtypeStruct], None] | None = None
 
+    __repr__ = by_shapes
+
 
 class Fitted(NamedTuple):
     """A trained model: the best validation epoch (the earliest, on ties), from 0, its variables and its scores.
 
-    ``losses`` are the mean training losses and ``validations`` the scores of all epochs; NaN where none was run.
+    ``losses`` are the mean training losses and ``validations`` the scores of all epochs; an epoch that was not run
+    has the loss infinity and the score -infinity.
     """
 
     variables: Variables
@@ -78,6 +83,8 @@ class Fitted(NamedTuple):
     epoch: Int[Array, "*runs"]
     losses: Float[Array, "*runs epochs"]
     validations: Float[Array, "*runs epochs"]
+
+    __repr__ = by_shapes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,12 +129,16 @@ class Examples(NamedTuple):
     index: Int[Array | np.ndarray, " n"]
     label: Int[Array | np.ndarray, "n ..."]
 
+    __repr__ = by_shapes
+
 
 class Pairs(NamedTuple):
     """Node pairs: ``edge`` int32 [n, 2] are edges, ``non_edge`` int32 [n, 2] are not."""
 
     edge: Int[Array | np.ndarray, "n 2"]
     non_edge: Int[Array | np.ndarray, "n 2"]
+
+    __repr__ = by_shapes
 
 
 # --- Objectives ------------------------------------------------------------------------------------------------
@@ -297,13 +308,15 @@ class Run(NamedTuple):
     validations: Array
     test: Array  # score of the best; 0 where nobody has asked
 
+    __repr__ = by_shapes
+
 
 def begin(variables: Variables, optimizer: optax.GradientTransformation, epochs: int) -> Run:
     """A training before its first epoch."""
-    never, zero = jnp.zeros(epochs, jnp.float32), jnp.int32(0)
     state = optimizer.init(variables["params"])
-    least = jnp.float32(-jnp.inf)
-    return Run(zero, variables, state, variables, least, zero, never, never, jnp.float32(0))
+    zero, least = jnp.int32(0), jnp.float32(-jnp.inf)
+    no_losses = jnp.full(epochs, jnp.inf, jnp.float32)  # NaN would stop training under ``jax_debug_nans``
+    return Run(zero, variables, state, variables, least, zero, no_losses, -no_losses, jnp.float32(0))
 
 
 def step(
@@ -413,12 +426,10 @@ def _to_the_end(
                 "finite, or the learning rate too large?",
                 stacklevel=3,
             )
-    xp = jnp if traced_or_bound else np  # the host's NaN is no fault for ``jax_debug_nans``
-    ran = xp.arange(settings.epochs) < xp.asarray(run.number)[..., None]
-    histories = (jax.device_put(xp.where(ran, part, xp.float32(xp.nan))) for part in (run.losses, run.validations))
-    return Fitted(run.best, run.best_score, run.test, run.best_epoch, *histories)
+    return Fitted(run.best, run.best_score, run.test, run.best_epoch, run.losses, run.validations)
 
 
+@implicit_promotion()
 def fit(
     key: PRNGKey,
     model: Model,
@@ -473,6 +484,8 @@ def _check_arrays(name: str, values: PyTree, others: tuple[type, ...] = (np.gene
             raise TypeError(f"{name} must be made of arrays, got {type(leaf).__name__}")
         if isinstance(leaf, np.ndarray) and leaf.dtype.kind in "OSUMm":
             raise TypeError(f"{name} must be made of arrays of numbers, got {leaf.dtype.type.__name__}")
+        if np.ma.is_masked(leaf):
+            raise ValueError(f"{name} must be made of whole arrays, and some of one is masked: leave that out")
 
 
 def check_examples(
@@ -572,6 +585,7 @@ def _fit(
     return run._replace(test=jax.lax.cond(ended, lambda: score(run.best, test), lambda: run.test))
 
 
+@implicit_promotion()
 def fit_many(
     keys: PRNGKeys,
     model: Model,
@@ -620,6 +634,7 @@ def _fit_many(
     return runs(until, patience, (run, data))
 
 
+@implicit_promotion()
 def predict(model: Model, fitted: Fitted, inputs: PyTree) -> Int[Array, "*runs n"]:
     """The likeliest class of each example by a trained model, int32 [n]; after :func:`fit_many` [runs, n].
 

@@ -28,9 +28,11 @@ from scipy.special import log_softmax
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random_words, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.ownership import Ownership
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import pytree
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.edges import NeighbourCounts, ownership
 from ldp_jax.graph.graphs import GraphSet
@@ -118,6 +120,8 @@ class CountFacts(NamedTuple):
     numbering: Numbering | None = None
     log_prior: Float[np.ndarray, "... all"] | None = None
 
+    __repr__ = by_shapes
+
     @property
     def labels(self) -> Int[np.ndarray, " n"]:
         """Public labels, -1 for users whose class is asked for."""
@@ -129,6 +133,7 @@ class CountFacts(NamedTuple):
         return np.asarray(self.known.log_q)
 
 
+@implicit_promotion()
 def count_facts(
     key: PRNGKey,
     features: Features | Rows | Mapping[Scaling, Rows] | None,
@@ -254,6 +259,7 @@ def _check_posterior(
 
 def _quiet(silent: np.ndarray | None, labels: np.ndarray, num_classes: int) -> np.ndarray:
     """The users who are never asked; they are labelled, and leave a labelled user of each class."""
+    silent = None if silent is None else validate.complete(silent=silent)
     quiet = validate.mask(len(labels), False, silent=silent)
     if (quiet & (labels < 0)).any():
         raise ValueError("silent users must have a label: of the others the class is asked for, by their reports")
@@ -334,6 +340,8 @@ class PilotedCounts(NamedTuple):
     round: Int[np.ndarray, " n"]
     scaling: Scaling | None = None
     absent: tuple[int, ...] = ()
+
+    __repr__ = by_shapes
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:

@@ -17,6 +17,7 @@ from ldp_jax.accounting.guarantee import Budget, PipelineGuarantee
 from ldp_jax.accounting.ledger import Ledger
 from ldp_jax.accounting.statement import Account, Statement
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import PRNGKey, Report
@@ -89,6 +90,7 @@ class Released(Generic[_T]):
         return f"Released({type(self.value).__name__}, {len(self.rounds)} rounds, {asked} answers asked for)"
 
 
+@implicit_promotion()
 def simulate(
     key: PRNGKey,
     server: Server[_T],

@@ -18,11 +18,14 @@ from jaxtyping import Float
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import Mechanism, require_protocol
+from ldp_jax.core.public_bounds import End, check_step, scaled
 from ldp_jax.core.sharding import by_rows, each_part, placement
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import Box, as_records
 from ldp_jax.core.spaces import clip as into
-from ldp_jax.core.spaces.space import real
+from ldp_jax.core.spaces.space import of_host, real
 from ldp_jax.core.types import Array, Graph, PRNGKey, PRNGKeys, Report, Scalar
 from ldp_jax.edges import NoisyGraph
 from ldp_jax.graph.propagation import Operator as Operator
@@ -33,6 +36,8 @@ _ROWS = 4096  # users whose records are dense at the same time
 _COLUMNS = 1024  # columns of the true features that are dense at the same time (non-private rows only)
 
 _MEMORY = 8e9  # bytes that an embedding may take by default
+
+_WIDEST = 1e37  # beyond, the width between bounds leaves float32
 
 _T = TypeVar("_T")
 _Rows = TypeVar("_Rows", Array, np.ndarray)
@@ -130,8 +135,8 @@ class _FileRows(NamedTuple):
         return self.x.shape[1]
 
     def scaled_rows(self, start: int, stop: int) -> Float[np.ndarray, "rows d"]:
-        rows = as_records(self.x[start:stop])
-        return np.asarray(_declared(rows, Box(self.num_features), self.bounds, clip=True))
+        rows = np.array(self.x[start:stop])
+        return np.asarray(as_records(_declared(rows, Box(self.num_features), self.bounds, clip=True)))
 
 
 class Embedding(NamedTuple):
@@ -144,6 +149,8 @@ class Embedding(NamedTuple):
 
     z: Float[Array | np.memmap, "n d"]
     guarantee: PipelineGuarantee
+
+    __repr__ = by_shapes
 
 
 def _check_records(x: UserRecords, mechanism: Mechanism) -> tuple[int, int]:
@@ -225,6 +232,7 @@ def _check_propagation(op: Operator, n: int, alpha: Scalar, r: Scalar, tol: Scal
         raise ValueError(f"x must have a row for each of {op.num_nodes} nodes, got {n}")
 
 
+@implicit_promotion()
 def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
     """Every user's report, stacked; total, as devices are: numbers are clipped, NaN goes to the centre.
 
@@ -262,9 +270,9 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
         place = np.minimum(start + users[:rows], n - 1)  # a last block of the same shape, to be cut off
         own = [leaf if axis is None else np.asarray(leaf)[place] for leaf, axis in zip(leaves, axes, strict=True)]
         stop = min(n, start + rows)
-        block, wanted = validate.unmasked(x.scaled_rows(start, stop)), (stop - start, domain.dim)
+        block, wanted = of_host(x.scaled_rows(start, stop)), (stop - start, domain.dim)
         with np.errstate(all="ignore"):  # a warning would tell of a record
-            block = real(np.asarray(block)).astype(np.float32, copy=False)
+            block = block.astype(np.float32, copy=False)
         if block.shape != wanted:
             raise ValueError(f"scaled_rows({start}, {stop}) of x must give shape {wanted}, got {block.shape}")
         block = np.pad(_to_domain(block, domain), ((0, rows - len(block)), (0, 0)))
@@ -308,18 +316,28 @@ def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) ->
             raise ValueError("bounds are for dense x: the rows of a data set have public bounds of their own")
         return x
     if isinstance(x, np.memmap):
+        if bounds is not None:
+            check_step(x.dtype, *_limits(bounds, domain.dim))
         for start in () if clip else range(0, len(x), _ROWS):
             _declared(np.array(x[start : start + _ROWS]), domain, bounds, clip)
         given = None if (domain.lower, domain.upper) == (-1.0, 1.0) else (domain.lower, domain.upper)
         return _FileRows(x, given if bounds is None else bounds)
     x = validate.in_order(x, "x")
-    lower, upper = (domain.lower, domain.upper) if bounds is None else _limits(bounds, domain.dim, x)
+    lower, upper = (domain.lower, domain.upper) if bounds is None else _limits(bounds, domain.dim)
+    of_device = isinstance(x, jax.Array)
+    x = x if of_device else np.asarray(x)
+    if bounds is not None:
+        whole = of_device and not jnp.issubdtype(x.dtype, jnp.floating)  # becomes float32 there
+        check_step(jnp.result_type(float) if whole else x.dtype, lower, upper)
     if validate.concrete(x) and not clip:
         with jax.ensure_compile_time_eval():  # x may be a constant of a program
-            values = real(x if isinstance(x, jax.Array) else np.asarray(x))
-            inside = bool(((values >= lower) & (values <= upper)).all())  # NaN is in no interval
+            values = real(x) if of_device else of_host(x)
+            # A record of float32 that is a bound is within it, whatever float32 makes of the bound.
+            kind = values.dtype if jnp.issubdtype(values.dtype, jnp.floating) else np.float64
+            least, most = (np.asarray(end).astype(kind) for end in (lower, upper))
+            inside = bool(((values >= least) & (values <= most)).all())  # NaN is in no interval
         if not inside:
-            shown = "the bounds of its columns" if np.ndim(lower) else f"[{lower:g}, {upper:g}]"
+            shown = "the bounds of its columns" if np.ndim(lower) else f"[{lower:.9g}, {upper:.9g}]"
             raise ValueError(
                 f"x must lie in {shown}, and some of it does not, or is NaN (records are private: "
                 "no more is said). Declare public bounds=(lower, upper) of the data, which are mapped to the "
@@ -328,19 +346,29 @@ def _declared(x: UserRecords, domain: Box, bounds: Bounds | None, clip: bool) ->
             )
     if bounds is None:
         return x
-    width = upper - lower  # pyrefly: ignore[unsupported-operation]
-    return _mapped(as_records(x), (lower, upper, width), domain.lower, domain.upper - domain.lower)
+    if not of_device and x.dtype != np.float32:
+        return scaled(of_host(x), lower, upper, domain.lower, domain.upper)
+    rest = _taken_off(lower, upper)
+    return _mapped(as_records(x), rest, domain.lower, domain.upper)
+
+
+def _taken_off(lower: End, upper: End) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The lower bound as two numbers of float32, and the width: one alone would move all records."""
+    lower, upper = np.asarray(lower, np.float64), np.asarray(upper, np.float64)
+    near = np.asarray(lower, np.float32)
+    return near, np.asarray(lower - near, np.float32), np.asarray(upper - lower, np.float32)
 
 
 @jax.jit
-def _mapped(x: Array, bounds: tuple[ArrayLike, ArrayLike, ArrayLike], start: Scalar, width: Scalar) -> Array:
-    """Records, clipped to (lower, upper, upper - lower), NaN at the centre, mapped to [start, start + width]."""
-    lower, upper, wide = bounds
-    return jnp.asarray(start + (into(x, lower, upper) - lower) / wide * width)
+def _mapped(x: Array, bounds: tuple[Array, Array, Array], start: Scalar, stop: Scalar) -> Array:
+    """Records of float32, NaN at the centre, mapped to [start, stop] and clipped; :func:`_taken_off` bounds."""
+    lower, rest, width = bounds
+    share = into((x - lower - rest) / width, 0.0, 1.0)
+    return jnp.clip(start + share * (stop - start), start, stop)
 
 
-def _limits(bounds: Bounds, dim: int, x: UserRecords) -> tuple[Any, Any]:
-    """Lower and upper: numbers, or both [d] in the precision of the records, as a number is."""
+def _limits(bounds: Bounds, dim: int) -> tuple[Any, Any]:
+    """Lower and upper in float64: numbers, or both [d]."""
     wanted = f"bounds must be (lower, upper), each a number or an array [{dim}], one a column"
     try:
         lower, upper = bounds
@@ -351,11 +379,9 @@ def _limits(bounds: Bounds, dim: int, x: UserRecords) -> tuple[Any, Any]:
         raise ValueError(f"{wanted}, got shapes {shapes[0]} and {shapes[1]}: transpose pairs by column")
     by_hand = isinstance(lower, Sequence) and isinstance(upper, Sequence)  # of arrays it is plain which is which
     if shapes != [(), ()]:
-        kind = getattr(x, "dtype", np.dtype(float))
-        kind = kind if kind.kind == "f" else np.dtype(np.float32)
-        lower, upper = (np.broadcast_to(np.asarray(each, kind), (dim,)) for each in (lower, upper))
+        lower, upper = (np.broadcast_to(np.asarray(each, np.float64), (dim,)) for each in (lower, upper))
     both = np.array([lower, upper])
-    validate.in_range(-1e9, 1e9, bounds=both)
+    validate.in_range(-_WIDEST, _WIDEST, bounds=both)
     if not np.all(np.less(lower, upper)):
         raise ValueError(f"bounds must be (lower, upper) with lower < upper, got {bounds}{_read(lower, upper)}")
     if by_hand and both.shape == (2, 2) and (both[:, 0] < both[:, 1]).all() and both[0, 1] != both[1, 0]:
@@ -469,6 +495,7 @@ def _estimate_columns(mechanism: Any, reports: Report, start: Array, *, width: i
     return _each(lambda m, y: m.estimate_columns(y, start, width), mechanism, reports)
 
 
+@implicit_promotion()
 def propagate(
     op: Operator, mechanism: Mechanism, reports: Report, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5,
     out: str | Path | None = None,
@@ -493,6 +520,7 @@ def propagate(
     return propagate_columns(op, columns, _box(mechanism).dim, alpha, r, tol, out=out)
 
 
+@implicit_promotion()
 def propagate_columns(
     op: Operator, columns: Callable[..., Array], dim: int, *numbers: Scalar, out: str | Path | None
 ) -> Float[Array | np.memmap, "n d"]:
@@ -508,6 +536,7 @@ def _as_operator(graph: Graph | Operator | NoisyGraph) -> Operator:
     return graph if isinstance(graph, Operator) else operator(graph)
 
 
+@implicit_promotion()
 def private_embedding(
     key: PRNGKey,
     graph: Graph | Operator | NoisyGraph,
@@ -541,7 +570,8 @@ def private_embedding(
       r: convolution coefficient in [0, 1].
       tol: relative error of the propagation.
       bounds: public (lower, upper) of a dense x, each a number or an array [d], which is mapped from them to the
-        mechanism's domain; by default x is in that domain. Pairs by column are ``np.transpose(pairs)``.
+        mechanism's domain; by default x is in that domain. Pairs by column are ``np.transpose(pairs)``. They are
+        taken off in float64 where x is of the host and not float32: dates in seconds keep their seconds.
       clip: whether a dense x may leave its bounds: it is then clipped, and NaN goes to their centre.
       memory: bytes to allow, of all devices together (:func:`embedding_memory`).
       out: a .npy file for z, which is then never in memory as a whole. A process that is killed loses a few columns
@@ -549,8 +579,9 @@ def private_embedding(
 
     Raises:
       ValueError: before the key is used, for arguments that do not fit each other or are out of range, a graph that
-        is not symmetric, an embedding that ``memory`` or the disk does not hold, from public sizes alone, and a
-        dense x that leaves its bounds without ``clip``.
+        is not symmetric, an embedding that ``memory`` or the disk does not hold, from public sizes alone, a dense x
+        that leaves its bounds without ``clip``, and bounds between which numbers of the type of x are more than
+        1e-3 of the width apart.
 
     >>> from ldp_jax import datasets, features
     >>> debian = datasets.load("debian")
@@ -590,6 +621,7 @@ def _spent(graph: Graph | Operator | NoisyGraph, x: UserRecords, mechanism: Mech
     return PipelineGuarantee.of(releases, protected=protected, unprotected=(*others, *choices))
 
 
+@implicit_promotion()
 def private_embeddings(
     keys: PRNGKeys,
     graph: Graph | Operator | NoisyGraph,
@@ -653,6 +685,7 @@ def _private_embeddings(keys: PRNGKeys, op: Operator, given: tuple, over: NamedS
     return jax.lax.map(lambda run: one(*run), (keys, op) if op.degree.ndim == 2 else (keys,))
 
 
+@implicit_promotion()
 def non_private_embedding(
     graph: Graph | Operator, x: UserRecords, *, alpha: Scalar, r: Scalar, tol: Scalar = 1e-5
 ) -> Float[Array, "n d"]:
@@ -663,7 +696,7 @@ def non_private_embedding(
     """
     op = _as_operator(graph)
     if not isinstance(x, ColumnSource):
-        return ppr(op, x, alpha, r, tol)
+        return ppr(op, validate.in_order(x, "x"), alpha, r, tol)
     blocks = []
     for start in range(0, x.num_features, _COLUMNS):
         block = x.scaled_columns(start, min(x.num_features, start + _COLUMNS)) - x.default_record()

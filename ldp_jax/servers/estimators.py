@@ -33,6 +33,7 @@ from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.pytree import digest
+from ldp_jax.core.shown import HiddenArgument
 from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.graph import graphs
 from ldp_jax.servers.counts import CountedClasses, Protects, predict_from_counts
@@ -41,13 +42,23 @@ from ldp_jax.servers.from_reports import PredictedClasses, predict_from_reports
 from ldp_jax.servers.parts.rows import Features, Rows
 
 try:
-    from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-    from sklearn.utils.validation import check_is_fitted
+    from sklearn.base import (
+        BaseEstimator,
+        ClassifierMixin,
+        ClassNamePrefixFeaturesOutMixin,
+        TransformerMixin,
+    )
+    from sklearn.utils.multiclass import check_classification_targets
+    from sklearn.utils.validation import (
+        check_is_fitted,
+        column_or_1d,
+        validate_data,  # pyrefly: ignore[missing-module-attribute]
+    )
 except ImportError as error:
     raise ImportError("estimators need scikit-learn: pip install 'ldp_jax[sklearn]'") from error
 
 Users = np.ndarray
-"""Node numbers [m] or [m, 1]."""
+"""Node numbers [m] or [m, 1]; a table of one column as well."""
 
 
 def _key_of(key: PRNGKey | None, *parameters: PyTree) -> PRNGKey:
@@ -60,17 +71,57 @@ def _key_of(key: PRNGKey | None, *parameters: PyTree) -> PRNGKey:
     return key
 
 
-def _users(X: Users, n: int) -> np.ndarray:  # noqa: N803 - scikit-learn's name
-    users = np.asarray(X)
-    users = users[:, 0] if users.ndim == 2 and users.shape[1] == 1 else users
-    if users.ndim != 1 or users.dtype.kind not in "iu" or (len(users) and not 0 <= users.min() <= users.max() < n):
-        raise ValueError(f"X must be users, integers [m] or [m, 1] in [0, {n}), got {users.dtype} {users.shape}")
-    return users
+class _Silent(BaseEstimator):
+    """An estimator whose displays show no records, no neighbour lists and no key; abstract.
+
+    With the key and a report the noise could be drawn again. Attributes are what was given; ``get_params`` holds
+    what is private as :class:`~ldp_jax.core.shown.Hidden`, since every display of scikit-learn reads it.
+    """
+
+    graph: Any = HiddenArgument()
+    records: Any = HiddenArgument()
+    features: Any = HiddenArgument()
+    key: Any = HiddenArgument()
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The arguments, private ones :class:`~ldp_jax.core.shown.Hidden`; ``set_params`` takes both forms."""
+        given = super().get_params(deep)
+        return given | {name: value for name, value in vars(self).items() if name in given}
+
+
+class _OfUsers(_Silent):
+    """An estimator whose X are users; it has one feature, the number of a node."""
+
+    def _users(self, X: Users, n: int, *, reset: bool = False) -> np.ndarray:  # noqa: N803 - scikit-learn's name
+        """Users, int64 [m], as scikit-learn checks data; ``reset`` in ``fit`` alone."""
+        if not (hasattr(X, "columns") or scipy.sparse.issparse(X)):
+            X = np.asarray(validate.unmasked(X, "X"))  # noqa: N806
+            X = X[:, None] if X.ndim == 1 else X  # noqa: N806
+        checked = validate_data(self, X, reset=reset, ensure_non_negative=True)
+        whole = checked.dtype.kind in "iu" and checked.shape[1] == 1
+        if not whole or not 0 <= checked.min() <= checked.max() < n:
+            got = f"{checked.dtype} {checked.shape}"
+            raise ValueError(f"X must be users, integers [m] or [m, 1] in [0, {n}), got {got}")
+        return checked[:, 0].astype(np.int64)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # pyrefly: ignore[missing-attribute]
+        tags.input_tags.positive_only = True
+        return tags
+
+
+def _refuse(given: dict[str, object]) -> None:
+    """Whatever else callers hand to ``fit``."""
+    if given:
+        raise ValueError(
+            f"fit must have X and y alone, got {', '.join(given)}: all users of X count alike, as they do in the "
+            "guarantee (leave one out of X, and nothing is learned from its class)"
+        )
 
 
 def _public(features: Features | Rows, users: np.ndarray) -> PyTree:
     """The arrays of these users' public rows; nothing where there are too few, which is refused elsewhere."""
-    if np.shape(features)[:1] <= (users.max(initial=-1),):
+    if np.shape(features)[:1] <= (users.max(initial=0),):
         return None
     if isinstance(features, Rows):
         return features.take(users)
@@ -86,7 +137,7 @@ def _graph(graph: Graph | None) -> Graph:
     return graph
 
 
-class PrivateEmbedding(TransformerMixin, BaseEstimator):
+class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUsers):
     """:func:`~ldp_jax.servers.private_embedding`: ``fit`` asks all users, ``transform`` looks up their rows.
 
     Arguments are those of the function; ``records`` are private, of all users. ``embedding_`` is float32 [n, d], of
@@ -103,10 +154,12 @@ class PrivateEmbedding(TransformerMixin, BaseEstimator):
         self.mechanism, self.graph, self.records, self.key = mechanism, graph, records, key
         self.alpha, self.r = alpha, r
 
-    def fit(self, X: Users, y: object = None) -> "PrivateEmbedding":  # noqa: N803
-        """Ask every user of the graph once; X and y are not used."""
+    def fit(self, X: Users, y: object = None, **given: object) -> "PrivateEmbedding":  # noqa: N803
+        """Ask every user of the graph once, whoever is in X; y is not used."""
+        _refuse(given)
         if self.mechanism is None or self.records is None:
             raise ValueError("mechanism and records must be given")
+        self._users(X, graphs.num_nodes(_graph(self.graph)), reset=True)
         found = private_embedding(
             _key_of(self.key, self.mechanism), _graph(self.graph), self.records, self.mechanism,
             alpha=self.alpha, r=self.r,
@@ -117,10 +170,19 @@ class PrivateEmbedding(TransformerMixin, BaseEstimator):
     def transform(self, X: Users) -> Float[np.ndarray, "m d"]:  # noqa: N803
         """Rows of the embedding."""
         check_is_fitted(self)
-        return self.embedding_[_users(X, len(self.embedding_))]
+        return self.embedding_[self._users(X, len(self.embedding_))]
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.embedding_.shape[1]
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = []  # float32 [n, d], whatever the type of X
+        return tags
 
 
-class _UserClassifier(ClassifierMixin, BaseEstimator, abc.ABC):
+class _UserClassifier(ClassifierMixin, _OfUsers, abc.ABC):
     """Classes of all users from those of some; abstract.
 
     Attributes:
@@ -132,28 +194,34 @@ class _UserClassifier(ClassifierMixin, BaseEstimator, abc.ABC):
     result_: PredictedClasses | CountedClasses
     classes_: np.ndarray
     guarantee_: PipelineGuarantee
-    graph: Graph | None
 
     @abc.abstractmethod
     def _ask(self, users: np.ndarray, labels: np.ndarray, num_classes: int) -> PredictedClasses | CountedClasses:
         """The classes of everybody from the labels of some."""
 
-    def fit(self, X: Users, y: Any) -> "_UserClassifier":  # noqa: N803
+    def fit(self, X: Users, y: Any, **given: object) -> "_UserClassifier":  # noqa: N803
         """Ask the users; of X, each user once, the classes y are public."""
-        users, known = _users(X, graphs.num_nodes(_graph(self.graph))), validate.labels(y)
-        y = np.asarray(y)
-        if y.shape != users.shape or len(np.unique(users)) != len(users):
-            raise ValueError(f"X must name {y.shape} users, one a class and each once, got {users.shape}")
-        negative = known.dtype.kind in "iuf" and not (known >= 0).all()
+        _refuse(given)
+        if y is None:
+            raise ValueError("fit requires y to be passed, but the target y is None: the classes of the users X")
+        known = validate.labels(y if isinstance(y, np.ma.MaskedArray) else np.asarray(y))
+        if known.dtype.kind == "f":
+            check_classification_targets(known)  # numbers of a continuum would be a class each
+        negative = known.dtype.kind in "iu" and not (known >= 0).all()
         if negative or np.isin(known.astype(str), ("", "-1", "nan")).any():
             raise ValueError(
                 "y must not hold -1 or NaN, which elsewhere mark an unknown class: leave such users out of X; or "
                 "where -1 is a class, give it another name"
             )
+        y = column_or_1d(y, warn=True)
         try:
             classes, labels = np.unique(y, return_inverse=True)
         except TypeError:
             raise ValueError("y must be classes of one type: leave users whose class is unknown out of X") from None
+        check_classification_targets(y)
+        users = self._users(X, graphs.num_nodes(_graph(self.graph)), reset=True)
+        if y.shape != users.shape or len(np.unique(users)) != len(users):
+            raise ValueError(f"X must name {y.shape} users, one a class and each once, got {users.shape}")
         self.result_ = self._ask(users, labels.astype(np.int32), len(classes))
         self.classes_, self.guarantee_ = classes, self.result_.guarantee
         return self
@@ -162,7 +230,7 @@ class _UserClassifier(ClassifierMixin, BaseEstimator, abc.ABC):
         """The posterior of each user; of a user of ``fit``, without their own label."""
         check_is_fitted(self)
         log_posterior = np.asarray(self.result_.log_posterior, np.float64)
-        posterior = np.exp(log_posterior[_users(X, len(log_posterior))])
+        posterior = np.exp(log_posterior[self._users(X, len(log_posterior))])
         return posterior / posterior.sum(1, keepdims=True)
 
     def predict(self, X: Users) -> np.ndarray:  # noqa: N803

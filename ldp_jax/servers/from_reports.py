@@ -10,6 +10,7 @@ from jaxtyping import Bool, Float, Int, Integer
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import digest
@@ -71,6 +72,7 @@ class PredictedClasses(NamedTuple):
         return f"PredictedClasses({n} users, {classes} classes, {said})"
 
 
+@implicit_promotion()
 def predict_from_reports(
     key: PRNGKey,
     graph: Graph,
@@ -122,7 +124,7 @@ def predict_from_reports(
     >>> panel, private = nodes[::3], nodes[nodes % 3 > 0]
     >>> found = predict_from_reports(jax.random.key(2), circles, np.eye(2)[y], panel, y[panel], 4.0, num_folds=2)
     >>> found.used, [int((p.classes == y)[private].sum()) for p in (found.found.facts.structure, found)]
-    ('reports', [32, 40])
+    ('reports', [32, 39])
     """
     validate.host_key(key, "predict_from_reports")
     check_epsilon(epsilon, most=MOST_EPSILON)
@@ -174,6 +176,7 @@ def _check_facts(facts: PanelFacts, graph: Graph, given: PanelArguments) -> None
         raise ValueError(f"features must have {columns} columns, as facts have, got {given.rows.shape[1]}")
 
 
+@implicit_promotion()
 def classify_reports(
     key: PRNGKey,
     facts: PanelFacts,
@@ -225,7 +228,7 @@ def classify_reports(
     if facts.known.keep < 1.0:
         raise ValueError(f"facts must be of public labels, got keep = {facts.known.keep:g}: what they cost is open")
     server = ReportServer(facts, alphabets.guarantee().epsilon, alphabets=alphabets)
-    users = StoredRows(np.asarray(nodes), reports)
+    users = StoredRows(validate.complete(nodes=nodes), reports)
     reported = server.question.stored(users.nodes, reports).reported
     with watched("classify_reports", progress):
         found = _predicted(simulate(key, server, users), reported)

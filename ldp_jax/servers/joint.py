@@ -32,9 +32,11 @@ from scipy.special import log_softmax, softmax
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.accounting.statement import Cost, Role, Statement
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.rounding import rounded_down
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.core.whole_noise import MIN_EPSILON
 from ldp_jax.features import PersonalAlphabets
@@ -149,6 +151,8 @@ class JointFacts(NamedTuple):
     prior: Float[np.ndarray, " classes"]
     numbering: Numbering | None = None
 
+    __repr__ = by_shapes
+
     @property
     def labels(self) -> Int[np.ndarray, " n"]:
         """Labels of the panel, -1 for everybody else."""
@@ -165,6 +169,7 @@ class JointFacts(NamedTuple):
         return () if self.numbering is None else self.numbering.absent
 
 
+@implicit_promotion()
 def joint_facts(
     key: PRNGKey,
     rows: Features | Rows,
@@ -212,6 +217,8 @@ class PrivatePanel(NamedTuple):
     rows: Rows
     num_folds: int
 
+    __repr__ = by_shapes
+
 
 # --- The server --------------------------------------------------------------------------------------------------
 
@@ -237,6 +244,8 @@ class JointPrediction(NamedTuple):
     counts: PilotedCounts | None
     round: Int[np.ndarray, " n"]
     absent: tuple[int, ...] = ()
+
+    __repr__ = by_shapes
 
 
 @pytree

@@ -12,6 +12,7 @@ from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.pytree import pytree
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph, PRNGKey
 from ldp_jax.features import Discrete, PersonalAlphabets
 from ldp_jax.graph.propagation import Operator, operator
@@ -42,6 +43,8 @@ class ReportedLabels(NamedTuple):
 
     labels: Int[np.ndarray, " n"]
     keep: float
+
+    __repr__ = by_shapes
 
 
 @pytree

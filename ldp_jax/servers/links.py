@@ -19,6 +19,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
+from ldp_jax.core.flags import implicit_promotion
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.edges.neighbour_counts import checked_groups
 from ldp_jax.servers.parts.count_evidence import noise_variance
@@ -41,6 +43,8 @@ class LinkFacts(NamedTuple):
     labels: Int[np.ndarray, " n"]
     pilot: Int[np.ndarray, " m"]
     friends: Int[np.ndarray, "entries 2"]
+
+    __repr__ = by_shapes
 
     @property
     def groups(self) -> Int[np.ndarray, " n"]:
@@ -65,6 +69,7 @@ class LinkFacts(NamedTuple):
         return np.log(np.maximum((q[one] * q[other] / share).sum(1), 1e-3))
 
 
+@implicit_promotion()
 def link_scores(
     reports: Int[Array | np.ndarray, "n groups"],
     groups: Int[Array | np.ndarray, " n"],
@@ -102,7 +107,7 @@ def link_scores(
 def _link_scores(reports: Array, groups: Array, pairs: Array, noise: Array, *, num_groups: int) -> Array:
     counts = jnp.concatenate([reports, reports.sum(1, keepdims=True)], 1).astype(jnp.float32)
     place = jnp.where(groups < 0, num_groups, groups)
-    size = jnp.zeros(num_groups).at[place].add(1.0, mode="drop")
+    size = jnp.zeros(num_groups, jnp.float32).at[place].add(1.0, mode="drop")
     size = jnp.maximum(jnp.append(size, size.sum()), 1.0)
     noise = jnp.append(jnp.full(num_groups, noise), num_groups * noise)
     mean = jnp.maximum(counts.mean(0), _LEAST_MEAN)

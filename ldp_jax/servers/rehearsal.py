@@ -38,6 +38,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import pytree
@@ -229,6 +230,7 @@ def _words(privacy: JointPrivacy) -> str:
     return "one report of both" if privacy.both else f"{privacy.record:g} a record"
 
 
+@implicit_promotion()
 def rehearse(
     key: PRNGKey,
     public: PanelFacts | CountFacts | JointFacts | LinkFacts,
@@ -619,8 +621,8 @@ class _LikeFeatures:
     @classmethod
     def of(cls, key: PRNGKey, rows: Rows | DenseRows) -> "_LikeFeatures":
         laid, n = laid_out(rows), rows.shape[0]
-        mean = laid.transposed(jnp.ones((laid.shape[0], 1)))[:, 0] / n
-        bare = cls(laid, mean, jnp.ones((n, 1)))
+        mean = laid.transposed(jnp.ones((laid.shape[0], 1), jnp.float32))[:, 0] / n
+        bare = cls(laid, mean, jnp.ones((n, 1), jnp.float32))
         made = _shared_noise(bare, random.normal(key, (n, _COLUMNS)))
         return cls(laid, mean, jnp.sqrt((made**2).mean(1, keepdims=True) + 1e-12))
 
@@ -798,7 +800,7 @@ def _drawn_links(key: PRNGKey, pilot: _Pilot, *, size: int) -> tuple[Array, Arra
     """
     donor_key, owner_key, entry_key, friend_key, rest_key = random.split(key, 5)
     groups, (n, num_groups) = pilot.groups, (len(pilot.groups), pilot.counts.shape[1])
-    even = jnp.zeros((n, num_groups))
+    even = jnp.zeros((n, num_groups), jnp.float32)
     donor = donors(donor_key, pilot.like, even, pilot.of_member, even[: len(pilot.of_member)], np.float32(1.0))
     counts = pilot.counts[donor]
     degree = counts.sum(1)

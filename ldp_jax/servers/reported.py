@@ -16,12 +16,14 @@ from jaxtyping import Bool, Float, Integer
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import validate
+from ldp_jax.core.flags import implicit_promotion
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import SparseReport
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.features import Discrete, Sampled
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.servers.embedding import _as_operator, _check_file, propagate_columns
-from ldp_jax.servers.parts.arrived import ReportRows, places
+from ldp_jax.servers.parts.arrived import ReportRows, places, reporters
 
 
 class ReportedEmbedding(NamedTuple):
@@ -39,6 +41,8 @@ class ReportedEmbedding(NamedTuple):
     reported: Bool[np.ndarray, " n"]
     strangers: int
 
+    __repr__ = by_shapes
+
 
 @runtime_checkable
 class VectorReports(ReportRows, Protocol):
@@ -50,6 +54,7 @@ class VectorReports(ReportRows, Protocol):
     index: np.ndarray
 
 
+@implicit_promotion()
 def embed_reports(
     graph: Graph | Operator,
     mechanism: Sampled,
@@ -98,11 +103,10 @@ def embed_reports(
         raise ValueError(f"reports must be deployment.vectors(reports, {k}, {dim}), got {type(reports).__name__}")
     if reports.digest != table.digest:
         raise ValueError("reports are of another table than the mechanism's, whose epsilon is not theirs")
-    user, index, output = (np.asarray(part) for part in (reports.user, reports.index, reports.output))
-    whole = all(np.issubdtype(part.dtype, np.integer) for part in (user, index, output))
-    if not whole or (user.dtype.kind == "i" and user.size and user.min() < 0):
-        raise ValueError("user, index and output must be whole numbers, and users at least 0")
-    user = user.astype(np.uint64)
+    user = reporters(reports.user)
+    index, output = validate.complete(index=reports.index), validate.complete(output=reports.output)
+    if not all(np.issubdtype(part.dtype, np.integer) for part in (index, output)):
+        raise ValueError("index and output must be whole numbers")
     if index.shape != (len(user), k) or output.shape != index.shape:
         raise ValueError(f"index and output must be [{len(user)}, {k}], got {index.shape} and {output.shape}")
     if len(np.unique(user)) != len(user):
@@ -111,7 +115,7 @@ def embed_reports(
     validate.in_range(0.0, table.outputs - 1.0, output=output)
     if (np.diff(index, axis=1) <= 0).any():
         raise ValueError("index must ascend in each row")
-    place, known = places(np.asarray(nodes), n, user)
+    place, known = places(validate.complete(nodes=nodes), n, user)
     indices, values = np.zeros((n, k), np.int32), np.zeros((n, k), np.int32)
     reported = np.zeros(n, bool)
     reported[place], indices[place], values[place] = True, index[known], output[known]

@@ -30,9 +30,11 @@ from numpy.typing import ArrayLike
 
 from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.progress import phase
 from ldp_jax.core.pytree import pytree
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
@@ -77,6 +79,8 @@ class PanelFacts(NamedTuple):
     op: Operator
     taught: "PanelFacts | None" = None
 
+    __repr__ = by_shapes
+
     @property
     def labels(self) -> Int[np.ndarray, " n"]:
         """Labels of the panel, -1 for everybody else."""
@@ -105,6 +109,7 @@ class PanelFacts(NamedTuple):
         return self.numbering.spread(self.taught.alphabet_prior, 0.0)
 
 
+@implicit_promotion()
 def panel_facts(
     key: PRNGKey,
     graph: graphs.GraphsTuple,
@@ -205,6 +210,8 @@ class LocalPrediction(NamedTuple):
     smoothing: float
     facts: PanelFacts
     alphabets: PersonalAlphabets
+
+    __repr__ = by_shapes
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:

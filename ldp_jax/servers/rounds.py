@@ -9,7 +9,9 @@ import jax.numpy as jnp
 from ldp_jax.accounting.composition import ANSWERS, over_rounds
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import Mechanism
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Report, Values
 
@@ -24,6 +26,8 @@ class RepeatedReports(NamedTuple):
 
     reports: Report
     guarantee: Guarantee
+
+    __repr__ = by_shapes
 
 
 def answer(key: PRNGKey, mechanism: Mechanism, history: Values, round: Array | int, *, answers: str) -> Report:
@@ -49,6 +53,7 @@ def answer(key: PRNGKey, mechanism: Mechanism, history: Values, round: Array | i
     return mechanism.privatize(random.fold_in(key, which), jax.tree.map(lambda x: as_records(x)[which], history))
 
 
+@implicit_promotion()
 def collect_rounds(
     key: PRNGKey, mechanism: Mechanism, records: Values, *, answers: str, delta: float | None = None
 ) -> RepeatedReports:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import integer_tables
+from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasInverse, HasTable, HasWordRuns, HasWords, Randomizer
 from ldp_jax.core.spaces import NotApplicable, Reports, SparseReport
@@ -54,6 +55,7 @@ class ArithmeticLoss(NamedTuple):
         return self.epsilon <= epsilon + ROUNDING
 
 
+@standard_flags()
 def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
     """The privacy loss of the probabilities that ``privatize`` draws, in whole numbers of its random words.
 
@@ -243,6 +245,7 @@ class FloatAudit(NamedTuple):
     reports: int
 
 
+@standard_flags()
 def float_audit(mechanism: Exact, x: float, x_other: float) -> FloatAudit:
     """Push all 2^23 float32 uniforms, of which ``privatize`` draws one, through a sampler, for two records.
 

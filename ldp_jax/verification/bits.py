@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.mechanism import Randomizer
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports
 from ldp_jax.core.types import PRNGKey, Report, Values
@@ -30,6 +31,7 @@ _CHUNK = 8192
 _BOUNDED = 512  # pairs of a bit and a statistic, the most suspicious, whose loss is bounded
 
 
+@standard_flags()
 def record_in_bits(
     mechanism: Randomizer, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
 ) -> Fit:

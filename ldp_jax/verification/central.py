@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from scipy import special
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.mechanism import check_budget
 from ldp_jax.core.quadrature import unit_rule
 from ldp_jax.core.spaces import NotApplicable
@@ -70,6 +71,7 @@ class PrivateEdgeLoss(NamedTuple):
     released: str
 
 
+@standard_flags()
 def private_edge_supremum(mechanism: CentralMechanism) -> PrivateEdgeLoss:
     r"""The largest loss about one private edge over all graphs of a few nodes, enumerated.
 
@@ -263,6 +265,7 @@ def _copies(said: DendrogramLaw, pairs: np.ndarray) -> np.ndarray:
 # --- By draws --------------------------------------------------------------------------------------------------
 
 
+@standard_flags()
 def matches_release(
     mechanism: CentralMechanism, key: PRNGKey, *, trials: int = 2000, significance: float = SIGNIFICANCE
 ) -> Fit:
@@ -328,6 +331,7 @@ def most_draws(mechanism: CentralMechanism) -> int:
     return max(100, _SLOW // (2 * max(sweeps, 1)))
 
 
+@standard_flags()
 def private_edge_lower_bound(
     mechanism: CentralMechanism, key: PRNGKey, trials: int = 4000, confidence: float = 1 - SIGNIFICANCE
 ) -> LowerBound:

@@ -7,6 +7,7 @@ import numpy as np
 from scipy import stats
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.mechanism import HasCoordinates, Randomizer
 from ldp_jax.core.spaces import Finite, NotApplicable
 from ldp_jax.core.types import PRNGKey
@@ -21,6 +22,7 @@ _PAIRS = 1024  # coordinates of which all pairs are asked
 _TRIPLES = 64  # coordinates of which all triples are
 
 
+@standard_flags()
 def independent_coordinates(
     mechanism: Randomizer, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
 ) -> Fit:

@@ -9,6 +9,7 @@ import numpy as np
 from scipy import stats
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasDensity, Randomizer
 from ldp_jax.core.spaces import Enumerated, NotApplicable
@@ -36,6 +37,7 @@ _DRAWS = 100  # of a record, at least
 _MOST_DRAWS = 1 << 22  # of all members of a small space
 
 
+@standard_flags()
 def matches_density(
     mechanism: Exact,
     key: PRNGKey,
@@ -169,6 +171,7 @@ def cells_of(mechanism: Exact, x: Values) -> Cells:
 # --- Many records ----------------------------------------------------------------------------------------------
 
 
+@standard_flags()
 def matches_everywhere(
     mechanism: Exact, key: PRNGKey, *, trials: int = 200_000, significance: float = SIGNIFICANCE
 ) -> Fit:

@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from ldp_jax.core import integer_tables, random, validate
+from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasCriticalPoints, HasTable, Randomizer, Univariate
 from ldp_jax.core.spaces import ByCoordinate, NotApplicable, Records, Reports, Vectors
@@ -50,6 +51,7 @@ class Supremum(NamedTuple):
     searched: float
 
 
+@standard_flags()
 def privacy_loss_supremum(mechanism: Any, records: Values | None = None) -> Supremum:
     """The supremum of log p(y | x) - log p(y | x') over adjacent records x, x' and reports y, by ``log_density``.
 
@@ -131,6 +133,7 @@ def check_numbers(mechanism: Randomizer, *, vectors: bool = False) -> None:
 # --- Delta -----------------------------------------------------------------------------------------------------
 
 
+@standard_flags()
 def hockey_stick(mechanism: Exact, epsilon: float, *, panels: int = 64) -> float:
     r"""The least delta at which the law is (epsilon, delta)-private: the largest hockey-stick divergence.
 

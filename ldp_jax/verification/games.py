@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.mechanism import HasDensity, Randomizer, check_budget
 from ldp_jax.core.types import Array, PRNGKey, Report, Scalar, Values
 from ldp_jax.verification import statistics
@@ -44,6 +45,7 @@ class LowerBound(NamedTuple):
     trials: int
 
 
+@standard_flags()
 def epsilon_lower_bound(
     mechanism: Randomizer,
     key: PRNGKey,
@@ -99,6 +101,7 @@ def play(scores: Mapping[str, Scores], trials: int, confidence: float, *, delta:
     return LowerBound(max(0.0, float(value)), float(limit), best[1], best[2], best[3], trials)
 
 
+@standard_flags()
 def largest_lower_bound(
     mechanism: Randomizer,
     key: PRNGKey,

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
+from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import Array, Scalar
@@ -32,6 +33,7 @@ class RelationshipLoss(NamedTuple):
     graph: tuple[tuple[int, int], ...]
 
 
+@standard_flags()
 def relationship_supremum(mechanism: object, reporting: Reporting | None = None) -> RelationshipLoss:
     """The largest loss about one edge, through the reports of all users, enumerated.
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import validate
+from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import HasCoordinates, HasMoments, Randomizer
 from ldp_jax.core.spaces import NotApplicable, Reports
@@ -126,6 +127,7 @@ def _records(mechanism: Randomizer, x: Values | None) -> list[Report]:
     return [jax.tree.map(np.float64, record) for record in found]
 
 
+@standard_flags()
 def sums_to_one(mechanism: Exact, x: Values | None = None) -> Fit:
     """Whether the density sums to 1 in float64, to 1e-8 and four spacings of the densest number (1e-4 at most).
 
@@ -143,6 +145,7 @@ def _total(found: list[float], misplaced: float) -> Fit:
     return Fit(worst <= limit, "total mass", worst, limit, limit, 0)
 
 
+@standard_flags()
 def matches_moments(mechanism: Exact, x: Values | None = None) -> Fit:
     """Whether ``mean`` and ``variance`` are those of the estimate under the density.
 
@@ -178,6 +181,7 @@ def integrals(mechanism: Exact, x: Values | None = None) -> tuple[Fit, Fit]:
     return _total(totals, misplaced), Fit(worst <= 1.0, "moments", worst, 1.0, _EXACT, 0)
 
 
+@standard_flags()
 def draws_have_moments(
     mechanism: Randomizer, key: PRNGKey, x: Values | None = None, *, trials: int = 200_000
 ) -> Fit:

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.mechanism import Randomizer, ReadsPart, privatize
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import PRNGKey, Report, Values
@@ -69,6 +70,7 @@ def _by_hand(leaf: np.ndarray) -> Values:
     return int(leaf) if np.isfinite(leaf) and leaf == int(leaf) else float(leaf)
 
 
+@standard_flags()
 def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
     """Whether ``privatize`` gives the same report traced, eager, traced again and eager again, and shows no more.
 
@@ -116,6 +118,7 @@ def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
     return Fit(different == 0, "eager and traced", float(different), 0.0, 1.0 / (4 * count), 4 * count)
 
 
+@standard_flags()
 def uses_the_whole_key(mechanism: Randomizer, key: PRNGKey, *, calls: int = 256) -> Fit:
     """Whether every one of the 64 bits of a key changes what is reported, at a record in the middle of the domain.
 
@@ -139,6 +142,7 @@ def uses_the_whole_key(mechanism: Randomizer, key: PRNGKey, *, calls: int = 256)
     return Fit(dropped == 0, "bits of the key", float(dropped), 0.0, 1 - math.pow(1e-6 / 64, 1 / calls), calls)
 
 
+@standard_flags()
 def is_total(mechanism: Randomizer, key: PRNGKey) -> Fit:
     """Whether values that are not records are reported as the record that ``clip`` takes them for.
 

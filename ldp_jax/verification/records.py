@@ -5,6 +5,7 @@ import numpy as np
 from scipy import stats
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.spaces import NotApplicable
 from ldp_jax.core.types import PRNGKey, Report, Values
 from ldp_jax.verification import _positions
@@ -35,6 +36,7 @@ _BLURRED = 0.5  # of the mass, misplaced by float32: beyond, no window is crowde
 _MOST = 4096  # reports, the most frequent, whose mass is asked
 
 
+@standard_flags()
 def record_windows(
     mechanism: Exact, key: PRNGKey, *, trials: int = TRIALS, significance: float = SIGNIFICANCE
 ) -> Fit:
@@ -96,6 +98,7 @@ def _scan(share: np.ndarray, place: np.ndarray, off: float, significance: float)
     return tail_fit("windows", worst, significance / tests, 64 / n, n)
 
 
+@standard_flags()
 def reported_losses(mechanism: Exact, key: PRNGKey, *, trials: int = TRIALS) -> Fit:
     """Whether no report that is drawn loses more than the guarantee, by the density.
 
@@ -126,6 +129,7 @@ def reported_losses(mechanism: Exact, key: PRNGKey, *, trials: int = TRIALS) -> 
     return Fit(largest <= limit, "losses of drawn reports", largest, limit, 13.8 / trials, trials)
 
 
+@standard_flags()
 def distinct_reports(
     mechanism: Exact,
     key: PRNGKey,

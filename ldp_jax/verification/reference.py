@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from ldp_jax.core import integer_tables, random, validate
+from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.mechanism import HasTable, Randomizer
 from ldp_jax.core.spaces import Interval, NotApplicable
 from ldp_jax.core.types import PRNGKey
@@ -23,6 +24,7 @@ Law = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """P(report <= y | x), elementwise in y and x, float64."""
 
 
+@standard_flags()
 def matches_reference(mechanism: Randomizer, key: PRNGKey, *, law: Law | None = None, trials: int = TRIALS) -> Fit:
     """Whether each report is the one that the claimed law has at the words that were drawn.
 

@@ -18,6 +18,7 @@ from ldp_jax.accounting.guarantee import (
     any_two,
 )
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import standard_flags
 from ldp_jax.core.mechanism import HasCoordinates, HasWordRuns, Randomizer, check_budget, require_protocol
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.spaces import NotApplicable, Reports
@@ -126,6 +127,7 @@ class Verdict:
     __repr__ = __str__
 
 
+@standard_flags()
 def check(
     mechanism: Any,
     key: PRNGKey,

@@ -47,13 +47,18 @@ def test_reports_and_laws(name):
 
 
 @pytest.mark.parametrize("name", [n for n, case in CASES.items() if n in ASKED or case.lists])
-def test_no_type_is_promoted(name):
-    """Whoever runs JAX with ``jax_numpy_dtype_promotion="strict"`` composes reports and laws as others do."""
+def test_no_type_and_no_rank_is_promoted(name):
+    """Whoever runs JAX under its strict flags composes reports and laws as others do."""
     m, key = CASES[name].make(1.0), jax.random.key(0)
     record = NeighbourList.of([1, 3], 6) if CASES[name].lists else jnp.asarray(m.domain().typical())
-    with jax.numpy_dtype_promotion("strict"):
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
         y = jax.eval_shape(m.privatize, key, record)
-        for method, given in (("estimate", (y,)), ("log_density", (y, record)), ("mean", (record,))):
+        for method, given in (
+            ("estimate", (y,)),
+            ("log_density", (y, record)),
+            ("mean", (record,)),
+            ("variance", (record,)),
+        ):
             if hasattr(m, method):
                 jax.eval_shape(getattr(m, method), *given)
 

@@ -53,6 +53,19 @@ def test_draws_and_names_are_those_of_jax():
     jax.tree.map(np.testing.assert_array_equal, named(random)(KEY()), named(jax.random)(KEY()))
 
 
+def test_64_bit_mode_changes_no_draw():
+    """One key under ``jax_enable_x64`` gives the noise that it gives elsewhere."""
+    given = NAMES | {"bernoulli": (np.float32(0.3), (9,))}
+    drawn = lambda: {name: getattr(random, name)(KEY(), *more) for name, more in given.items()}
+    expected = drawn()
+    with jax.enable_x64(True):
+        found = drawn()
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert {name: one.dtype for name, one in found.items() if name not in ("categorical", "permutation")} == {
+        name: one.dtype for name, one in expected.items() if name not in ("categorical", "permutation")
+    }
+
+
 def test_words_of_64_bits_are_those_of_jax():
     with jax.enable_x64(True):
         draws = (jax.random.bits(key, (5,), jnp.uint64) for key in (random.unrolled(KEY()), KEY()))

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 import scipy.sparse
 
@@ -186,6 +187,109 @@ def test_what_is_masked_is_unknown():
         attacks.evaluate("any", np.ma.array([1.0, 2.0, 3.0], mask=[True, False, False]), asked)
 
 
+_ABSENT = [
+    np.ma.array([1, 2, 3], mask=[False, True, False]),
+    np.ma.array([1, 2, 3], mask=[False, True, False]).astype(object),
+    pd.Series([1, None, 3], dtype="Int64"),
+    pd.Series([1, None, 3], dtype="Float64"),
+    pd.Series([1, None, 3], dtype="int64[pyarrow]"),
+    pd.Series([1, pd.NA, 3], dtype=object),
+    pyarrow.array([1, None, 3]),
+    pyarrow.chunked_array([[1, None], [3]]),
+]
+
+
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize(
+    "given", _ABSENT, ids=lambda given: f"{type(given).__name__}-{getattr(given, 'dtype', '')}"
+)
+def test_what_is_absent_from_any_container_is_nan_among_records_and_refused_among_ids(given):
+    for read in (as_records, as_numbers):
+        np.testing.assert_array_equal(read(given), [1.0, np.nan, 3.0])
+    assert validate.labels(given).tolist() == [1, -1, 3]
+    for check in (
+        lambda: validate.complete(nodes=given),
+        lambda: validate.ids(9, nodes=given),
+        lambda: validate.known(np.ones(3, int), given),
+    ):
+        with pytest.raises(ValueError, match="must all be there, and some are masked, missing or NaN"):
+            check()
+    with pytest.raises(ValueError, match="scale must be "):
+        validate.positive(scale=given)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_masks_of_users_are_whole():
+    for given in (np.ma.array([True, False], mask=[False, True]), pd.array([True, None], "boolean")):
+        with pytest.raises(ValueError, match="asked must all be there"):
+            validate.mask(2, asked=given)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_no_entry_reads_past_a_mask():
+    """Each takes the whole array, and refuses the masked one or takes it for absent."""
+    graph, key = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), lambda: jax.random.key(0)
+    asked, x = np.array([True, False, False]), np.eye(3, 2)
+    nodes, ids = training.Examples(np.array([0, 1]), np.array([0, 1])), np.array([0, 1, 2])
+    hide = lambda array: np.ma.array(array, mask=np.arange(array.size).reshape(array.shape) == 1)
+    settings = training.Settings(training.adam(0.1), epochs=1, batch_size=2)
+    fit = lambda x, part: training.fit(
+        key(), models.linear(2), training.node_classification, x, part, nodes, nodes, settings
+    )
+    for refused in (
+        lambda: fit(hide(np.float32(x)), nodes),
+        lambda: fit(np.float32(x), nodes._replace(label=hide(np.array([0, 1])))),
+        lambda: attacks.all_pairs(hide(ids), [[0, 1]]),
+        lambda: attacks.evaluate("any", ids, attacks.Targets(np.stack([ids, ids[::-1]], 1), hide(asked))),
+        lambda: attacks.poisoning.harm("any", x[:, 0], x[:, 0], hide(asked)),
+        lambda: deployment.Question(0, hide(ids), 3, 1.0),
+        lambda: deployment.alphabets(hide(np.full((2, 2), 0.5)), epsilon=1.0),
+        lambda: deployment.ownership(hide(x[:, 0])),
+        lambda: deployment.ownership(x[:, 0], hide(asked)),
+        lambda: datasets.Dataset("mine", graph, x, [0, 1], 0, 1, node_graph=hide(np.array([0, 0, 1]))),
+        lambda: servers.predict_from_reports(key(), graph, x, hide(ids[:2]), ids[:2], 1.0),
+        lambda: servers.predict_from_reports(key(), graph, x, ids[:2], hide(ids[:2]), 1.0),
+        lambda: servers.predict_from_counts(key(), graph, x, [0, 1, -1], 1.0, silent=hide(asked)),
+        lambda: servers.count_facts(key(), x, np.array([0, 1, -1]), num_classes=2, silent=hide(asked)),
+        lambda: servers.rehearsal.homophily(hide(np.array([[0, 1], [1, 2]])), ids),
+    ):
+        with pytest.raises(ValueError, match=r"masked|finite|must name|\[0, 2\^31\)"):
+            refused()
+    assert np.isnan(servers.non_private_embedding(graph, hide(x), alpha=0.5, r=0.5)).any()
+    hds, centred = features.HDS(9.0, dim=2, k=2), np.where(hide(x).mask, 0.0, x)
+    hidden, expected = (servers.perturb(key(), records, hds) for records in (hide(x), centred))
+    jax.tree.map(np.testing.assert_array_equal, hidden, expected)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_whole_containers_are_read_as_they_are():
+    for given in (
+        np.ma.array([1, 2, 3]), pd.Series([1, 2, 3], dtype="Int64"), pyarrow.array([1, 2, 3]), np.array([1, 2, 3]),
+    ):  # fmt: skip
+        assert validate.complete(nodes=given).tolist() == validate.labels(given).tolist() == [1, 2, 3]
+        assert as_records(given).tolist() == as_numbers(given).tolist() == [1.0, 2.0, 3.0]
+    device = jnp.ones(3)
+    assert validate.unmasked(device) is device
+    table = pd.DataFrame({"a": pd.Series([1, None], dtype="Int64"), "b": [0.5, 1.0]})
+    for both in (table, pyarrow.Table.from_pandas(table)):
+        np.testing.assert_array_equal(as_records(both), [[1.0, 0.5], [np.nan, 1.0]])
+
+
+@pytest.mark.usefixtures("untyped")
+def test_categories_are_refused_since_codes_and_values_differ():
+    """Of the categories 5 and 7 the codes are 0 and 1."""
+    column = pd.Series([5, 7]).astype("category")
+    for given in (column, column.array, pd.DataFrame({"a": column}), pyarrow.array([5, 7]).dictionary_encode()):
+        for read in (as_records, as_numbers):
+            with pytest.raises(TypeError, match="records must be numbers, got categories: astype"):
+                read(given)
+        for check in (validate.labels, lambda given: validate.ids(9, labels=given)):
+            with pytest.raises(ValueError, match="labels must be .*numbers, got categories: astype"):
+                check(given)
+    with pytest.raises(ValueError, match="'a' must hold numbers, and holds categories: declare it among"):
+        datasets.read_records(pd.DataFrame({"a": column}), numbers={"a": (0, 9)})
+
+
 @pytest.mark.usefixtures("untyped")
 def test_masked_numbers_in_a_list_are_refused_and_not_shown():
     """NumPy would warn and read NaN, or read what a mask hides."""
@@ -231,6 +335,27 @@ def test_labels_of_nodes_by_name_are_refused_and_those_of_a_panel_taken():
     assert validate.node_labels(named.reindex(["cy", "ana", "bo"]).to_numpy()).tolist() == [-1, 1, 0]
     assert validate.labels(pd.Series([1, pd.NA], dtype=object)).tolist() == [1, -1]
     assert validate.labels(labels[[1, 0]]).tolist() == [0, 1]
+
+
+@pytest.mark.usefixtures("untyped")
+def test_complex_numbers_are_none_even_as_objects():
+    """Casts keep the real part and warn at most, and a warning is no refusal."""
+    graph, table = graphs.from_edges([[0, 1]], 2), {"numbers": {"a": (0, 1)}}
+    for one in (np.complex128(1 + 1j), np.complex64(1 + 1j), 1 + 0j):
+        x = np.array([[one], [0.5]], object)
+        for read in (
+            as_records,
+            as_numbers,
+            feature_rows,
+            lambda x: datasets.Dataset("mine", graph, x, [0, 1], 0, 1),
+            lambda x: datasets.read_records(pd.DataFrame(x, columns=["a"]), **table),
+            lambda x: validate.numbers(scores=x),
+        ):
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                with pytest.raises((TypeError, ValueError), match="must be real|must hold numbers"):
+                    read(x)
+        assert validate.labels(x.ravel()).dtype == object
 
 
 def test_times_are_no_records():

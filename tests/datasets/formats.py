@@ -197,7 +197,36 @@ def _tu(files: Files) -> Arrays:
     return graph_sets.parse_tu(files, dataset="T", max_bytes=MAX_BYTES)
 
 
-USERS_FORMATS = ("npz", "npz of a set", "TU", "TU zip", "TU attributes", "powerful-gnns")
+def heterophilous() -> Arrays:
+    """Three nodes, whose edges are once in the file, and ten masks of each kind."""
+    masks = {f"{part}_masks": np.eye(3, dtype=bool)[[at] * 10] for at, part in enumerate(("train", "val", "test"))}
+    x = np.array([[0, 1], [0.5, 0], [1, 1]], np.float32)
+    return {"node_features": x, "node_labels": np.array([0, 1, 1]), "edges": np.array([[0, 1], [2, 1]]), **masks}
+
+
+def gnn_benchmark_arrays(adjacency=((0, 1, 0), (1, 0, 1), (0, 1, 0))) -> Arrays:
+    """Three nodes, with names that are pickled."""
+    names = np.array(["a", None], object)
+    features = csr("attr", [[0, 1], [0.5, 0], [0, 0]])
+    return {**csr("adj", adjacency), **features, "labels": np.array([0, 1, 1]), "node_names": names}
+
+
+def _benchmark(files: Files) -> Arrays:
+    (data,) = files.values()
+    found = gnn_benchmark.read(data, "t", _archive.array_names(data, "t"), clean=False, max_bytes=MAX_BYTES)
+    if found is None:
+        raise ValueError("not one of the benchmarks")
+    return found
+
+
+def _planetoid(files: Files) -> Arrays:
+    return planetoid.parse_users(files, dataset="t", max_bytes=MAX_BYTES)
+
+
+USERS_FORMATS = (
+    "npz", "npz of a set", "TU", "TU zip", "TU attributes", "powerful-gnns", "GNN benchmark", "heterophilous",
+    "Planetoid's folder",
+)  # fmt: skip
 """The files that no digest pins."""
 
 FORMATS = {
@@ -209,6 +238,9 @@ FORMATS = {
     "traffic": _musae("id,target\n2,10\n1,9000\n0,20\n", "traffic", karateclub_above=15),
     "pages": _musae(_PAGES, "page_type"),
     "flags": _musae("id,days,mature,views,partner,new_id\n" + _FLAGS, "mature"),
+    "GNN benchmark": Format({"t.npz": npz(**gnn_benchmark_arrays())}, _benchmark),
+    "heterophilous": Format({"t.npz": npz(**heterophilous())}, _benchmark),
+    "Planetoid's folder": Format(planetoid_files(), _planetoid, (0, 3)),
     "TU": Format(_TU, _tu),
     "TU zip": Format({"T.zip": zipped({f"T/{name}": data for name, data in _TU.items()})}, _tu),
     "TU attributes": Format(_TU_ATTRIBUTES, _tu),
@@ -253,13 +285,13 @@ def _number(rng: np.random.Generator, data: bytes) -> bytes:
     return data[: at.start()] + _pick(rng, _NUMBERS) + data[at.end() :]
 
 
-def _damaged(rng: np.random.Generator, name: str, data: bytes) -> bytes:
+def damaged(rng: np.random.Generator, name: str, data: bytes) -> bytes:
     """A file after the kind of damage that suits it; of an archive, mostly one member."""
     kind = name.rpartition(".")[2]
     if kind in ("zip", "npz") and rng.random() < 0.7:
         members = unzipped(data)
         member = _pick(rng, list(members))
-        return zipped({**members, member: _damaged(rng, member, members[member])})
+        return zipped({**members, member: damaged(rng, member, members[member])})
     return _number(rng, data) if kind in ("txt", "npy") and rng.random() < 0.7 else _bytes(rng, data)
 
 
@@ -268,4 +300,4 @@ def mutants(form: Format, seed: int, count: int) -> Iterator[Files]:
     for number in range(count):
         rng = np.random.default_rng([seed, number])
         name = _pick(rng, list(form.files))
-        yield {name: _damaged(rng, name, form.files[name])}
+        yield {name: damaged(rng, name, form.files[name])}

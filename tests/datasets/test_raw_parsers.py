@@ -10,7 +10,7 @@ import pytest
 import scipy.sparse
 
 from ldp_jax.datasets import _archive, _arrays, _format, gnn_benchmark, planetoid
-from tests.datasets.formats import FORMATS, planetoid_files, unzipped, zipped
+from tests.datasets.formats import FORMATS, dumps, planetoid_files, unzipped, zipped
 
 
 class _OldMatrix:
@@ -179,16 +179,29 @@ class _Calls:
     ("data", "asked"),
     [
         (b"cos\nsystem\n(S'true'\ntR.", "os.system"),
-        (pickle.dumps(_Calls(), 4), "builtins.getattr"),
-        (pickle.dumps(collections.OrderedDict(), 4), "collections.OrderedDict"),
+        (pickle.dumps(_Calls(), 2), "__builtin__.getattr"),
+        (pickle.dumps(collections.OrderedDict(), 2), "collections.OrderedDict"),
         (b"ccopy_reg\n_reconstructor\n(c__builtin__\nlist\nc__builtin__\nobject\nNtR.", "rebuild list"),
-        (b"\x80\x04\x8c\x0fnumpy.ndarray.x\x8c\x01y\x93.", "numpy.ndarray.x.y"),
+        (b"\x80\x04\x8c\x0fnumpy.ndarray.x\x8c\x01y\x93.", "protocol 2 or lower"),
+        (b"\x80\x05\x96\x01\x00\x00\x00\x00\x00\x00\x00a.", "protocol 2 or lower"),
+        (b"\x80\x02]r\xff\xff\xff\x7f.", "protocol 2 or lower"),  # a table of 2^31 objects
         (b"Pelsewhere\n.", "persistent"),
+        *((dumps(np.array(array)), "array that is not of plain numbers") for array in ([None], ["a"], [1j])),
+        (dumps(np.zeros(1, [("a", "f4")])), "array that is not of plain numbers"),
+        (b"cnumpy.core.multiarray\n_reconstruct\n(c__builtin__\nlist\ntR.", "rebuild list"),
     ],
 )
 def test_a_pickle_that_asks_for_anything_else_is_refused(data, asked):
     with pytest.raises(pickle.UnpicklingError, match=asked):
         planetoid.unpickle(data)
+
+
+@pytest.mark.parametrize("kind", ["<f4", ">f8", "|i1", ">i4", "<u2", "|b1", "<i8"])
+def test_pickled_arrays_of_numbers_come_back_without_numpys_code(kind):
+    array = np.array([[0, 1, 1], [1, 0, 100 if kind[1] != "b" else 1]]).astype(kind)
+    for given in (array, np.asfortranarray(array)):
+        np.testing.assert_array_equal(planetoid.unpickle(dumps(given)).values, array)
+    assert planetoid.unpickle(dumps(array[1, 2])) == array[1, 2]
 
 
 def test_zip_members_are_read_by_exact_name_and_nothing_is_extracted(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import networkx
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 import scipy.sparse
 
@@ -174,3 +175,262 @@ def test_names_of_64_bits_stay_whole():
 def test_an_edge_index_of_fractions_or_of_three_rows_is_refused(edge_index):
     with pytest.raises(ValueError, match="edge_index must be integers of shape"):
         interop.read(types.SimpleNamespace(edge_index=edge_index, num_nodes=3))
+
+
+# --- Weights: one rule ------------------------------------------------------------------------
+
+TWO = np.array([[0, 1], [1, 2]])
+
+
+def attributed(weights, name="weight"):
+    made = networkx.Graph()
+    made.add_nodes_from(range(3))
+    made.add_edges_from((u, v, {name: weight}) for (u, v), weight in zip(TWO.tolist(), weights, strict=True))
+    return made
+
+
+def tabled(weights, name="weight"):
+    return pd.DataFrame(TWO, columns=["from", "to"]).assign(**{name: weights})
+
+
+def stored(weights):
+    return scipy.sparse.coo_array((np.asarray(weights), tuple(TWO.T)), shape=(3, 3))
+
+
+def squared(weights):
+    return pd.DataFrame(stored(weights).toarray(), ["ana", "bo", "cy"], ["ana", "bo", "cy"])
+
+
+def torched(weights, name="edge_attr"):
+    return types.SimpleNamespace(edge_index=TWO.T, num_nodes=3, **{name: weights})
+
+
+def dgled(weights, name="w"):
+    return types.SimpleNamespace(
+        edges=lambda: tuple(TWO.T), num_nodes=lambda: 3, edata={name: np.asarray(weights), "feat": np.ones(2)}
+    )
+
+
+def jraphed(weights):
+    graph = graphs.from_edges(TWO, 3)
+    return graph._replace(edges=np.asarray(weights)[[0, 0, 1, 1]])
+
+
+WEIGHTED = {
+    "networkx": attributed,
+    "networkx, Weight": lambda weights: attributed(weights, "Weight"),
+    "networkx, of a file": lambda weights: attributed(list(map(str, weights))),
+    "scipy": stored,
+    "scipy, CSR": lambda weights: stored(weights).tocsr(),
+    "PyG, edge_attr": torched,
+    "PyG, edge_attr of one column": lambda weights: torched(np.reshape(weights, (2, 1))),
+    "PyG, edge_weight": lambda weights: torched(OfTorch(np.asarray(weights)), "edge_weight"),
+    "PyG, weight": lambda weights: torched(weights, "weight"),
+    "DGL, w": dgled,
+    "DGL, Weight": lambda weights: dgled(weights, "Weight"),
+    "pandas": tabled,
+    "pandas, Weight": lambda weights: tabled(weights, "Weight"),
+    "pandas, nullable": lambda weights: tabled(pd.array(weights, dtype="Float64")),
+    "pandas, category": lambda weights: tabled(pd.Categorical(weights)),
+    "Arrow": lambda weights: pyarrow.Table.from_pandas(tabled(weights)),
+    "GraphsTuple": jraphed,
+}
+
+
+@pytest.mark.parametrize("made", WEIGHTED.values(), ids=WEIGHTED.keys())
+def test_one_rule_for_weights_in_all_sources(made):
+    """Weights that are not all 1 are refused; cleaned, an edge of weight 0 is none, and others have weight 1."""
+    assert graphs.to_edges(interop.read(made([1.0, 1.0])).graph).tolist() == TWO.tolist()
+    for weights, kept in (([1.0, 0.5], TWO), ([2.0, 2.0], TWO), ([-1.0, 1.0], TWO), ([0.0, 1.0], TWO[1:])):
+        with pytest.raises(ValueError, match="weights other than 1 in '.*clean=True"):
+            interop.read(made(weights))
+        assert graphs.to_edges(interop.read(made(weights), clean=True).graph).tolist() == kept.tolist()
+
+
+def test_weights_inside_a_graphs_tuple_are_dropped_by_no_function():
+    weighted = jraphed([1.0, 0.5])
+    for call in (graphs.num_nodes, graphs.to_edges, interop.to_scipy):
+        with pytest.raises(ValueError, match=r"graph must have edges=None, .*interop\.read"):
+            call(weighted)
+
+
+def test_a_matrix_of_a_table_has_the_rule_of_weights_too():
+    """A zero of a dense matrix is no edge."""
+    assert graphs.to_edges(interop.read(squared([1, 1])).graph).tolist() == TWO.tolist()
+    assert graphs.to_edges(interop.read(squared([0, 1])).graph).tolist() == TWO[1:].tolist()
+    with pytest.raises(ValueError, match="weights other than 1"):
+        interop.read(squared([0.5, 1]))
+    assert graphs.to_edges(interop.read(squared([0.5, 1]), clean=True).graph).tolist() == TWO.tolist()
+
+
+def test_features_of_edges_are_dropped_by_clean_alone():
+    features = np.array([[1.0, 0.0], [0.0, 0.0]])
+    with pytest.raises(ValueError, match="weights other than 1 in 'edge_attr'"):
+        interop.read(torched(features))
+    assert graphs.to_edges(interop.read(torched(features), clean=True).graph).tolist() == TWO.tolist()
+
+
+MISSING_WEIGHTS = {
+    "networkx, None": attributed([1, None]),
+    "networkx, NaN": attributed([1, np.nan]),
+    "networkx, a word": attributed([1, "strong"]),
+    "scipy": stored([1, np.nan]),
+    "pandas, nullable": tabled(pd.array([1, None], dtype="Int64")),
+    "pandas, NaN": tabled([1.0, np.nan]),
+    "pandas, category": tabled(pd.Categorical([1, None])),
+    "pandas, Arrow": tabled(pd.array([1, None], dtype=pd.ArrowDtype(pyarrow.int64()))),
+    "Arrow": pyarrow.table({"from": [0, 1], "to": [1, 2], "weight": [1, None]}),
+    "a matrix": squared([1, np.nan]),
+    "too few": torched([1.0]),
+    "masked": torched(np.ma.array([1.0, 1.0], mask=[False, True])),
+}
+
+
+@pytest.mark.parametrize("clean", [False, True])
+@pytest.mark.parametrize("source", MISSING_WEIGHTS.values(), ids=MISSING_WEIGHTS.keys())
+def test_missing_weights_are_refused(source, clean):
+    with pytest.raises(ValueError, match="must be a number for each edge|no masked entries"):
+        interop.read(source, clean=clean)
+
+
+# --- Tables -----------------------------------------------------------------------------------
+
+
+def test_a_table_whose_index_is_its_columns_is_a_matrix_with_names():
+    two = pd.DataFrame([[0, 1], [1, 0]], ["ana", "bo"], ["ana", "bo"])
+    graph, names = interop.read(two)
+    assert (names.tolist(), graphs.to_edges(graph).tolist()) == (["ana", "bo"], [[0, 1]])
+    empty = interop.read(two * 0)
+    assert (empty.names.tolist(), len(empty.graph.senders)) == (["ana", "bo"], 0)
+    three = pd.DataFrame(np.eye(3, k=1, dtype=bool), ["c", "a", "b"], ["c", "a", "b"])  # c - a, a - b
+    assert graphs.to_edges(interop.read(three).graph).tolist() == [[0, 1], [1, 2]]
+    turned = three[["b", "c", "a"]]  # columns in another order are found by name
+    assert graphs.to_edges(interop.read(turned).graph).tolist() == [[0, 1], [1, 2]]
+    placed = interop.read(three, nodes=["a", "b", "c", "dee"])
+    assert (placed.names.tolist(), graphs.to_edges(placed.graph).tolist()) == (
+        ["a", "b", "c", "dee"],
+        [[0, 1], [0, 2]],
+    )
+    with pytest.raises(ValueError, match="nodes must name every node of the source, and miss 1, as 'c'"):
+        interop.read(three, nodes=["a", "b"])
+    numbered = pd.DataFrame([[0, 0, 1], [0, 0, 0], [1, 0, 0]], [2, 0, 1], [2, 0, 1])  # 2 - 1
+    assert interop.read(numbered).names.tolist() == [0, 1, 2]
+    assert graphs.to_edges(interop.read(numbered).graph).tolist() == [[1, 2]]
+
+
+def test_two_rows_of_two_numbers_without_names_must_say_how_they_are_read():
+    table = pd.DataFrame([[0, 1], [1, 2]])
+    with pytest.raises(ValueError, match=r"two edges with pairs_in='rows', or as an adjacency matrix by scipy"):
+        interop.read(table)
+    assert graphs.to_edges(interop.read(table, pairs_in="rows").graph).tolist() == [[0, 1], [1, 2]]
+    with pytest.raises(ValueError, match="pairs_in must be 'rows' of a table"):
+        interop.read(table, pairs_in="columns")
+    named = interop.read(table.set_axis(["one", "other"], axis=1))
+    assert graphs.to_edges(named.graph).tolist() == [[0, 1], [1, 2]]
+
+
+# --- Masked and missing entries ---------------------------------------------------------------
+
+MASKED = np.ma.array(BOTH, mask=np.arange(len(BOTH))[:, None] == [2, 2])
+"""The third edge is not there."""
+ENTRIES = {
+    "rows": lambda: interop.read(MASKED, N),
+    "columns": lambda: interop.read(MASKED.T, N),
+    "a list of rows": lambda: interop.read(list(MASKED), N),
+    "PyG": lambda: interop.read(types.SimpleNamespace(edge_index=MASKED.T, num_nodes=N)),
+    "DGL": lambda: interop.read(types.SimpleNamespace(edges=lambda: tuple(MASKED.T), num_nodes=lambda: N)),
+    "from_edges": lambda: graphs.from_edges(MASKED[:3], N),
+    "directed": lambda: graphs.directed(MASKED[:3, 0], MASKED[:3, 1], N),
+    "GraphSet": lambda: graphs.GraphSet.from_edges(MASKED[:, 0], MASKED[:, 1], np.zeros(N, int), [0]),
+    "graphs of a set": lambda: graphs.GraphSet.from_edges([], [], np.ma.array([0, 1], mask=[0, 1]), [0, 0]),
+    "subset": lambda: graphs.GraphSet.from_edges([], [], [0, 1], [0, 1]).subset(np.ma.array([0, 1], mask=[0, 1])),
+    "GraphsTuple": lambda: graphs.num_nodes(
+        graphs.from_edges(EDGES, N)._replace(senders=np.ma.array(np.arange(6), mask=[0, 1, 0, 0, 0, 0]))
+    ),
+    "graphs of nodes": lambda: graphs.validate_symmetric(
+        graphs.from_edges(EDGES, N), np.ma.array(np.zeros(N, int), mask=np.arange(N) == 2)
+    ),
+    "names": lambda: interop.read(pyg(BOTH), np.ma.array(NAMES, mask=np.arange(N) == 1)),
+    "names of Arrow": lambda: interop.read(pyg(BOTH), pyarrow.array(["a", None, "b", "c", "d"])),
+    "names of pandas": lambda: interop.read(pyg(BOTH), pd.array([5, 6, 7, 8, None], dtype="Int64")),
+    "no name": lambda: interop.read(pyg(BOTH), [*NAMES[:4], None]),
+    "NaN": lambda: interop.read(networkx.Graph([(0, np.nan), (0, 1)])),
+    "codes": lambda: interop.read(pd.DataFrame({"from": pd.Categorical(["a", None]), "to": ["b", "a"]})),
+    "nullable": lambda: interop.read(pd.DataFrame({"from": pd.array([0, None], dtype="Int64"), "to": [1, 2]})),
+    "Arrow": lambda: interop.read(pyarrow.table({"from": [0, None], "to": [1, 2]})),
+}
+
+
+@pytest.mark.parametrize("call", ENTRIES.values(), ids=ENTRIES.keys())
+@pytest.mark.usefixtures("untyped")
+def test_masked_and_missing_entries_are_refused(call):
+    with pytest.raises(ValueError, match="no masked entries|misses some|missing or masked"):
+        call()
+
+
+def test_masks_that_hide_nothing_codes_and_tables_of_arrow_are_read_by_value():
+    whole = np.ma.array(BOTH, mask=False)
+    assert interop.read(whole, N).graph.senders.tolist() == interop.read(BOTH, N).graph.senders.tolist()
+    codes = pd.DataFrame({"from": pd.Categorical(["b", "c"], ["c", "b"]), "to": pd.Categorical(["a", "a"])})
+    for source in (codes, pyarrow.Table.from_pandas(codes)):
+        graph, names = interop.read(source)
+        assert (names.tolist(), graphs.to_edges(graph).tolist()) == (["b", "a", "c"], [[0, 1], [1, 2]])
+    named = interop.read(pyg(BOTH), pyarrow.array(NAMES))
+    assert named.names.tolist() == NAMES
+
+
+# --- Subclasses, empty graphs, wide ids -------------------------------------------------------
+
+
+class Network(networkx.Graph):
+    """As a user derives one."""
+
+
+class Friends(pd.DataFrame):
+    """As GeoPandas does."""
+
+    @property
+    def _constructor(self):
+        return Friends
+
+
+def test_subclasses_are_read_as_their_parents():
+    for source, parent in ((Network(NAMED), networkx.Graph(NAMED)), (Friends(NAMED), pd.DataFrame(NAMED))):
+        found, wanted = interop.read(source), interop.read(parent)
+        assert found.names.tolist() == wanted.names.tolist() == ["ana", "bo", "cy", "dee"]
+        assert graphs.to_edges(found.graph).tolist() == graphs.to_edges(wanted.graph).tolist()
+    assert graphs.to_edges(Network([(0, 1), (1, 2)])).tolist() == [[0, 1], [1, 2]]
+    with pytest.raises(ValueError, match=r"interop\.read makes one of it"):
+        graphs.as_graph(Friends(NAMED))
+
+
+@pytest.mark.parametrize("source", [
+    networkx.Graph(), pd.DataFrame({"from": [], "to": []}), scipy.sparse.csr_array((0, 0)),
+    types.SimpleNamespace(edge_index=np.zeros((2, 0), int), num_nodes=0),
+], ids=["networkx", "pandas", "scipy", "PyG"])  # fmt: skip
+def test_an_empty_graph_is_called_so(source):
+    with pytest.raises(ValueError, match="source must have a node, and is an empty graph"):
+        interop.read(source)
+
+
+def test_ids_beyond_63_bits_are_shown_as_they_are():
+    wide = np.array([[0, 2**63 + 5], [1, 2], [0, 1]], np.uint64)
+    for call in (
+        lambda: interop.read(wide, N),
+        lambda: interop.read(types.SimpleNamespace(edge_index=wide.T, num_nodes=N)),
+        lambda: graphs.from_edges(wide, N),
+        lambda: graphs.directed(wide[:, 0], wide[:, 1], N),
+    ):
+        with pytest.raises(ValueError, match=rf"{2**63 + 5}"):
+            call()
+    with pytest.raises(ValueError, match=r"receivers must be below 2\^63"):
+        graphs.GraphSet.from_edges(wide[:, 0], wide[:, 1], np.zeros(N, int), [0])
+
+
+def test_isolated_nodes_are_named_beside_a_networkx_graph():
+    graph, names = interop.read(networkx.Graph([("bo", "ana")]), nodes=["ana", "bo", "cy"])
+    assert (names.tolist(), graphs.to_edges(graph).tolist()) == (["ana", "bo", "cy"], [[0, 1]])
+    lonely = networkx.Graph([("bo", "ana")])
+    lonely.add_node("eve")
+    with pytest.raises(ValueError, match="miss 1, as 'eve'"):
+        interop.read(lonely, nodes=["ana", "bo", "cy"])

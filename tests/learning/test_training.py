@@ -155,7 +155,7 @@ def test_losses_are_means_over_examples_whatever_batches_hold():
 
 @pytest.mark.parametrize(("patience", "run"), [(1, 4), (3, 6), (None, 8)])
 def test_training_stops_when_patience_is_over(patience, run):
-    """Validation is best after epoch 2; what was not run is NaN, and one program serves every patience."""
+    """Validation is best after epoch 2; what was not run is infinite, and one program serves every patience."""
     given = {"batch_size": 3, "epochs": 8}
     run_one_number(np.ones(3), patience=2, **given)
     programs = training._fit._cache_size()
@@ -164,8 +164,11 @@ def test_training_stops_when_patience_is_over(patience, run):
     assert (int(fitted.epoch), float(fitted.test)) == (2, 3.0)
     for history in (fitted.validations, fitted.losses):
         assert np.isfinite(history).tolist() == [epoch < run for epoch in range(8)]
-    with jax.debug_nans(True):  # what was not run is no fault
+    assert fitted.losses[run:].tolist() == [np.inf] * (8 - run)
+    assert fitted.validations[run:].tolist() == [-np.inf] * (8 - run)
+    with jax.debug_nans(True):  # what was not run is no fault, on the host or in a program
         run_one_number(np.ones(3), table(-2, -1, 0, -1, -2), patience=patience, **given)
+        jax.jit(lambda x: run_one_number(x, table(-2, -1, 0, -1, -2), patience=patience, **given))(np.ones(3))
 
 
 def test_no_valid_score_returns_the_first_variables():

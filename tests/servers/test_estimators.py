@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import clone
@@ -118,15 +119,112 @@ def test_other_public_features_or_another_public_graph_draw_noise_of_their_own(d
     assert len({tuple(key) for key in keys}) == 7
 
 
-@pytest.mark.parametrize("kind", [PrivateEmbedding, ReportClassifier, CountClassifier])
-def test_checks_of_scikit_learn_that_apply(kind):
-    for check in (
-        "check_estimator_cloneable", "check_estimator_repr", "check_no_attributes_set_in_init",
-        "check_get_params_invariance", "check_set_params", "check_parameters_default_constructible",
-    ):  # fmt: skip
-        getattr(estimator_checks, check)(kind.__name__, kind())
+_COLUMNS = "X must be users, integers [m] or [m, 1] in [0, 120)"
+_OTHER_X = [
+    "check_fit_score_takes_y", "check_estimators_overwrite_params", "check_dont_overwrite_parameters",
+    "check_estimators_fit_returns_self", "check_readonly_memmap_input", "check_n_features_in_after_fitting",
+    "check_estimators_dtypes", "check_dtype_object", "check_pipeline_consistency", "check_estimators_nan_inf",
+    "check_estimators_pickle", "check_f_contiguous_array_estimator", "check_transformer_data_not_an_array",
+    "check_transformer_general", "check_methods_sample_order_invariance", "check_methods_subset_invariance",
+    "check_dict_unchanged", "check_fit_idempotent", "check_fit_check_is_fitted", "check_n_features_in",
+    "check_fit2d_predict1d", "check_fit2d_1sample", "check_fit2d_1feature",
+    "check_classifier_data_not_an_array", "check_classifiers_classes", "check_classifiers_train",
+    "check_supervised_y_2d", "check_transformer_preserve_dtypes",
+]  # fmt: skip
+_EXCUSED = dict.fromkeys(_OTHER_X, "X are numbers of nodes, and the check makes columns of numbers at random") | {
+    "check_fit1d": "users [m] are taken as users [m, 1]: the column of a table is no mistake",
+    "check_classifiers_one_label": "one class alone leaves nothing to ask: the functions refuse it",
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("untyped")
+@pytest.mark.parametrize("name", ["counts", "embedding", "reports"])
+def test_scikit_learns_own_checks_pass_or_are_excused_by_name(data, name):
+    found = estimator_checks.check_estimator(estimators(data)[name], on_fail=None, on_skip=None)
+    failed = {check["check_name"]: str(check["exception"]) for check in found if check["status"] == "failed"}
+    assert set(failed) <= set(_EXCUSED)
+    assert len(found) > 2 * len(failed) - 10
+    for check in set(failed) & set(_OTHER_X):
+        assert _COLUMNS in failed[check]
+    model = estimators(data)[name]
     with pytest.raises(NotFittedError):
-        (kind().transform if kind is PrivateEmbedding else kind().predict)(TEST)
+        (model.transform if name == "embedding" else model.predict)(TEST)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_what_those_checks_ask_holds_of_users(data):
+    """What is excused above because of its X: one feature, subsets, order, pickles, and arguments that stay."""
+    for name, model in estimators(data).items():
+        before, y = dict(vars(model)), CLASSES[data.y[TRAIN]]
+        fitted = model.fit(pd.DataFrame({"user": TRAIN}), y)
+        assert fitted is model
+        assert (model.n_features_in_, model.feature_names_in_.tolist()) == (1, ["user"])
+        assert {key: value is getattr(model, key) for key, value in before.items()} == dict.fromkeys(before, True)
+        model.fit(TRAIN.astype(np.uint32), y)  # of unsigned numbers -1 is out of bounds
+        ask = model.transform if name == "embedding" else model.predict_proba
+        whole = ask(TEST)
+        np.testing.assert_array_equal(ask(TEST[::-1]), whole[::-1])
+        np.testing.assert_array_equal(ask(TEST[:7].tolist()), whole[:7])
+        np.testing.assert_array_equal(ask(pd.Series(TEST, dtype="Int64")), whole)
+        np.testing.assert_array_equal(ask(np.ma.array(TEST[:, None])), whole)
+        again = model.fit(TRAIN[:, None], y)
+        np.testing.assert_array_equal(
+            (again.transform if name == "embedding" else again.predict_proba)(TEST), whole
+        )
+        with pytest.raises(ValueError, match="X has 2 features, but .* is expecting 1 feature"):
+            ask(np.stack([TEST, TEST], 1))
+
+
+@pytest.mark.usefixtures("untyped")
+def test_an_embedding_names_its_columns(data):
+    model = estimators(data)["embedding"].set_output(transform="pandas").fit(TRAIN)
+    names = [f"privateembedding{k}" for k in range(40)]
+    assert model.get_feature_names_out().tolist() == names
+    table = model.transform(pd.DataFrame({"user": TEST}, index=TEST + 7))
+    assert (table.columns.tolist(), table.index.tolist()) == (names, (TEST + 7).tolist())
+    assert make_pipeline(model).get_feature_names_out().tolist() == names
+
+
+@pytest.mark.usefixtures("untyped")
+def test_what_scikit_learn_refuses_is_refused_before_anybody_is_asked(data):
+    classes = CLASSES[data.y[TRAIN]]
+    bad = {
+        "contains NaN": np.where(TRAIN == 4, np.nan, TRAIN), "contains infinity": np.where(TRAIN == 4, np.inf, 1),
+        "Complex data not supported": TRAIN + 0j, r"0 sample\(s\)": TRAIN[:0], "Negative values": -TRAIN,
+        "X must be users": TRAIN + 0.5, "Sparse data": scipy.sparse.csr_array(TRAIN[:, None]),
+    }  # fmt: skip
+    for name, model in estimators(data).items():
+        y = None if name == "embedding" else classes
+        for fault, users in bad.items():
+            with pytest.raises((ValueError, TypeError), match=fault):
+                clone(model).fit(users, y)
+        hidden = np.ma.array(TRAIN, mask=TRAIN == 4)
+        for users in (hidden, hidden[:, None], pd.Series(TRAIN, dtype="Int64").mask(TRAIN == 4)):
+            with pytest.raises(ValueError, match="contains NaN"):
+                clone(model).fit(users, y)
+        with pytest.raises(ValueError, match="fit must have X and y alone, got sample_weight: all users"):
+            clone(model).fit(TRAIN, y, sample_weight=np.ones(len(TRAIN)))
+        if name == "embedding":
+            continue
+        for target, fault in (
+            (np.linspace(0, 1, len(TRAIN)), "Unknown label type: continuous"),
+            (np.linspace(-1, 1, len(TRAIN)), "Unknown label type: continuous"),
+            (np.eye(len(TRAIN)), "y should be a 1d array"), (None, "requires y to be passed"),
+        ):  # fmt: skip
+            with pytest.raises(ValueError, match=fault):
+                clone(model).fit(TRAIN, target)
+
+
+@pytest.mark.usefixtures("untyped")
+def test_classes_of_a_table_keep_their_names(data):
+    """Of a categorical column the names are the classes, not its codes."""
+    y = pd.Series(CLASSES[data.y[TRAIN]])
+    model = estimators(data)["counts"]
+    plain = clone(model).fit(TRAIN, y.to_numpy())
+    found = clone(model).fit(TRAIN, y.astype("category"))
+    assert found.classes_.tolist() == ["blue", "green", "red"]
+    np.testing.assert_array_equal(found.predict(TEST), plain.predict(TEST))
 
 
 def test_what_does_not_fit_is_refused(data):

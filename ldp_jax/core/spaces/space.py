@@ -47,19 +47,29 @@ def as_records(x: object) -> Array:
     if isinstance(x, jax.Array):
         short = jnp.issubdtype(real(x).dtype, jnp.floating) and x.dtype.itemsize < 4
         return x.astype(jnp.float32) if short else x
-    x = validate.unmasked(x)
+    if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
+        return jnp.asarray(_near(x))  # weakly typed, as every Python number
+    array = of_host(x)
     with np.errstate(all="ignore"):
-        if isinstance(x, (bool, int, float)) and not isinstance(x, np.generic):
-            return jnp.asarray(_near(x))  # weakly typed, as every Python number
-        array = np.asarray(x)
-        if array.dtype == object:
-            array = np.array([_near(value) for value in array.ravel().tolist()], np.float64).reshape(array.shape)
-        real(array)
         if array.dtype != np.float32:
-            if array.dtype.itemsize <= 8:
-                array = array.astype(np.float64)
             array = np.clip(array, -_FAR, _FAR).astype(jnp.result_type(float))
         return jnp.asarray(array)
+
+
+def of_host(x: object) -> np.ndarray:
+    """Records of the host as real numbers, in float64 but for float32, NaN where absent; as :func:`as_records`.
+
+    >>> of_host(np.array([2**60, 1])).tolist(), of_host([10**400, 0.5]).tolist()
+    ([1.152921504606847e+18, 1.0], [1.7976931348623157e+308, 0.5])
+    """
+    array = np.asarray(validate.unmasked(x))
+    if array.dtype == object:
+        most = float(np.finfo(np.float64).max)  # NumPy's would not compare with a larger integer
+        each = [_near(value, most) for value in array.ravel().tolist()]
+        return np.array(each, np.float64).reshape(array.shape)
+    real(array)
+    with np.errstate(all="ignore"):
+        return array if array.dtype == np.float32 else array.astype(np.float64)
 
 
 def real(array: _A) -> _A:
@@ -74,10 +84,12 @@ def real(array: _A) -> _A:
     return array
 
 
-def _near(x: Any) -> float:
-    """A Python number within +-1e9; NaN as it is."""
+def _near(x: Any, far: float = _FAR) -> float:
+    """A Python number within +-``far``; NaN as it is. ``TypeError`` for no real number, complex ones included."""
+    if isinstance(x, (complex, np.complexfloating)):  # of NumPy's float() keeps the real part, with a warning
+        raise TypeError(f"records must be real numbers, got {type(x).__name__}")
     try:
-        return float(x) if x != x else float(max(-_FAR, min(_FAR, x)))
+        return float(x) if x != x else float(max(-far, min(far, x)))
     except (TypeError, ValueError):  # of a sparse matrix, which has no truth value
         raise TypeError(f"records must be real numbers, got {type(x).__name__}") from None
 

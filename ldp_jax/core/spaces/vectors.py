@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces.numbers import PLACES, Finite, Interval, Mixture
 from ldp_jax.core.spaces.space import NotApplicable, Records, Reports, each_vector
 from ldp_jax.core.types import AnyArray, Array, Values, Y
@@ -112,6 +113,8 @@ class SparseReport(NamedTuple):
 
     indices: AnyArray
     values: Any
+
+    __repr__ = by_shapes
 
 
 @dataclasses.dataclass(frozen=True)

@@ -118,7 +118,7 @@ def _true_counts(pairs: Pairs, codes: np.ndarray, sizes: np.ndarray) -> np.ndarr
 def _checked(named: Values, score: Values, split: EdgeSplit) -> tuple[np.ndarray, np.ndarray]:
     """Codes and scores of those pairs that may be private edges."""
     n, pairs = split.num_nodes, split.pairs()
-    named, values = validate.pairs(n, "pairs of nodes", score=named), np.asarray(score, np.float64)
+    named, values = validate.pairs(n, "pairs of nodes", score=named), validate.numbers(score=score)
     if values.shape != named.shape[:1] or not np.isfinite(values).all() or (named[:, 0] == named[:, 1]).any():
         raise ValueError(f"score must give a finite score for each of {len(named)} pairs of two different nodes")
     place = np.full(n, -1, np.int64)

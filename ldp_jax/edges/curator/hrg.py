@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ldp_jax.core import random, random_words, validate
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey, PRNGKeys, Values
 from ldp_jax.edges._draws import capacity
 
@@ -41,12 +42,16 @@ class Dendrogram(NamedTuple):
     slot: Int[Array | np.ndarray, "*chains nodes"]
     size: Int[Array | np.ndarray, "*chains nodes"]
 
+    __repr__ = by_shapes
+
 
 class Edges(NamedTuple):
     """Edges over the same nodes, int32 [2, m], of the kinds int32 [m]: 0 public, 1 private, 2 padding."""
 
     ends: Int[Array | np.ndarray, "2 m"]
     kind: Int[Array | np.ndarray, " m"]
+
+    __repr__ = by_shapes
 
     @classmethod
     def of(cls, public: Values, private: Values) -> "Edges":
@@ -68,6 +73,8 @@ class State(NamedTuple):
     tree: Dendrogram
     lca: Int[Array | np.ndarray, "*chains m"]
     count: Int[Array | np.ndarray, "*chains 2 internal"]
+
+    __repr__ = by_shapes
 
 
 def sensitivity(num_nodes: int) -> float:

@@ -8,6 +8,7 @@ from jaxtyping import Int
 
 from ldp_jax.accounting.guarantee import EDGE_CENTRAL, Guarantee, PipelineGuarantee, Status
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.mechanism import HasGuarantee
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.edges.curator.hrg import Dendrogram, State
@@ -98,6 +99,7 @@ def promised(mechanism: HasGuarantee) -> Guarantee:
     return mechanism.stationary() if isinstance(mechanism, HasStationaryLaw) else mechanism.guarantee()
 
 
+@implicit_promotion()
 def release(
     key: PRNGKey, split: EdgeSplit, mechanism: CentralMechanism, *, memory: float = MEMORY, chains: int = 4
 ) -> NoisyGraph:

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Int
 
 from ldp_jax.core import validate
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Graph, PRNGKey, Values
 from ldp_jax.edges.population import edges_of, one_graph
 from ldp_jax.graph import graphs
@@ -22,6 +23,8 @@ class Pairs(NamedTuple):
     nodes: Int[np.ndarray, " p"]
     public: Int[np.ndarray, " public"]
     private: Int[np.ndarray, " private"]
+
+    __repr__ = by_shapes
 
     @property
     def candidates(self) -> int:

@@ -5,9 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
 import flax.linen as nn
+import jax
+import jax.numpy as jnp
 from jaxtyping import PyTree
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.flags import implicit_promotion
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey
 
 Variables: TypeAlias = Mapping[str, PyTree]
@@ -22,6 +26,8 @@ class Bound:
 
     function: Callable
     given: tuple
+
+    __repr__ = by_shapes
 
     def __call__(self, *args: PyTree, **named: PyTree) -> PyTree:
         return self.function(*self.given, *args, **named)
@@ -41,6 +47,8 @@ class Model(NamedTuple):
     init: Callable[[PRNGKey, PyTree], Variables]
     apply: Callable[..., tuple[Array, Variables]]
 
+    __repr__ = by_shapes
+
 
 def check_sizes(dropout: float = 0.0, **sizes: int) -> None:
     """Refuse sizes that are no whole numbers >= 1, and a dropout outside [0, 1)."""
@@ -53,10 +61,15 @@ def from_linen(module: nn.Module) -> Model:
     return Model(Bound(_init, (module,)), Bound(_apply, (module,)))
 
 
+@implicit_promotion()
 def _init(module: nn.Module, key: PRNGKey, inputs: PyTree) -> Variables:
-    return module.init({"params": key}, inputs, train=False)
+    variables = module.init({"params": key}, inputs, train=False)
+    # In 64-bit mode some initializers of flax make float64.
+    narrow = lambda leaf: leaf.astype(jnp.float32) if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+    return jax.tree.map(narrow, variables)
 
 
+@implicit_promotion()
 def _apply(
     module: nn.Module, variables: Variables, inputs: PyTree, *, key: PRNGKey | None, train: bool
 ) -> tuple[Array, Variables]:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ldp_jax.core import validate
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph
 from ldp_jax.graph.aggregation import Segments
 from ldp_jax.graph.graphs import as_graph, degree
@@ -30,6 +31,8 @@ class NodeInputs(NamedTuple):
     graph: Graph | Operator
     x: Float[Array | np.ndarray, "n d"]
     scale: Float[Array | np.ndarray, " n"] | None = None
+
+    __repr__ = by_shapes
 
 
 def operator_of(graph: Graph | Operator, num_nodes: int) -> Operator:

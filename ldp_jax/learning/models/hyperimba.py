@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ldp_jax.core import validate
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning.models._attention import attend
@@ -26,6 +27,8 @@ class PlacedInputs(NamedTuple):
     graph: Graph | Operator
     x: Float[Array | np.ndarray, "n d"]
     places: Float[Array | np.ndarray, "n k"]
+
+    __repr__ = by_shapes
 
 
 def checked_places(places: Array | np.ndarray, n: int) -> Array:

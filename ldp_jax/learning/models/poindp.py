@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ldp_jax.core import random, validate
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph, PRNGKey, Scalar
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.learning.models._model import Model, check_sizes, from_linen
@@ -37,6 +38,8 @@ class PoinDPInputs(NamedTuple):
     sensitivity: Float[Array | np.ndarray, "n 2"] | None = None
     epsilon: Scalar = 1.0
     delta: Scalar = 1e-4
+
+    __repr__ = by_shapes
 
 
 class _PoinDP(nn.Module):

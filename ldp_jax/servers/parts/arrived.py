@@ -3,6 +3,10 @@
 from typing import Protocol, runtime_checkable
 
 import numpy as np
+from jaxtyping import Integer
+from numpy.typing import ArrayLike
+
+from ldp_jax.core import validate
 
 
 @runtime_checkable
@@ -30,3 +34,9 @@ def places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.
     place = order[np.minimum(np.searchsorted(nodes, user, sorter=order), n - 1)]
     known = nodes[place] == user
     return place[known], known
+
+
+def reporters(user: ArrayLike) -> Integer[np.ndarray, " m"]:
+    """Users of reports as uint64 [m]; a cast alone would make 2^64 - 1 of -1, and 1 of 1.5."""
+    validate.ids(user=user)
+    return np.asarray(user).astype(np.uint64)

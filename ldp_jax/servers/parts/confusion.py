@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float, Int
 from ldp_jax.core import validate
 from ldp_jax.core.float32 import einsum, matmul
 from ldp_jax.core.label_channel import other_share
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Scalar
 
 SMOOTHINGS = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -41,6 +42,8 @@ class ClassReports(NamedTuple):
     alphabets: Bool[Array | np.ndarray, "n classes"]
     reported: Bool[np.ndarray, " n"] | None = None
 
+    __repr__ = by_shapes
+
 
 class ScoredPanel(NamedTuple):
     """The panel as classifiers that have not seen its labels score it; the labels are true with ``keep``."""
@@ -48,6 +51,8 @@ class ScoredPanel(NamedTuple):
     scores: Float[Array | np.ndarray, "panel classes"]
     labels: Int[np.ndarray, " panel"]
     keep: float = 1.0
+
+    __repr__ = by_shapes
 
 
 def confusions(
@@ -100,7 +105,7 @@ def _confusion(panel: ScoredPanel, alphabets: Array, smoothings: Array, *, label
                 total = counts.sum(1)
                 return total / total.sum(), (counts + more) / (total[:, None] + smoothing)
 
-            begin = (jnp.full(classes, 1.0 / classes), 0.5 * (uniform + own))
+            begin = (jnp.full(classes, 1.0 / classes, jnp.float32), 0.5 * (uniform + own))
             return jax.lax.fori_loop(0, _STEPS, step, begin)[1]
 
         return jax.lax.map(smoothed, smoothings)

@@ -26,6 +26,7 @@ from scipy.special import gammaln
 
 from ldp_jax.core import validate
 from ldp_jax.core.float64 import float64_on_cpu
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Scalar
 
 DISPERSIONS = (math.inf, 10.0, 3.0)
@@ -110,7 +111,7 @@ def log_likelihoods(
         return total + here - epsilon * jnp.maximum(-column, 0)[:, None], None
 
     columns = jnp.asarray(reports).T
-    return jax.lax.scan(add, jnp.zeros((len(reports), tables.shape[2])), (tables, columns))[0]
+    return jax.lax.scan(add, jnp.zeros((len(reports), tables.shape[2]), jnp.float32), (tables, columns))[0]
 
 
 def table_size(reports: Array | np.ndarray, means: Array | np.ndarray, epsilon: float) -> int:
@@ -144,6 +145,8 @@ class Evidence(NamedTuple):
     dispersion: int
     marginal: list[float]
 
+    __repr__ = by_shapes
+
 
 def rate_weights(
     log_likelihood: Float[Array | np.ndarray, "n rates"], counted: Array
@@ -158,7 +161,7 @@ def rate_weights(
         # A hundredth of a user at each rate: none is ever impossible.
         return ((share * counted[:, None]).sum(0) + 0.01) / (total + 0.01 * rates), None
 
-    weights, _ = jax.lax.scan(step, jnp.full(rates, 1.0 / rates), None, length=_STEPS)
+    weights, _ = jax.lax.scan(step, jnp.full(rates, 1.0 / rates, jnp.float32), None, length=_STEPS)
     marginal = jax.scipy.special.logsumexp(log_likelihood + jnp.log(weights), axis=-1)
     return weights, (marginal * counted).sum() / total
 

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array
 from ldp_jax.servers.parts.confusion import ScoredPanel
 from ldp_jax.servers.parts.rows import DenseRows, Rows
@@ -31,6 +32,8 @@ class DeviceClassifier(NamedTuple):
     bias: Float[Array, " classes"]
     panel_scores: Float[Array, "panel classes"]
     ridge: float
+
+    __repr__ = by_shapes
 
     def scores(self, rows: Rows | DenseRows) -> Float[Array, "n classes"]:
         """Log-scores of classes, as devices make them of their records; ``ValueError`` for another dimension."""

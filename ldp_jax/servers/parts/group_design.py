@@ -17,6 +17,7 @@ from scipy.special import log_softmax, logsumexp
 
 from ldp_jax.core import random, random_words, validate
 from ldp_jax.core.pytree import pytree, static
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.servers.parts.count_evidence import LEAST, log_likelihoods, noise_variance, report_tables
 from ldp_jax.servers.parts.groups import MERGES, merge, merged
@@ -63,6 +64,8 @@ class GroupShares(NamedTuple):
     shares: Float[np.ndarray, "classes groups"]
     degree: Float[np.ndarray, " classes"]
     homophily: float
+
+    __repr__ = by_shapes
 
 
 def expected_counts(model: GroupShares) -> Float[np.ndarray, "classes rates groups"]:
@@ -157,6 +160,8 @@ class Design:
     accuracy: dict[str, float]
     accuracy_without: float
 
+    __repr__ = by_shapes
+
 
 class CountModel(NamedTuple):
     """The expected law of a round of counts: :func:`expected_counts`, the share of users at each rate, and s."""
@@ -164,6 +169,8 @@ class CountModel(NamedTuple):
     means: Float[Array | np.ndarray, "classes rates groups"]
     weights: Float[Array | np.ndarray, " rates"]
     dispersion: float
+
+    __repr__ = by_shapes
 
 
 def design(

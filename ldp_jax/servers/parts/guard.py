@@ -14,6 +14,7 @@ from jaxtyping import Bool, Float, Int
 from scipy.optimize import brentq
 from scipy.special import logsumexp
 
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array
 
 _FLOOR = 1e-20  # the least likelihood ratio
@@ -33,6 +34,8 @@ class Guarded(NamedTuple):
     log_likelihood: Float[np.ndarray, "n classes"]
     strength: float
     by_labels: bool
+
+    __repr__ = by_shapes
 
 
 def likelihood_ratios(

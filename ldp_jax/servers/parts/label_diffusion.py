@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ldp_jax.core.label_channel import other_share
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.graph import graphs  # noqa: F401 - the examples below
 from ldp_jax.graph.propagation import Operator, chebyshev_steps, operator, semi_iteration  # noqa: F401
@@ -80,6 +81,8 @@ class Observations(NamedTuple):
     precision: Float[Array, "n two"]
     prior: Float[Array, " classes"]
     correlation: Float[Array, ""]
+
+    __repr__ = by_shapes
 
 
 @jax.jit

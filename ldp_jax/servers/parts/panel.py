@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from ldp_jax.core import validate
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.mechanism import check_epsilon
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.features import Discrete, GeneralizedRR
@@ -85,6 +86,8 @@ class PanelArguments(NamedTuple):
     rows: Rows
     noise: Discrete | None
 
+    __repr__ = by_shapes
+
 
 def by_node(
     members: Bool[np.ndarray, " n"], panel: Int[np.ndarray, " panel"], labels: Int[np.ndarray, " panel"]
@@ -138,7 +141,7 @@ def folded_panel(
 
 
 def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"]:
-    nodes, given = np.asarray(panel), np.asarray(labels)
+    nodes, given = validate.complete(panel=panel), np.asarray(labels)
     places = "places of nodes", "pandas.Index(names).get_indexer(panel) finds those of names"
     classes = "numbers of classes", "datasets.read_records numbers names"
     for name, array, (what, of_names) in (("panel", nodes, places), ("labels", given, classes)):

@@ -19,6 +19,7 @@ from jaxtyping import Float, Int
 
 from ldp_jax.core import random_words, validate
 from ldp_jax.core.label_channel import other_share
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.servers.parts.rows import DenseRows, Rows, RowTables, Scaling, laid_out, part_size, parts_of
 
@@ -54,6 +55,8 @@ class FoldedLabels(NamedTuple):
     num_folds: int
     keep: float = 1.0
 
+    __repr__ = by_shapes
+
     @property
     def nodes(self) -> Int[np.ndarray, " labelled"]:
         """The labelled nodes, in order."""
@@ -78,6 +81,8 @@ class FeaturesPosterior(NamedTuple):
     labels: Int[np.ndarray, " n"]
     classifier: Float[Array, "inputs outputs"] | None = None
     ridge: float | None = None
+
+    __repr__ = by_shapes
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:
@@ -338,6 +343,8 @@ class Lesson(NamedTuple):
     teachers: Int[np.ndarray, " teachers"]
     fold: Int[Array | np.ndarray, " n"]
     num_folds: int
+
+    __repr__ = by_shapes
 
     @classmethod
     def of(cls, known: FoldedLabels) -> "Lesson":

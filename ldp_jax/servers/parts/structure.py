@@ -17,6 +17,7 @@ from ldp_jax.core import validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.label_channel import other_share
 from ldp_jax.core.pytree import pytree, static
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array
 from ldp_jax.graph import graphs
 from ldp_jax.graph.aggregation import Segments, Tables
@@ -73,6 +74,8 @@ class StructurePosterior:
     sources: Float[Array, "n classes j"]
     names: tuple[str, ...] = static()
     weights: Float[Array, " j"]
+
+    __repr__ = by_shapes
 
     @property
     def classes(self) -> Int[np.ndarray, " n"]:

@@ -17,7 +17,7 @@ from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.deployment import Alphabet, Classifier
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.features.personal_alphabet import best_place
-from ldp_jax.servers.parts.arrived import ReportRows, places
+from ldp_jax.servers.parts.arrived import ReportRows, places, reporters
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier
 from ldp_jax.servers.parts.rows import DenseRows, Rows, feature_rows, of_length_one
 from ldp_jax.servers.parts.self_training import label_evidence
@@ -146,7 +146,7 @@ class ClassQuestion:
             mine, table = tables[some.digest]
             output = np.asarray(some.output)
             validate.in_range(0.0, table.outputs - 1.0, output=output)
-            node, known = places(nodes, len(asked), np.asarray(some.user, np.uint64))
+            node, known = places(nodes, len(asked), reporters(some.user))
             field = np.broadcast_to(getattr(some, "field", 0), known.shape)[known]
             # Other rows would be a second one of a user.
             wanted = asked[node] & (level[node] == mine) & (field == 0)

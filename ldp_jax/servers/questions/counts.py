@@ -13,6 +13,7 @@ from ldp_jax.core.pytree import digest, pytree, static
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.deployment import Question as Shipped
 from ldp_jax.edges import NeighbourCounts, NeighbourList, count_neighbours, privatize_counts
+from ldp_jax.servers.parts.arrived import reporters
 from ldp_jax.servers.questions.question import Answers, User
 
 NO_NOISE = 20.0
@@ -100,7 +101,7 @@ class CountQuestion:
         """
         if rows.digest != self.shipped().digest:
             raise ValueError("rows must answer the question that was broadcast, and answer another")
-        user, output = np.asarray(rows.user, np.uint64), np.asarray(rows.output)
+        user, output = reporters(rows.user), np.asarray(rows.output)
         if output.shape != (len(user), self.num_groups):
             raise ValueError(f"output must be [{len(user)}, {self.num_groups}], got {output.shape}")
         if len(np.unique(user)) != len(user):

@@ -16,6 +16,7 @@ from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
 from ldp_jax.accounting.statement import Cost
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.pytree import pytree, static
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, PRNGKey, Record, Report
 
@@ -35,6 +36,8 @@ class User(NamedTuple):
     neighbours: Any
     own: Array
 
+    __repr__ = by_shapes
+
 
 class Answers(NamedTuple):
     """The answers to one question.
@@ -46,6 +49,8 @@ class Answers(NamedTuple):
 
     values: Report
     reported: Bool[np.ndarray, " n"]
+
+    __repr__ = by_shapes
 
 
 @runtime_checkable

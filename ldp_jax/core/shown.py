@@ -1,0 +1,76 @@
+"""Texts that say what kind of values an object holds: records, neighbour lists and keys stay off the screen.
+
+No JAX: devices show their arguments by it, too.
+"""
+
+import dataclasses
+import numbers
+from collections.abc import Sized
+from typing import Any
+
+_LONGEST = 200
+
+
+def shown(value: object) -> str:
+    """A number, a word or an object of this library as it shows itself; of anything else its type and shape.
+
+    >>> import numpy as np
+    >>> shown(0.5), shown(np.zeros((2, 3), np.float32)), shown([0.1, 0.2]), shown(b"secret")
+    ('0.5', 'float32[2, 3]', 'list[2]', 'bytes')
+    """
+    plain = value is None or isinstance(value, (str, numbers.Number))
+    if plain or (type(value).__module__.startswith("ldp_jax") and not isinstance(value, type)):
+        text = repr(value)
+        return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
+    return shape_of(value)
+
+
+def shape_of(value: object) -> str:
+    """The type and the shape of a value.
+
+    >>> shape_of(0.5), shape_of({"ana": 31})
+    ('float', 'dict[1]')
+    """
+    kind, shape = type(value).__name__, getattr(value, "shape", None)
+    if isinstance(shape, tuple):
+        return f"{getattr(value, 'dtype', kind)}{list(shape)}"
+    counted = isinstance(value, Sized) and not isinstance(value, (str, bytes, bytearray))
+    return f"{kind}[{len(value)}]" if counted and not hasattr(value, "_fields") else kind
+
+
+def by_shapes(self: Any) -> str:
+    """The ``__repr__`` of a NamedTuple or a dataclass: each field by :func:`shown`."""
+    names = getattr(self, "_fields", None) or [field.name for field in dataclasses.fields(self)]
+    return f"{type(self).__name__}({', '.join(f'{name}={shown(getattr(self, name))}' for name in names)})"
+
+
+class Hidden:
+    """A private argument that is passed on as it is, and shows its type and shape alone.
+
+    >>> Hidden([31, 45]), Hidden([31, 45]).value
+    (<list[2]>, [31, 45])
+    """
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"<{shape_of(self.value)}>"
+
+
+class HiddenArgument:
+    """An attribute that is kept as :class:`Hidden` in the instance's dictionary, and read as it was given."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        if instance is None:
+            return self
+        if self.name not in vars(instance):
+            raise AttributeError(f"{type(instance).__name__} has no {self.name}")
+        held = vars(instance)[self.name]
+        return held.value if isinstance(held, Hidden) else held
+
+    def __set__(self, instance: object, value: Any) -> None:
+        vars(instance)[self.name] = value if value is None or isinstance(value, Hidden) else Hidden(value)
