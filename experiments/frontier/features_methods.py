@@ -121,20 +121,24 @@ def _noiseless(key: Any, asked: Asked, epsilon: float, *, soft: bool) -> Answer:
 class _Scores(ClassQuestion):
     """Report all scores as they are."""
 
-    def reports(self, key: Any, scores: Any) -> jax.Array:
-        """A posterior of classes."""
-        return jax.nn.log_softmax(jnp.asarray(scores))
+    def answer_all(self, key: Any, users: Any) -> np.ndarray:
+        """Everybody's posterior by the classifier."""
+        return self.reports(key, self.classifier.scores(users.records))
 
-    def log_likelihoods(self, values: Any) -> jax.Array:
+    def reports(self, key: Any, scores: Any) -> np.ndarray:
+        """A posterior of classes."""
+        return np.asarray(jax.nn.log_softmax(jnp.asarray(scores)))
+
+    def log_likelihoods(self, values: Any) -> np.ndarray:
         """The same, for a likelihood."""
-        return jnp.asarray(values)
+        return values
 
 
 class _Candid(Users):
     """Users whose devices report all scores, whatever they are asked."""
 
-    def put(self, question: ClassQuestion) -> _Scores:
-        """The question about scores."""
+    def put(self, question: Any) -> Any:
+        """The question about scores, in place of a :class:`ClassQuestion`."""
         exact = question.exact()
         return _Scores(**{field.name: getattr(exact, field.name) for field in dataclasses.fields(exact)})
 

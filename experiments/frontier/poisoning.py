@@ -27,7 +27,7 @@ from ldp_jax.attacks import poisoning
 from ldp_jax.features import MultiPiecewise, Sampled
 from ldp_jax.graph.propagation import operator, ppr
 from ldp_jax.learning.metrics import fidelity
-from ldp_jax.servers import ClassQuestion, ReportServer, Users, simulate
+from ldp_jax.servers import ReportServer, Users, simulate
 
 NAME = "frontier_poisoning"
 ERROR, CORRELATION = "relative error", "correlation"
@@ -176,15 +176,13 @@ def _of_panel(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> 
     return score, SHOWN if math.isinf(cell.epsilon) else released.guarantee
 
 
-def _opposed(key: Any, question: ClassQuestion, reports: Any, users: Users, liars: np.ndarray) -> Any:
+def _opposed(key: Any, question: Any, reports: Any, users: Users, liars: np.ndarray) -> Any:
     """Liars report honestly of a record whose best class is the least likely one."""
     scores = question.classifier.scores(users.records)
     return jnp.where(jnp.asarray(liars), question.reports(key, -scores), reports)
 
 
-def _places(
-    lie: poisoning.CountLie, key: Any, question: ClassQuestion, reports: Any, users: Users, liars: np.ndarray
-) -> Any:
+def _places(lie: poisoning.CountLie, key: Any, question: Any, reports: Any, users: Users, liars: np.ndarray) -> Any:
     return poisoning.lying_places(key, question.alphabets.sizes, reports, liars, lie)
 
 

@@ -95,6 +95,11 @@ def counted(key: PRNGKey) -> PRNGKey:
     return jax.random.wrap_key_data(jax.random.key_data(_used(key)), impl=_IMPL)
 
 
+def again(key: PRNGKey) -> PRNGKey:
+    """The same key for a step that may be taken again from the same state: it gives the same, on purpose."""
+    return jax.random.wrap_key_data(np.asarray(jax.random.key_data(key)), impl=_IMPL)
+
+
 def _fused(
     draw: Callable[Concatenate[PRNGKey, _P], Array], dtype: type[np.number] | None = None
 ) -> Callable[Concatenate[PRNGKey, _P], Array]:

@@ -75,9 +75,10 @@ class LabelServer:
 
     >>> from ldp_jax.servers import Users, simulate
     >>> y = np.arange(40) % 4
-    >>> found = simulate(jax.random.key(0), LabelServer(np.arange(40) < 30, 4, 20.0), Users(labels=y))
-    >>> bool((found.value.labels[:30] == y[:30]).all()), found.value.labels[30:].max(), found.rounds[0].asked
-    (True, np.int32(-1), 30)
+    >>> server = LabelServer(np.arange(40) < 30, 4, 20.0)
+    >>> found = simulate(jax.random.key(0), server, Users(labels=y))
+    >>> bool((found.value.labels[:30] == y[:30]).all()), found.rounds[0].asked
+    (True, 30)
     """
 
     members: Bool[np.ndarray, " n"]
@@ -135,9 +136,10 @@ class ClassesAskedByLabels:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelledReportServer:
-    """Local prediction with a panel whose labels are private: they are asked for first, then classes of the others.
+    """Local prediction with a panel whose labels are private: they are asked for first.
 
-    A member of the panel reports a label and nothing else; another user reports a class and nothing else.
+    A member of the panel reports a label and nothing else. Then the other users are asked for
+    classes, and each of them reports a class and nothing else.
 
     Attributes:
       graph: public, undirected.
@@ -147,7 +149,8 @@ class LabelledReportServer:
       num_folds: F (:func:`~ldp_jax.servers.panel_facts`).
       guarded: as of :class:`ReportServer`.
 
-    ``ValueError`` for an epsilon or a number of folds out of range, or rows of others than the panel.
+    ``ValueError`` for an epsilon or a number of folds out of range, or rows of others than the
+    panel.
     """
 
     graph: Graph
@@ -173,7 +176,8 @@ class LabelledReportServer:
 
     def statement(self) -> Statement:
         """A member of the panel is asked for a label, anybody else for a class."""
-        of_class = Role((class_cost(self.epsilon, self.panel.num_classes),), ~np.asarray(self.panel.members))
+        cost = class_cost(self.epsilon, self.panel.num_classes)
+        of_class = Role((cost,), ~np.asarray(self.panel.members))
         of_label = self.panel.statement().roles
         protects = (*HIDDEN, "the panel's labels")
         return Statement.of(of_class, *of_label, exposes=IN_THE_CLEAR[:-1], protects=protects)
@@ -185,10 +189,10 @@ class LabelledReportServer:
     def step(
         self, state: LabelsAsked | ClassesAskedByLabels, answers: Answers
     ) -> ClassesAskedByLabels | LocalPrediction:
-        """After labels, classes are asked for; after classes, the result is that of :class:`ReportServer`."""
+        """After labels, classes are asked for; then the result is that of :class:`ReportServer`."""
         if isinstance(state, ClassesAskedByLabels):
-            classes, labels, fold = self.panel.num_classes, np.asarray(state.labels), np.asarray(state.fold)
-            known = FoldedLabels(labels, classes, fold, self.num_folds, float(state.keep))
+            labels, fold = np.asarray(state.labels), np.asarray(state.fold)
+            known = FoldedLabels(labels, self.panel.num_classes, fold, self.num_folds, keep=float(state.keep))
             facts = PanelFacts(known, state.structure, state.question.classifier, self.op)
             asked = ClassesAsked(state.question, state.key)
             return ReportServer(facts, self.epsilon, self.guarded).step(asked, answers)
@@ -196,8 +200,8 @@ class LabelledReportServer:
         told = self.panel.step(state, answers)
         reported = told.labels[np.asarray(self.panel.members)] >= 0
         if reported.sum() < 2:
-            raise ValueError(f"at least two members of the panel must report a label, and {reported.sum()} did")
-        facts_key, key = random.split(jax.random.clone(state.key))
+            raise ValueError("at least two members of the panel must report a label, and fewer did")
+        facts_key, key = random.split(random.again(state.key))
         facts = panel_facts(
             facts_key, self.graph, self.rows.take(np.flatnonzero(reported)), told.labels,
             num_classes=self.panel.num_classes, num_folds=self.num_folds, keep=told.keep, op=self.op,

@@ -1,4 +1,4 @@
-r"""Local prediction: classes of users whose records are private, from one report of a predicted class each.
+r"""Local prediction: classes of users with private records, from one report of a predicted class each.
 
 A few users, the panel, have public records. Their labels are public too, or each of them reports one
 (:mod:`ldp_jax.servers.labels`). Steps 1 and 2 are what :func:`panel_facts` finds, the others are
@@ -6,9 +6,9 @@ A few users, the panel, have public records. Their labels are public too, or eac
 
 1. From the panel and the public graph the server finds what structure says of everybody's class.
 2. It learns a classifier from the panel.
-3. It broadcasts the classifier, and sends each user a small alphabet of classes that structure makes likely.
-4. Each device classifies its own record, and reports the best class of its alphabet. The server simulates the
-   reports of the panel, from scores by models that have not seen them.
+3. It broadcasts the classifier, and sends each user a small alphabet of likely classes.
+4. Each device classifies its own record, and reports the best class of its alphabet. The server
+   simulates the reports of the panel, from scores by models that have not seen them.
 5. Reports are weighed by how often records of the panel are taken for another class.
 6. They are believed as far as the guard allows, and propagated with their noise in mind.
 7. Two stacks weigh structure, the own report and the reports of others.
@@ -29,6 +29,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 
 from ldp_jax.accounting.statement import Role, Statement
+from ldp_jax.core import random
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.long_sums import column_means
 from ldp_jax.core.mechanism import check_epsilon
@@ -234,15 +235,17 @@ class ClassesAsked:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ReportServer:
-    """Steps 3 to 8 of local prediction: ask every private user once, and say what class each user is of.
+    """Steps 3 to 8 of local prediction: every private user is asked once.
+
+    The result says what class each user is of, as a :class:`LocalPrediction`.
 
     Attributes:
       facts: of the panel and the graph (:func:`panel_facts`).
       epsilon: of a report, in (0, 20].
       guarded: whether the guard says how far reports are believed; else they are, and never left out.
-      alphabets: of all users; by default those that structure makes likely (:class:`PersonalAlphabets`).
+      alphabets: of all users; by default the classes that structure makes likely.
 
-    ``ValueError`` for an epsilon out of range, or alphabets of other users or of a larger epsilon.
+    ``ValueError`` for an epsilon out of range, or alphabets of other users or a larger epsilon.
     """
 
     facts: PanelFacts
@@ -293,13 +296,14 @@ class ReportServer:
         # Step 4 of the panel: it reports as private users do, and its labels say how often devices are wrong.
         scores = np.zeros(question.alphabets.order.shape, np.float32)
         scores[known.nodes] = np.asarray(question.classifier.panel_scores)
-        simulated = question.reports(jax.random.clone(state.key), scores)
+        simulated = question.reports(random.again(state.key), scores)
         values = np.array(answers.values)
-        values[known.nodes] = np.asarray(simulated)[known.nodes]
-        heard = jnp.asarray(asked | (labels >= 0))[:, None]
+        values[known.nodes] = simulated[known.nodes]
+        heard = asked | (labels >= 0)
 
         # Step 5: what each report says of the user's class. A silent user says nothing.
-        said = jnp.where(heard, question.log_likelihoods(values), 0.0)
+        said = np.array(question.log_likelihoods(values))
+        said[~heard] = 0.0
         mask = question.mask
         if self.facts.taught is not None:  # nothing is read of an absent class
             taught = self.facts.numbering.taught

@@ -23,7 +23,7 @@ class HasStored(Protocol):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class StoredRows:
-    """Users whose devices have sent what they send: a question is answered by the rows that there are.
+    """Users whose devices have sent what they send: the rows that there are answer a question.
 
     Attributes:
       nodes: the user of each node, distinct whole numbers.

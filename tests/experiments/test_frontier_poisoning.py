@@ -74,7 +74,7 @@ def test_liars_of_a_panel_send_what_they_like_and_the_honest_are_scored(monkeypa
 
     monkeypatch.setattr(poisoning.features, "draw", lambda *_: asked)
     monkeypatch.setattr(poisoning, "ReportServer", Server)
-    keys = lambda: poisoning.Keys(*jax.random.split(jax.random.key(0), 3))
+    keys = lambda: poisoning.Keys(*jax.random.split(jax.random.key(0), 4))
     liars = choose_liars(keys().liars, n, SHARE, labels < 0)
     monkeypatch.setattr(poisoning.friendships, "load", lambda _: SimpleNamespace(num_nodes=n))
     settings = poisoning.Settings("g", "", False)

@@ -38,7 +38,8 @@ class ClassQuestion:
       alphabets: of every user.
       asked: bool [n].
       epsilon: what the alphabets were chosen for.
-      log_counts: whether devices take log(1 + x) of their records first; rows of users have it already.
+      log_counts: whether devices take log(1 + x) of their records first; rows of simulated users
+        have it already.
       noiseless: whether devices report the best of all classes as it is, for a ceiling.
 
     >>> classifier = DeviceClassifier(jnp.eye(3), jnp.zeros(3), jnp.zeros((0, 3)), 1.0)
@@ -56,7 +57,7 @@ class ClassQuestion:
     noiseless: bool = static(default=False)
 
     def cost(self) -> Cost:
-        """The largest loss of the alphabets' tables, per record; infinite where there is no noise."""
+        """The largest loss of the alphabets' tables, per record; infinite without noise."""
         guarantee = self.alphabets.guarantee()
         if self.noiseless:
             guarantee = dataclasses.replace(guarantee, epsilon=np.inf, status="none", reason="")
@@ -78,18 +79,18 @@ class ClassQuestion:
         mine = self.alphabets.inner.at(level)
         return mine.privatize(key, best_place(scores, order, mine.counts[level]))
 
-    def answer_all(self, key: PRNGKey, users: Any) -> Int[Array, " n"]:
+    def answer_all(self, key: PRNGKey, users: Any) -> Int[np.ndarray, " n"]:
         """The reported places of all users."""
         records = users.records
         if not isinstance(records, (Rows, DenseRows)):
             records = feature_rows(records, public=np.zeros(0, int))
         return self.reports(key, self.classifier.scores(records))
 
-    def reports(self, key: PRNGKey, scores: Float[Array | np.ndarray, "n classes"]) -> Int[Array, " n"]:
+    def reports(self, key: PRNGKey, scores: Float[Array | np.ndarray, "n classes"]) -> Int[np.ndarray, " n"]:
         """The reported places of users whose devices find these scores; user i has the i-th key."""
         if self.noiseless:
-            return _best_of_all(jnp.asarray(scores), self.alphabets.order)
-        return self.alphabets.privatize(key, self.alphabets.best(scores))
+            return np.asarray(_best_of_all(jnp.asarray(scores), self.alphabets.order))
+        return np.asarray(self.alphabets.privatize(key, self.alphabets.best(scores)))
 
     def exact(self) -> "ClassQuestion":
         """The best of all classes as it is; the law is that of a class that is never mistaken."""
@@ -113,7 +114,7 @@ class ClassQuestion:
     # --- On the wire ---
 
     def shipped(self, user: int) -> tuple[Classifier, Alphabet]:
-        """What a user's device gets, as :func:`ldp_jax.deployment.report_class` takes it: the same numbers."""
+        """What a user's device gets (:func:`ldp_jax.deployment.report_class`): the same numbers."""
         weights, bias = np.asarray(self.classifier.weights), np.asarray(self.classifier.bias)
         level = int(np.asarray(self.alphabets.inner.level)[user])
         table = self.alphabets.inner.table(level)
@@ -124,14 +125,15 @@ class ClassQuestion:
     def stored(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
         """The answers among the rows of one round, by the tables of the alphabets.
 
-        Rows are left out that no device was asked for: of users who are no node or are not asked, by a table of
-        another size than the user's alphabet, and, where rows have a ``field``, of any but 0. ``ValueError`` for
-        rows of a table that no alphabet has, outputs that it does not have, or a user with two rows.
+        Rows are left out that no device was asked for: of users who are no node or are not asked,
+        by a table of another size than the user's alphabet, and, where rows have a ``field``, of
+        any but 0. ``ValueError`` for rows of a table that no alphabet has, outputs that it does not
+        have, or a user with two rows.
         """
         inner = self.alphabets.inner
         level, asked = np.asarray(inner.level), np.asarray(self.asked)
         nodes = np.asarray(nodes)
-        places(nodes, len(asked), np.zeros(0, np.uint64))  # nodes are checked where there is no row, too
+        places(nodes, len(asked), np.zeros(0, np.uint64))  # a check, also where there is no row
         tables = {}
         for one in np.unique(level).tolist():
             table = inner.table(one)
@@ -146,7 +148,8 @@ class ClassQuestion:
             validate.in_range(0.0, table.outputs - 1.0, output=output)
             node, known = places(nodes, len(asked), reporters(some.user))
             field = np.broadcast_to(getattr(some, "field", 0), known.shape)[known]
-            wanted = asked[node] & (level[node] == mine) & (field == 0)  # others would be a second row of a user
+            # Other rows would be a second one of a user.
+            wanted = asked[node] & (level[node] == mine) & (field == 0)
             node = node[wanted]
             if reported[node].any() or len(np.unique(node)) != len(node):
                 raise ValueError("reports must be one a user, and are several of some: choose one round")
@@ -156,7 +159,8 @@ class ClassQuestion:
 
     def download_bytes(self) -> int:
         """The classifier, and the largest alphabet with its table."""
-        largest = int(np.asarray(self.alphabets.sizes).argmax())
+        inner = self.alphabets.inner
+        largest = int(np.asarray(inner.counts)[np.asarray(inner.level)].argmax())
         return sum(len(part.to_bytes()) for part in self.shipped(largest))
 
     def upload_bytes(self) -> int:
