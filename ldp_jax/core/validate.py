@@ -11,7 +11,7 @@ import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import numpy as np
 
@@ -333,3 +333,18 @@ def is_of(library: str, value: object) -> bool:
     (True, False)
     """
     return any(base.__module__.partition(".")[0] == library for base in type(value).__mro__)
+
+
+def names(given: "Iterable") -> list:
+    """Names of nodes as a list; ``ValueError`` where one is None, NaN, NA or masked.
+
+    >>> names(("ana", None))
+    Traceback (most recent call last):
+    ValueError: nodes must name each node, and some names are missing or masked
+    """
+    import numpy as np
+
+    listed = list(getattr(given, "to_pylist", lambda: given)())  # Arrow's own scalars equal no name
+    if any(name is np.ma.masked or _is_unknown(name) for name in listed):
+        raise ValueError("nodes must name each node, and some names are missing or masked")
+    return listed
