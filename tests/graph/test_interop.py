@@ -10,6 +10,8 @@ import pyarrow
 import pytest
 import scipy.sparse
 
+from ldp_jax.core import validate
+from ldp_jax.edges.neighbour_counts import checked_groups
 from ldp_jax.graph import graphs, interop
 
 EDGES = np.array([[0, 1], [1, 2], [0, 3]])
@@ -340,6 +342,8 @@ ENTRIES = {
     "PyG": lambda: interop.read(types.SimpleNamespace(edge_index=MASKED.T, num_nodes=N)),
     "DGL": lambda: interop.read(types.SimpleNamespace(edges=lambda: tuple(MASKED.T), num_nodes=lambda: N)),
     "from_edges": lambda: graphs.from_edges(MASKED[:3], N),
+    "pairs of links": lambda: validate.pairs(N, pairs=MASKED),
+    "groups": lambda: checked_groups(np.ma.array([0, 1], mask=[0, 1]), 2, 2),
     "directed": lambda: graphs.directed(MASKED[:3, 0], MASKED[:3, 1], N),
     "GraphSet": lambda: graphs.GraphSet.from_edges(MASKED[:, 0], MASKED[:, 1], np.zeros(N, int), [0]),
     "graphs of a set": lambda: graphs.GraphSet.from_edges([], [], np.ma.array([0, 1], mask=[0, 1]), [0, 0]),
