@@ -69,7 +69,9 @@ def noisy_examples(mechanism: Discrete, index: ArrayLike | tuple, reports: Array
     if index.ndim != 1 or index.shape != reports.shape:
         raise ValueError(f"reports must be one for each of index, got shapes {reports.shape} and {index.shape}")
     validate.ids(size, "one of the mechanism's categories", reports=reports)
-    return NoisyExamples(index, jax.nn.one_hot(reports, size, dtype=jnp.float32), jnp.full(len(index), keep, jnp.float32))
+    return NoisyExamples(
+        index, jax.nn.one_hot(reports, size, dtype=jnp.float32), jnp.full(len(index), keep, jnp.float32)
+    )
 
 
 def _channel(mechanism: Discrete) -> tuple[int, float]:

@@ -53,7 +53,12 @@ def test_no_type_and_no_rank_is_promoted(name):
     record = NeighbourList.of([1, 3], 6) if CASES[name].lists else jnp.asarray(m.domain().typical())
     with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
         y = jax.eval_shape(m.privatize, key, record)
-        for method, given in (("estimate", (y,)), ("log_density", (y, record)), ("mean", (record,)), ("variance", (record,))):
+        for method, given in (
+            ("estimate", (y,)),
+            ("log_density", (y, record)),
+            ("mean", (record,)),
+            ("variance", (record,)),
+        ):
             if hasattr(m, method):
                 jax.eval_shape(getattr(m, method), *given)
 
