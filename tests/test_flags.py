@@ -43,7 +43,13 @@ def embedded(key):
 
 
 def predicted_jointly(privacy):
-    return lambda key: predict_jointly(key, GRAPH, X, PANEL, Y[PANEL], privacy, num_folds=3)
+    """But for what lists say alone: two ridges are equally good there, and rounding chooses."""
+
+    def predicted(key):
+        found = predict_jointly(key, GRAPH, X, PANEL, Y[PANEL], privacy, num_folds=3)
+        return found._replace(counts=None)
+
+    return predicted
 
 
 def linked(key):
@@ -131,7 +137,7 @@ FLAGS = {
 }
 """In this order programs are shared: no leak is looked for in a program that was traced before."""
 
-STEP_BY_STEP = {"predict_from_reports", "predict_from_counts", "predict_jointly"}
+STEP_BY_STEP = {"predict_from_reports", "predict_from_counts", "predict_jointly", "hyperbolic.embed"}
 """Their loops take a minute where nothing is compiled."""
 
 
@@ -148,6 +154,7 @@ def without_flags(name):
     return jax.tree.leaves(JOBS[name](jax.random.key(0)))
 
 
+@pytest.mark.usefixtures("untyped")  # without jit, arrays of NumPy come where a program has its own
 @pytest.mark.parametrize(("name", "flag"), list(cases()))
 def test_a_job_gives_what_it_gives_without_the_flag(name, flag):
     """To the rounding of float32, in float32; without what a flag forbids in the library's own programs."""
@@ -157,8 +164,8 @@ def test_a_job_gives_what_it_gives_without_the_flag(name, flag):
     with FLAGS[flag]():
         found = jax.tree.leaves(JOBS[name](jax.random.key(0)))
     for one, other in zip(found, expected, strict=True):
-        if isinstance(other, (str, bool, float)):
-            assert one == pytest.approx(other, rel=1e-3)
-            continue
-        assert one.dtype == other.dtype
-        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
+        if hasattr(other, "dtype"):
+            assert one.dtype == other.dtype
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
+        else:
+            assert one == (pytest.approx(other, rel=1e-3) if isinstance(other, float) else other)

@@ -662,7 +662,7 @@ def _drawn_users(key: PRNGKey, y: Array, log_q: Array, stated: tuple[Array, Arra
     (mean_degree, homophily, spread), (overlap, echo) = stated, misled
     variance = jnp.log1p(spread**2)  # of the logarithm
     rate = mean_degree * jnp.exp(jnp.sqrt(variance) * random.normal(key, y.shape) - 0.5 * variance)
-    of_class = jax.nn.one_hot(y, log_q.shape[1])
+    of_class = jax.nn.one_hot(y, log_q.shape[1], dtype=jnp.float32)
     # As many friends are of the own class as was stated; where q is often wrong, q has less of a share.
     right, chance = (jnp.exp(log_q) * of_class).sum(1).mean(), (of_class.mean(0) ** 2).sum()
     beyond = 1.0 - (right - chance) / (1.0 - chance)
@@ -676,7 +676,7 @@ def _drawn_users(key: PRNGKey, y: Array, log_q: Array, stated: tuple[Array, Arra
 def _drawn_counts(key: PRNGKey, users: _Users, groups: Array, *, num_groups: int) -> Array:
     """Neighbours by group, int32 [n, K]: a share of them alike, the rest of anybody's class; Poisson."""
     size, classes = users.of_class.sum(0), users.of_class.shape[1]
-    of_group = jax.nn.one_hot(groups, num_groups)
+    of_group = jax.nn.one_hot(groups, num_groups, dtype=jnp.float32)
     shares = matmul(users.of_class.T, of_group) / jnp.maximum(size, 1.0)[:, None]  # of a class
     friends = users.homophily * users.alike + (1.0 - users.homophily) * size / len(groups)
     # Of friends of the own class, the echo have groups as those have of whom features say the same.
