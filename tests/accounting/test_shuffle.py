@@ -153,3 +153,21 @@ def test_what_is_refused(untyped):
         with pytest.raises(ValueError, match="masses must"):
             clone_share(masses)
     assert clone_share([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]) == 0.0
+
+
+def test_the_share_of_clones_is_the_least_over_pairs_of_rows_and_outputs():
+    """Of 400 drawn tables, in fractions; a share that is one part in 1e12 off, on either side, is seen."""
+    rng = np.random.default_rng(0)
+    for _ in range(400):
+        inputs, outputs = rng.integers(2, 6), rng.integers(1, 6)
+        law = rng.multinomial(60, rng.dirichlet(np.full(outputs, 0.6), inputs))
+        rows = [[Fraction(int(mass)) for mass in row] for row in law]
+        shares = [
+            2 * min(row[y] for row in rows) / (one[y] + other[y])
+            for one, other in itertools.combinations(rows, 2)
+            for y in range(outputs)
+            if one[y] + other[y]
+        ]
+        exact, found = min(shares), clone_share(law)
+        assert exact * (1 - Fraction(1, 10**12)) <= Fraction(found) <= exact
+        assert clone_share(law[::-1]) == clone_share(law[:, ::-1]) == clone_share(7 * law) == found
