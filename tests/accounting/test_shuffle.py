@@ -156,7 +156,7 @@ def test_what_is_refused(untyped):
 
 
 def test_the_share_of_clones_is_the_least_over_pairs_of_rows_and_outputs():
-    """Of 400 drawn tables, in fractions; a share that is one part in 1e12 off, on either side, is seen."""
+    """Of 400 drawn tables, in fractions; a share that is off by one part in 1e12 is seen."""
     rng = np.random.default_rng(0)
     for _ in range(400):
         inputs, outputs = rng.integers(2, 6), rng.integers(1, 6)

@@ -287,7 +287,7 @@ def test_rows_that_no_device_sends_are_refused_and_users_of_64_bits_find_their_n
 
 
 def one_upload(rng, held, known):
-    """A table or question, and reports about it: new ones, copies of old ones, one of them damaged at times."""
+    """A table or question, and reports about it: new ones, copies of old ones, some damaged."""
     asked = (GRID, SECOND, QUESTION)[rng.integers(3)]
     user = int(rng.integers(8))
     if asked is QUESTION:
@@ -307,7 +307,7 @@ def one_upload(rng, held, known):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_compact_between_any_two_steps_leaves_all_that_was_accepted(seed, tmp_path):
-    """Drawn steps of add, read, spend and a new process, each compacted or not, against a dictionary.
+    """Drawn steps of add, read, spend and a new process, compacted or not, against a dictionary.
 
     What users lost over several tables is a sum in fractions, and the ledger is that of memory.
     """

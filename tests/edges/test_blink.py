@@ -99,7 +99,7 @@ def test_in_one_call_links_are_likelier_than_other_pairs():
 
 
 def assert_blink_is_of(epsilon, claimed):
-    """Degrees and bits of 240 users by Blink at ``epsilon``, read from its posterior, have the law of ``claimed``.
+    """What Blink draws of 240 users at ``epsilon``, read from its posterior, has the law of ``claimed``.
 
     Of 28 680 pairs a flip that is off by 0.02 is seen, and of 240 degrees a total variation of 0.3.
     """

@@ -33,9 +33,9 @@ def test_evidence_is_the_sum_over_what_the_device_may_have_chosen():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_evidence_of_others_is_that_without_the_reports_of_those_who_do_not_count(seed):
-    """Drawn reports, alphabets, panels and channels: the evidence of each user is of that user's own report alone.
+    """Drawn reports, alphabets, panels and channels: a user's evidence is of the own report alone.
 
-    Whatever those report who do not count, the smoothing is the same; of the others' reports it is not.
+    The smoothing is the same whatever those report who do not count, and another by the others' reports.
     """
     rng = np.random.default_rng(seed)
     n, classes, keep = 40, 4, (1.0, 0.8)[seed % 2]

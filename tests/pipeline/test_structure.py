@@ -139,10 +139,7 @@ def test_sums_leave_out_a_member_s_fold(islands, kind, monkeypatch):
 
 
 def test_a_node_that_no_label_reaches_has_the_prior_and_what_is_nearer_weighs_more(islands):
-    """Sums are linear in the values; of ones they are those of the labels of each class, a member's own fold left out.
-
-    A pair and two lonely nodes without a label are reached by nobody: their shares are the panel's, whatever it is.
-    """
+    """A pair and two lonely nodes without a label have the prior, whatever it is; shares sum to one."""
     graph, _, known = islands
     op, rng = operator(graph), np.random.default_rng(0)
     lonely = np.arange(N - 4, N)
@@ -160,13 +157,12 @@ def test_a_node_that_no_label_reaches_has_the_prior_and_what_is_nearer_weighs_mo
             shares = structure._smoothed(sums, prior)
             np.testing.assert_allclose(shares[lonely], np.tile(prior, (4, 1)), rtol=1e-5)
             np.testing.assert_allclose(shares.sum(1), 1.0, atol=5e-3)
-            nearer = sums[:, 3] > sums[:, 3].mean()
-            away = lambda some: np.abs(shares - prior)[some].mean()
-            assert away(nearer) > away(~nearer)
+            nearer, away = sums[:, 3] > sums[:, 3].mean(), np.abs(shares - prior).mean(1)
+            assert away[nearer].mean() > away[~nearer].mean()
 
 
 def test_sources_are_posteriors_of_which_none_has_seen_a_nodes_own_label(islands):
-    """Each sums to one; another label of one member changes no source of that member, and does change others."""
+    """Each sums to one; another label of a member changes sources of others, and none of their own."""
     graph, y, known = islands
     first = structure_posterior(graph, known)
     shares = np.exp(np.asarray(first.sources))

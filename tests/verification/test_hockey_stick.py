@@ -134,7 +134,7 @@ def divergence(rows, epsilon):
 
 @untyped
 def test_it_is_that_of_mirrored_records_and_a_leak_of_one_side_is_seen_on_either():
-    """Of 24 drawn laws of a sign and 60 drawn tables: one order of a pair alone, or half of the records, is seen."""
+    """Of 24 drawn laws of a sign, and of 60 drawn tables, by both orders of each pair."""
     rng = np.random.default_rng(0)
     for _ in range(24):
         left, right = rng.uniform(0.02, 0.98, 2)
@@ -369,7 +369,7 @@ class SkewedNumber(LaplacePair):
 @untyped
 @pytest.mark.parametrize(("down", "up"), [(3.0, 0.4), (0.4, 3.0)])
 def test_a_law_that_leans_loses_as_much_as_its_mirror(down, up):
-    """Both orders of each pair are asked, in 2e6 cells; the smaller order has 0 where the larger has 0.44."""
+    """By both orders of each pair, in 2e6 cells; the smaller has 0 where the larger has 0.44."""
     y = np.linspace(-60, 60, 2_000_001)
     laws = [np.exp(np.minimum(down * (y - x), -up * (y - x))) / (1 / down + 1 / up) for x in (-1.0, 1.0)]
     for epsilon in (0.3, 1.0, 2.9):
