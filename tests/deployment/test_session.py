@@ -370,7 +370,7 @@ def some_table(rng):
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.usefixtures("untyped")
 def test_what_is_spent_and_what_remains_are_at_most_the_budget_after_any_kills(seed):
-    """Drawn tables, budgets, reports and kills, in fractions; a session goes on from what was stored.
+    """Drawn tables, budgets, reports and kills, in fractions; sessions go on from what was stored.
 
     What fits is sent, what does not is refused, and neither number is off by more than a rounding.
     """

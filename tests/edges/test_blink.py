@@ -99,7 +99,7 @@ def test_in_one_call_links_are_likelier_than_other_pairs():
 
 
 def assert_blink_is_of(epsilon, claimed):
-    """What Blink draws of 240 users at ``epsilon``, read from its posterior, has the law of ``claimed``.
+    """Draws of 240 users by Blink at ``epsilon``, read from its posterior, are those at ``claimed``.
 
     Of 28 680 pairs a flip that is off by 0.02 is seen, and of 240 degrees a total variation of 0.3.
     """
@@ -110,7 +110,7 @@ def assert_blink_is_of(epsilon, claimed):
         jax.random.key(3), graphs.from_edges(pairs, n), epsilon, variant="soft", degree_share=share
     )
     first, second = share * claimed, (1 - share) * claimed
-    noise = np.clip(found.degree - 80, -5, 5).astype(int)  # all true degrees are 80, far from both ends
+    noise = np.clip(found.degree - 80, -5, 5).astype(int)  # all degrees are 80
     a = np.exp(-first)
     mass = np.append((1 - a) / (1 + a) * a ** np.abs(np.arange(-4, 5)), 2 * [a**5 / (1 + a)])
     stats.assert_g(np.bincount(noise + 5, minlength=11)[[*range(1, 10), 0, 10]], mass)
@@ -119,7 +119,7 @@ def assert_blink_is_of(epsilon, claimed):
     high = np.triu_indices(n, 1)
     said = (logit(np.asarray(found.links.dense(), np.float64)) - beta[:, None] - beta)[high] / (2 * second) + 1
     reports = np.rint(said).astype(int)
-    np.testing.assert_allclose(said, reports, atol=0.05)  # whole: by this budget evidence is weighed
+    np.testing.assert_allclose(said, reports, atol=0.05)  # it is weighed by this budget
     linked = np.zeros((n, n), bool)
     linked[pairs[:, 0], pairs[:, 1]] = linked[pairs[:, 1], pairs[:, 0]] = True
     for true in (False, True):

@@ -132,7 +132,7 @@ def test_reports_follow_their_density(name):
 @untyped
 @pytest.mark.parametrize("name", dict.fromkeys(case.public for case in cases.CASES.values() if case.lists))
 def test_draws_of_half_and_of_twice_the_budget_are_of_another_law(name):
-    """Each file, at every commit: 8 000 reports of user 0 at epsilon 2, 1 and 4, against the law at 2.
+    """Each class, at every commit: 8 000 reports at epsilon 2, 1 and 4, against the law at 2.
 
     A total variation of 0.12 is seen; those of half and of twice the budget are 0.2 and more.
     """

@@ -163,7 +163,7 @@ def test_blocks_of_users_report_their_own_friends(block, monkeypatch):
 
 
 def test_an_edge_of_half_lists_costs_the_most_over_pairs():
-    """60 drawn sets of budgets: the sum of the owner, who has the smaller one, and another's degree."""
+    """60 drawn sets of budgets: the sum of the owner, who has the smaller one, and another degree."""
     rng = np.random.default_rng(0)
     for _ in range(60):
         first, second = rng.choice([0.1, 0.25, 0.5, 2.0], (2, rng.integers(2, 7)))

@@ -56,7 +56,7 @@ def test_noise_is_whole_numbers_and_keeps_epsilon(epsilon):
 
 
 def test_the_loss_of_whole_noise_is_that_of_all_reports_of_all_counts():
-    """As a fraction; 40 drawn budgets, and largest counts so small that reports at the ends decide."""
+    """As a fraction, of 40 drawn budgets; counts are so small that reports at the ends decide."""
     rng = np.random.default_rng(0)
     for place in range(40):
         noise = whole_noise(float(rng.uniform(0.5, 8.0)), 1 + place % 4)
@@ -70,7 +70,7 @@ def test_the_loss_of_whole_noise_is_that_of_all_reports_of_all_counts():
 
 
 def test_each_pair_belongs_to_one_end_by_the_public_rule():
-    """Drawn confidences with ties: the smaller one owns a pair, and parity decides between equals."""
+    """Drawn confidences with ties: the smaller one owns a pair, and parity decides of equals."""
     rng = np.random.default_rng(0)
     for _ in range(20):
         n = int(rng.integers(3, 12))

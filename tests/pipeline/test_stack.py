@@ -64,7 +64,7 @@ def test_weights_that_may_not_be_negative_are_the_best_of_those_and_nobody_is_we
 
 @pytest.mark.parametrize("seed", range(8))
 def test_weights_of_labels_that_may_be_wrong_are_those_of_a_search_without_slopes_from_far_away(seed):
-    """A drawn share to keep, ridge and start: the minimum of Nelder and Mead, to 2e-3 of a weight."""
+    """A drawn share to keep, and ridge: the minimum of Nelder and Mead, to 2e-3 of a weight."""
     rng = np.random.default_rng(seed)
     classes, keep, ridge = int(rng.integers(2, 5)), rng.uniform(0.4, 0.95), rng.uniform(0.5, 20.0)
     keep = max(keep, 1.2 / classes)

@@ -139,7 +139,7 @@ def test_sums_leave_out_a_member_s_fold(islands, kind, monkeypatch):
 
 
 def test_a_node_that_no_label_reaches_has_the_prior_and_what_is_nearer_weighs_more(islands):
-    """A pair and two lonely nodes without a label have the prior, whatever it is; shares sum to one."""
+    """A pair and two lonely nodes without a label have the prior, whatever it is."""
     graph, _, known = islands
     op, rng = operator(graph), np.random.default_rng(0)
     lonely = np.arange(N - 4, N)
@@ -162,7 +162,7 @@ def test_a_node_that_no_label_reaches_has_the_prior_and_what_is_nearer_weighs_mo
 
 
 def test_sources_are_posteriors_of_which_none_has_seen_a_nodes_own_label(islands):
-    """Each sums to one; another label of a member changes sources of others, and none of their own."""
+    """Each sums to one; another label of a member changes sources of others and none of its own."""
     graph, y, known = islands
     first = structure_posterior(graph, known)
     shares = np.exp(np.asarray(first.sources))

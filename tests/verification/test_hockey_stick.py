@@ -116,7 +116,7 @@ def test_closed_forms(name):
 
 @mechanism
 class Skewed(Duchi):
-    """A sign whose chance bends at 0: ``left`` and ``right`` are its chances of 1 at -1 and at 1."""
+    """A sign whose chance of 1 bends at 0: it is ``left`` at -1, 0.3 at 0, and ``right`` at 1."""
 
     left: Any
     right: Any
