@@ -105,6 +105,18 @@ def test_the_bound_is_the_divergence_of_its_two_laws(own, n):
                 assert exact_delta(own, n, share, found - 1e-5) > delta
 
 
+@pytest.mark.parametrize("intervals", [2, 5, 11])
+def test_intervals_of_clones_round_to_the_safe_side(intervals, monkeypatch):
+    """Few intervals stand for all numbers of clones: what they promise holds, and is at most own."""
+    rng = np.random.default_rng(intervals)
+    for _ in range(12):
+        own, n, delta = rng.uniform(0.2, 3.0), int(rng.integers(2, 40)), 10 ** rng.uniform(-6, -1)
+        monkeypatch.setattr(shuffle, "_INTERVALS", intervals)
+        found = amplified(proved(own), n, delta, reports="anonymous").epsilon
+        assert exact_delta(own, n, math.exp(-own), found) <= delta * (1 + 1e-9)
+        assert found <= own
+
+
 def test_more_users_cost_less_and_more_epsilon_costs_more():
     def epsilon(own=1.0, users=10**5, delta=1e-8):
         return amplified(proved(own), users, delta, reports="anonymous").epsilon

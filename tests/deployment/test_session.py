@@ -396,6 +396,9 @@ def test_what_is_spent_and_what_remains_are_at_most_the_budget_after_any_kills(s
         assert Fraction(held.remaining) <= left < Fraction(math.nextafter(held.remaining, math.inf))
         assert math.nextafter(held.spent().epsilon, 0) < spent <= Fraction(held.spent().epsilon) or not spent
         assert held.spent().epsilon <= budget
+        for who in range(3):
+            own = sum((losses[of] for of, other, *_ in sent if other == who), Fraction(0))
+            assert own <= Fraction(held.spent(who).epsilon) <= own * (1 + Fraction(1, 2**51))
         if rng.random() < 0.3:  # a kill: before the memory was stored nothing was sent
             saved = (held.to_bytes(), spent, sent) if rng.random() < 0.6 else saved
             data, spent, sent = saved

@@ -19,6 +19,7 @@ from ldp_jax.edges import (
     Population,
     count_neighbours,
     ownership,
+    population,
     privatize_counts,
     whole_counts,
 )
@@ -87,7 +88,8 @@ def test_each_pair_belongs_to_one_end_by_the_public_rule():
 @pytest.mark.parametrize("block", [1, 2, 5, 64])
 def test_counts_by_blocks_of_edges_are_those_of_the_matrix(block, monkeypatch):
     """Of drawn graphs and groups, -1 among them; a block may end within the edges of a user."""
-    monkeypatch.setattr(whole_counts, "_BLOCK", block)
+    for module in (whole_counts, population):
+        monkeypatch.setattr(module, "_BLOCK", block)
     rng = np.random.default_rng(block)
     for _ in range(5):
         n, groups = 15, rng.integers(-1, 3, 15)
@@ -95,6 +97,7 @@ def test_counts_by_blocks_of_edges_are_those_of_the_matrix(block, monkeypatch):
         users = Population.of(graphs.from_edges(np.argwhere(matrix), n))
         inside = (groups[:, None] == np.arange(3)).astype(int)
         np.testing.assert_array_equal(count_neighbours(users, groups, 3), (matrix | matrix.T) @ inside)
+        np.testing.assert_array_equal(users.degree, (matrix | matrix.T).sum(1))
 
 
 def test_the_law_of_a_list_is_that_of_its_counts_clipped():

@@ -240,12 +240,6 @@ def test_every_feature_has_its_share():
     assert len(m.inner.names) == 3  # one table a distinct budget
 
 
-def test_the_largest_budget_of_any_number_of_features_is_taken_and_no_share_is_above_it():
-    """A share that is rounded up is above 20, and refused: of 1 to 60 features some would be."""
-    for dim in range(1, 61):
-        assert FeatureRR(20.0 * dim, 2, dim=dim).guarantee().epsilon <= 20.0 * dim
-
-
 @hypothesis.settings(max_examples=10)
 @hypothesis.given(
     st.floats(0.1, 40.0), st.lists(st.floats(1e-3, 10.0), min_size=3, max_size=12), st.integers(2, 12)
