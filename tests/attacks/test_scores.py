@@ -1,5 +1,6 @@
 """Scores of attacks: distances against SciPy's, and what blocks, repeats and signs must not change."""
 
+from functools import partial
 from typing import get_args
 
 import jax
@@ -11,13 +12,17 @@ from ldp_jax.attacks import (
     Distance,
     Targets,
     _result,
+    attribute_inference,
     common_neighbours,
     degree_product,
     evaluate,
+    feature_similarity,
     inferred_edges,
     link_stealing,
+    lira,
     poisoning,
     public_knowledge,
+    rmia,
 )
 from ldp_jax.core.mechanism import privatize
 from ldp_jax.core.spaces import Finite
@@ -97,3 +102,35 @@ def test_the_worst_lie_is_the_furthest_in_its_direction(name):
     np.testing.assert_allclose((towards * np.asarray(law.estimate(sent)))[liars], further[liars], rtol=1e-6)
     for one, other in zip(jax.tree.leaves(honest), jax.tree.leaves(found), strict=True):
         np.testing.assert_array_equal(np.asarray(one)[~liars], np.asarray(other)[~liars])
+
+
+def test_no_score_reads_the_truth_that_it_is_judged_by():
+    """Another truth of all targets, or of one target's own membership of a node, leaves its score as it is."""
+    rng = np.random.default_rng(0)
+    pairs, nodes = np.stack(np.triu_indices(12, 1), 1), np.arange(4, 12)
+    answers, public = rng.dirichlet(np.ones(4), 12), pairs[rng.random(66) < 0.3]
+    known = rng.random(4) < 0.5
+    attacks = {
+        66: [
+            partial(link_stealing, answers),
+            partial(feature_similarity, answers),
+            partial(common_neighbours, public, 12),
+            partial(degree_product, public, 12),
+        ],
+        8: [partial(attribute_inference, public, 12, np.arange(4), known)],
+    }
+    for size, some in attacks.items():
+        units = pairs if size == 66 else nodes[:, None]
+        truths = [rng.permutation(size) < size // 3 for _ in range(2)]
+        for attack in some:
+            one, other = (attack(Targets(units, truth)).scores for truth in truths)
+            np.testing.assert_array_equal(one, other)
+    member, confidences = rng.random((7, 20)) < 0.5, rng.normal(size=(7, 20))
+    for attack in (lira, rmia, partial(lira, variance="node"), partial(rmia, form="offline")):
+        before = attack(confidences, member).scores
+        for target, node in rng.integers(0, (7, 20), (6, 2)):
+            turned = member.copy()
+            turned[target, node] ^= True
+            after = attack(confidences, turned).scores
+            assert after[target, node] == pytest.approx(before[target, node], rel=1e-9, abs=1e-12)
+            assert not np.array_equal(np.delete(after, target, 0), np.delete(before, target, 0))

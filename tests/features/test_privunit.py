@@ -110,7 +110,7 @@ def test_no_report_is_the_record(dim, epsilon):
     The sine is asked over all that words can give; nearly every report at 30 is so near that its cosine is 1.
     """
     m, x = PrivUnit(epsilon, dim), np.eye(1, dim, dtype=np.float32)[0]
-    _, across = in_cap(m, np.linspace(0, 60, 2**14, dtype=np.float32))
+    _, across = jax.jit(jax.vmap(m._in_cap))(np.linspace(0, 60, 2**14, dtype=np.float32))
     assert (np.asarray(across) > 0).all()
     reports = np.asarray(privatize(jax.random.key(1), m, np.tile(x, (4096, 1))))
     assert not (reports == x).all(1).any()
