@@ -334,7 +334,7 @@ def test_draws_fit_the_density(name, at):
 @untyped
 @pytest.mark.parametrize("name", FILES)
 def test_draws_of_half_and_of_twice_the_budget_are_of_another_law(name):
-    """Each file, at every commit: 8 000 reports of an end at epsilon 2, 1 and 4, against the law at 2."""
+    """Each file: 8 000 reports of an end at epsilon 2, 1 and 4, against the law at 2."""
     m, x = CASES[name].make(2.0), one_end(CASES[name].make(2.0))
     for place, (epsilon, same) in enumerate([(2.0, True), (1.0, False), (4.0, False)]):
         y = _programs.draws(CASES[name].make(epsilon), jax.random.key(place), x, 8_000)
