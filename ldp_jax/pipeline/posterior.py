@@ -44,7 +44,7 @@ def model_posterior(
     """
     validate.threefry(key)
     validate.integer_in(3, num_folds=num_folds)
-    labels = validate.node_labels(labels)
+    labels = validate.complete(labels=labels)
     x = jnp.asarray(validate.complete(x=x) if validate.concrete(x) else x, jnp.float32)
     if labels.shape != (len(x),) or not np.issubdtype(labels.dtype, np.integer):
         raise ValueError(f"labels must be int [{len(x)}], one a row of x, got {labels.dtype} {labels.shape}")
