@@ -18,5 +18,6 @@ __getattr__, __dir__ = lazy.attach(
     __name__,
     {"compilation": "compilation_cache"},
     "blocks checksum float32 float64 integer_tables label_channel list_ids mechanism ownership personal_alphabets"
-    " progress public_bounds pytree quadrature random random_words rounding sharding spaces types validate whole_noise",
+    " progress public_bounds pytree quadrature random random_words rounding sharding spaces types"
+    " validate whole_noise",
 )
