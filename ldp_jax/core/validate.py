@@ -57,7 +57,9 @@ def _each(values: dict[str, object], fits: "Callable[[np.ndarray], np.ndarray]",
         if concrete(value):
             array = real(name, value)
             if not fits(array).all():
-                raise ValueError(f"{name} must be {wanted}, got {array.item() if array.ndim == 0 else array}")
+                raise ValueError(
+                    f"{name} must be {wanted}, got {array.item() if array.ndim == 0 else shown(array)}"
+                )
 
 
 def positive(**kwargs: object) -> None:
