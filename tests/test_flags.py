@@ -6,23 +6,24 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ldp_jax.pipeline.links import link_scores
-from ldp_jax.pipeline.piloted import PublicFacts
-from ldp_jax.pipeline.rehearsal import StatedFriends, rehearse
 
 from ldp_jax import edges, features, hyperbolic, verification
 from ldp_jax.attacks import all_pairs, link_stealing, linkteller
 from ldp_jax.edges.curator import EdgeRand, EdgeSplit, release
 from ldp_jax.graph import graphs, propagation
 from ldp_jax.learning import importance, label_training, models, training
-from ldp_jax.pipeline import (
+from ldp_jax.servers import (
     JointPrivacy,
+    StatedFriends,
+    count_facts,
     predict_from_counts,
     predict_from_reports,
     predict_jointly,
     private_embedding,
+    rehearse,
 )
-from tests.pipeline.planted import words
+from ldp_jax.servers.links import link_scores
+from tests.servers.planted import words
 
 DATA = words()
 GRAPH, X, Y = DATA.graph, DATA.x, DATA.y
@@ -42,7 +43,13 @@ def embedded(key):
 
 
 def predicted_jointly(privacy):
-    return lambda key: predict_jointly(key, GRAPH, X, PANEL, Y[PANEL], privacy, num_folds=3)
+    """But for what lists say alone: two ridges are equally good there, and rounding chooses."""
+
+    def predicted(key):
+        found = predict_jointly(key, GRAPH, X, PANEL, Y[PANEL], privacy, num_folds=3)
+        return found._replace(counts=None)
+
+    return predicted
 
 
 def linked(key):
@@ -89,7 +96,7 @@ def linktold(key):
 
 
 def rehearsed(key):
-    public = PublicFacts(None, LABELS, 3)
+    public = count_facts(jax.random.key(3), None, LABELS, num_classes=3)
     return rehearse(key, public, (2.0,), friends=StatedFriends(8, 0.8), worlds=2).gains
 
 
@@ -130,7 +137,7 @@ FLAGS = {
 }
 """In this order programs are shared: no leak is looked for in a program that was traced before."""
 
-STEP_BY_STEP = {"predict_from_reports", "predict_from_counts", "predict_jointly"}
+STEP_BY_STEP = {"predict_from_reports", "predict_from_counts", "predict_jointly", "hyperbolic.embed"}
 """Their loops take a minute where nothing is compiled."""
 
 
@@ -147,7 +154,8 @@ def without_flags(name):
     return jax.tree.leaves(JOBS[name](jax.random.key(0)))
 
 
-@pytest.mark.parametrize(("name", "flag"), cases())
+@pytest.mark.usefixtures("untyped")  # without jit, arrays of NumPy come where a program has its own
+@pytest.mark.parametrize(("name", "flag"), list(cases()))
 def test_a_job_gives_what_it_gives_without_the_flag(name, flag):
     """To the rounding of float32, in float32; without what a flag forbids in the library's own programs."""
     expected = without_flags(name)
@@ -156,8 +164,8 @@ def test_a_job_gives_what_it_gives_without_the_flag(name, flag):
     with FLAGS[flag]():
         found = jax.tree.leaves(JOBS[name](jax.random.key(0)))
     for one, other in zip(found, expected, strict=True):
-        if isinstance(other, (str, bool, float)):
-            assert one == pytest.approx(other, rel=1e-3)
-            continue
-        assert one.dtype == other.dtype
-        np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
+        if hasattr(other, "dtype"):
+            assert one.dtype == other.dtype
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-3)
+        else:
+            assert one == (pytest.approx(other, rel=1e-3) if isinstance(other, float) else other)

@@ -14,9 +14,6 @@ import jax
 import numpy as np
 import pytest
 import scipy.sparse
-from ldp_jax.pipeline.design import Design
-from ldp_jax.pipeline.local_prediction import LocalPrediction
-from ldp_jax.pipeline.piloted import PilotedCounts
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
@@ -32,16 +29,20 @@ from ldp_jax.core.shown import Hidden
 from ldp_jax.edges.curator import EdgeSplit
 from ldp_jax.graph import graphs
 from ldp_jax.learning import importance, label_training
-from ldp_jax.pipeline import (
+from ldp_jax.servers import (
     CountedClasses,
     JointClasses,
     JointPrivacy,
     PredictedClasses,
+    Users,
     estimators,
     predict_from_counts,
     predict_from_reports,
     private_embedding,
 )
+from ldp_jax.servers.counts import PilotedCounts
+from ldp_jax.servers.parts.group_design import Design
+from ldp_jax.servers.reports import LocalPrediction, PanelFacts
 
 MARK = 731257
 """It stands in every private value, and in no text."""
@@ -82,7 +83,7 @@ MADE = {
     "Dataset": dataset,
     "Device": lambda: deployment.Device(SECRET),
     "EdgeSplit": lambda: EdgeSplit(GRAPH, graphs.from_edges([[2, 3]], 4)),
-    "FeatureScores": lambda: importance.FeatureScores("a score", (), ("records",), NUMBERS),
+    "FeatureScores": lambda: importance.FeatureScores("a score", (), ("records",), NUMBERS[:, 0].astype(float)),
     "GraphSet": lambda: graphs.GraphSet(np.array([1, 0]), np.array([0, 1]), np.zeros(4, int), np.array([MARK])),
     "Hidden": lambda: Hidden(MARKED),
     "JointClasses": lambda: JointClasses(NUMBERS, NUMBERS[0], "lists", 1.0, None, MARKED, SPENT),
@@ -93,6 +94,7 @@ MADE = {
     "PredictedClasses": lambda: PredictedClasses(NUMBERS, of_reports(), NUMBERS, SPENT, MARKED),
     "PrivateEmbedding": lambda: estimator(estimators.PrivateEmbedding, records=MARKED),
     "ReportClassifier": lambda: estimator(estimators.ReportClassifier, records=MARKED),
+    "Users": lambda: Users(records=MARKED, labels=MARKED[:, 0]),
     "Session": lambda: deployment.Session(deployment.Device(SECRET), budget=1.0),
 }
 """Of classes that check what they hold, or show a part of it; all others are filled field by field."""
@@ -103,7 +105,7 @@ PUBLIC = set(
     Guarantee PipelineGuarantee Unit Ledger Release WholeNoise Alphabet Classifier Question Rejected Received Spent
     ReportStore FieldReports CountReports DendrogramLaw Choice Estimate Transition BranchReport Shape
     ReconstructionQuality Delta ErrorBound Scores ConfidenceInterval Fidelity Settings PublicRecord JointPrivacy
-    Foreseen Rehearsal StatedFriends HiddenArgument Questions
+    Foreseen Rehearsal StatedFriends HiddenArgument Questions Account Cost Role Statement Round Released Share
 """.split()  # noqa: SIM905 - a list of names would take forty lines
 )
 """Parameters, guarantees, measurements, reports on the wire: nothing within is private, nor a key."""
@@ -145,12 +147,14 @@ def filled(cls, value):
 
 
 def of_counts():
-    plan = filled(Design, MARKED)._replace(best="classes")
-    return filled(PilotedCounts, MARKED)._replace(scaling=None, strength=1.0, design=plan)
+    plan = filled(Design, MARKED)
+    object.__setattr__(plan, "best", "classes")
+    return filled(PilotedCounts, MARKED)._replace(scaling=None, strength=1.0, design=plan, absent=())
 
 
 def of_reports():
-    return filled(LocalPrediction, MARKED)._replace(used="reports", strength=1.0)
+    facts = filled(PanelFacts, MARKED)._replace(taught=None)
+    return filled(LocalPrediction, MARKED)._replace(used="reports", strength=1.0, facts=facts)
 
 
 def texts(made):

@@ -85,9 +85,9 @@ def all_pairs(
     Secret are the undirected ``edges``, integers [m, 2]; those outside ``nodes`` do not matter. Pairs that the
     attacker knows already, ``known`` [e, 2], such as public edges, are left out. ``memory`` is bytes, 80 a pair.
 
-    >>> all_pairs([0, 1, 2], [[2, 1]], known=[[0, 1]])
-    Targets(units=array([[0, 2],
-           [1, 2]]), truth=array([False,  True]))
+    >>> targets = all_pairs([0, 1, 2], [[2, 1]], known=[[0, 1]])
+    >>> targets.units.tolist(), targets.truth.tolist()
+    ([[0, 2], [1, 2]], [False, True])
     """
     validate.positive(memory=memory)
     given = np.size(nodes)

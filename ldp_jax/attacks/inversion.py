@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from ldp_jax.attacks._classifier import Perceptron, Rows, trained_answers
 from ldp_jax.attacks._result import Reconstruction, rows_of
 from ldp_jax.core import random, validate
+from ldp_jax.core.long_sums import column_means
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.learning import metrics
 from ldp_jax.learning.metrics import mean_interval
@@ -62,7 +63,7 @@ def inversion(
     _check_records(x, public_x, shape)
     order_key, fit_key = random.split(key)
     order = np.asarray(random.permutation(order_key, len(public_z)))
-    held, centre = len(order) // 10, public_x.mean(0)
+    held, centre = len(order) // 10, column_means(public_x)
     rows, parts = Rows(public_z, public_x - centre), (order[held:], order[:held])
     found = trained_answers(fit_key, perceptron, _RECONSTRUCTION, rows, parts, z, batch_size=64)
     return _judge("inversion", found + centre, x, public_x, shape)
@@ -78,7 +79,7 @@ def public_mean(
     """
     x, public_x = rows_of("x", x), rows_of("public_x", public_x)
     _check_records(x, public_x, shape)
-    return _judge("public mean", np.broadcast_to(public_x.mean(0), x.shape), x, public_x, shape)
+    return _judge("public mean", np.broadcast_to(column_means(public_x), x.shape), x, public_x, shape)
 
 
 def _check_records(x: np.ndarray, public_x: np.ndarray, shape: tuple[int, int] | None) -> None:

@@ -8,6 +8,7 @@
 * :mod:`random_words <ldp_jax.core.random_words>`, :mod:`whole_noise <ldp_jax.core.whole_noise>` - of samplers;
 * :mod:`float32 <ldp_jax.core.float32>` - products that a GPU or a TPU does not round to fewer bits;
 * :mod:`flags <ldp_jax.core.flags>` - the library's programs run under any of JAX's strict flags;
+* :mod:`long_sums <ldp_jax.core.long_sums>` - sums of many float32 rows, whose rounding does not grow with them;
 * :mod:`sharding <ldp_jax.core.sharding>` - arrays that are divided among devices;
 * :mod:`shown <ldp_jax.core.shown>` - texts without records, neighbour lists and keys;
 * :func:`compilation_cache <ldp_jax.core.compilation.compilation_cache>` - compiled programs kept on disk.
@@ -18,7 +19,7 @@ from ldp_jax.core import lazy
 __getattr__, __dir__ = lazy.attach(
     __name__,
     {"compilation": "compilation_cache"},
-    "blocks checksum flags float32 float64 integer_tables label_channel list_ids mechanism ownership"
+    "blocks checksum flags float32 float64 integer_tables label_channel list_ids long_sums mechanism ownership"
     " personal_alphabets progress pytree quadrature random random_words rounding sharding shown spaces types"
     " validate whole_noise",
 )

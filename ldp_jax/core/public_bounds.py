@@ -23,12 +23,8 @@ def step(kind: DTypeLike, at: End) -> np.ndarray:
     (64.0, True)
     """
     kind, epsilon = np.dtype(kind), 2.0**-52
-    if kind.kind == "V":  # bfloat16 and its kin
-        import ml_dtypes
-
-        epsilon = float(ml_dtypes.finfo(kind).eps)
-    elif kind.kind == "f":
-        epsilon = max(epsilon, float(np.finfo(kind.name).eps))
+    if kind.kind in "fV":  # bfloat16 and its kin are of kind V
+        epsilon = max(epsilon, float(np.spacing(np.ones((), kind))))
     _, power = np.frexp(np.abs(at))
     return np.asarray(np.ldexp(epsilon, power - 1))
 

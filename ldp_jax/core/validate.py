@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ldp_jax.core.shown import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     import numpy as np
 
@@ -57,7 +57,7 @@ def _each(values: dict[str, object], fits: "Callable[[np.ndarray], np.ndarray]",
         if concrete(value):
             array = real(name, value)
             if not fits(array).all():
-                raise ValueError(f"{name} must be {wanted}, got {array.item() if array.ndim == 0 else array}")
+                raise ValueError(f"{name} must be {wanted}, got {shown(array if array.ndim else array.item())}")
 
 
 def positive(**kwargs: object) -> None:
@@ -433,3 +433,18 @@ def is_of(library: str, value: object) -> bool:
     (True, False)
     """
     return any(base.__module__.partition(".")[0] == library for base in type(value).__mro__)
+
+
+def names(given: "Iterable") -> list:
+    """Names of nodes as a list; ``ValueError`` where one is None, NaN, NA or masked.
+
+    >>> names(("ana", None))
+    Traceback (most recent call last):
+    ValueError: nodes must name each node, and some names are missing or masked
+    """
+    import numpy as np
+
+    listed = list(getattr(given, "to_pylist", lambda: given)())  # Arrow's own scalars equal no name
+    if any(name is np.ma.masked or _is_unknown(name) for name in listed):
+        raise ValueError("nodes must name each node, and some names are missing or masked")
+    return listed

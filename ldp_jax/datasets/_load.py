@@ -60,7 +60,7 @@ def load(
     Files of other layouts: an ``.npz`` of the GNN benchmark (``adj_data``, ``attr_data``, ``labels``, ...) or of
     the heterophilous benchmarks (``node_features``, ``node_labels``, ``edges``, and masks, which are extras); a set
     of graphs in TU Dortmund's format, the folder or the ``.zip``, or in that of powerful-gnns (``.txt`` or
-    ``.zip``); a folder of Planetoid's ``ind.NAME.graph`` and the seven files beside it; a graph file of
+    ``.zip``); a folder of Planetoid's ``ind.NAME.graph`` and the six files beside it; a graph file of
     :func:`ldp_jax.graph.interop.open_file`, of which the graph is read, with the names of its nodes.
 
     Args:

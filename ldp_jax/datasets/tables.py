@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 import numpy as np
 from jaxtyping import Float32, Int32
 
+from ldp_jax.core import validate
 from ldp_jax.core.public_bounds import check_step
 from ldp_jax.core.shown import by_shapes, shown
-from ldp_jax.core.validate import are_categories, one_of
 from ldp_jax.datasets._dataset import Bounds, Dataset, check_bounds
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def read_records(
     >>> found.columns, found.x.tolist(), found.y.tolist()
     (('age', 'job=cook', 'job=smith'), [[0.5, 0.0, 1.0], [0.25, 1.0, 0.0]], [-1, 0])
     """
-    one_of(("centre", "refuse"), missing=missing)
+    validate.one_of(("centre", "refuse"), missing=missing)
     if not (hasattr(table, "reindex") and hasattr(table, "columns")):
         raise ValueError(f"table must be a pandas.DataFrame, users in its index, got {type(table).__name__}")
     numbers = _declared(numbers, "numbers must be {column: (lower, upper)}")
@@ -87,13 +87,14 @@ def read_records(
     faults: list[str] = []
     if nodes is not None and not np.iterable(nodes):
         raise ValueError("nodes must be the names of users, in the order of the graph's nodes, got a single number")
-    names = list(table.index) if nodes is None else list(nodes)
+    users = validate.names(table.index)
+    names = users if nodes is None else validate.names(nodes)
     if isinstance(nodes, _UNORDERED):
         faults.append("nodes must be in the order of the graph's nodes, and a set has none")
-    for what, given in (("users", list(table.index)), ("nodes", names)):
+    for what, given in (("users", users), ("nodes", names)):
         if len(set(given)) != len(given):
             faults.append(f"{what} must be named once each, and are not")
-    strangers = set(table.index) - set(names)
+    strangers = set(users) - set(names)
     if strangers:
         hint = "interop.read(friends, nodes=table.index) has users without a friend, table.set_index names rows"
         faults.append(f"{len(strangers)} rows are of users that are not among the nodes: {hint}")
@@ -165,16 +166,17 @@ def _numbers(column: "pandas.Series", bounds: Bounds, refuse: bool, clip: bool, 
         check_step(kind if isinstance(kind, np.dtype) else np.float64, lower, upper)
     except ValueError as error:
         say(str(error).removeprefix("x "))
-    if are_categories(column):
+    if validate.are_categories(column):
         say("must hold numbers, and holds categories: declare it among categories, or give it astype(float)")
         return np.zeros((len(column), 1))
-    if column.dtype == object and any(map(np.iscomplexobj, column)):  # whose imaginary part pandas drops
+    numbers = pandas.to_numeric(column, errors="coerce")
+    absent = column.isna().to_numpy()
+    if numbers.dtype.kind == "c":
         say("must hold numbers, and does not everywhere")
         return np.zeros((len(column), 1))
-    values = pandas.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    absent = column.isna().to_numpy()
+    values = numbers.to_numpy(np.float64, na_value=np.nan)
     # Dates count nanoseconds, periods their number since 1970.
-    dated = column.dtype.kind in "mMc" or isinstance(column.dtype, pandas.PeriodDtype)
+    dated = column.dtype.kind in "mM" or isinstance(column.dtype, pandas.PeriodDtype)
     if (np.isnan(values) & ~absent).any() or dated:
         say("must hold numbers, and does not everywhere")
     if absent.any() and refuse:

@@ -422,7 +422,9 @@ def _wide(x: object) -> np.ndarray:
         return numbers.astype(np.float64)
 
 
-def scaled(x: object, lower: float, upper: float, *, start: float = -1.0, stop: float = 1.0) -> np.ndarray:
+def scaled(
+    x: object, lower: float | int, upper: float | int, *, start: float = -1.0, stop: float = 1.0
+) -> np.ndarray:
     """A record of any shape mapped from public bounds to a table's domain, float32: what is reported of it.
 
     The domain is [-1, 1] of a grid and [0, 1] of bins. Bounds are taken off in float64, as the server does; what is

@@ -12,14 +12,13 @@ Reference: Zhu, Tan & Xiao, Blink: Link local differential privacy in graph neur
 
 from typing import Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import expit
 
 from ldp_jax.accounting.guarantee import PipelineGuarantee
-from ldp_jax.core import random, validate
+from ldp_jax.core import long_sums, random, validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.pytree import pytree
@@ -101,7 +100,7 @@ class PosteriorLinks:
         return linear(self._sum, self._sum, h)
 
     def _sum(self, h: Array) -> Array:
-        by_class = jax.ops.segment_sum(h, self.group, num_segments=len(self.constant))
+        by_class = long_sums.segment_sum(h, self.group, len(self.constant), any_order=True)
         own = jnp.diagonal(self.constant)[self.group][:, None]
         return matmul(self.constant, by_class)[self.group] - own * h + self.neighbours.sum(h, self.correction)
 

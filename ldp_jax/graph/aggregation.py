@@ -6,9 +6,11 @@ r"""Sums over neighbours, :math:`y_i = \sum_{j \to i} w_{ji} h_j`, in three layo
 * :class:`Tables`: rows of one symmetric graph, of nodes near each other: for a CPU. A GPU is far slower with
   them; their shapes are those of one graph.
 
-:class:`Divided` is segments on the devices of a mesh, :class:`Induced` tables of which only edges within parts of
-the nodes count. All are differentiable forward and backward. The transpose of a gather is a scatter, slow on every
-backend; so gradients of gathers are given as gathers (:func:`linear`).
+:class:`Divided` is segments on the devices of a mesh, :class:`Induced` tables of which only edges
+within parts of the nodes count. All are differentiable forward and backward. The transpose of a
+gather is a scatter, slow on every backend; so gradients of gathers are given as gathers
+(:func:`linear`). Many neighbours are added up in parts, and then the parts
+(:mod:`ldp_jax.core.long_sums`): the sum of a hub rounds hardly more than any other.
 """
 
 from collections.abc import Callable
@@ -22,7 +24,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Float
 
-from ldp_jax.core import validate
+from ldp_jax.core import long_sums, validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.sharding import divided_by, each_part
 from ldp_jax.core.types import Array
@@ -77,12 +79,21 @@ class Segments:
     def sum(self, h: Float[Array, "n ..."], weights: Array | np.ndarray | None = None) -> Float[Array, "n ..."]:
         """The sum over the senders of each node's edges; 0 for a node without edges.
 
-        Weights are float [m], or [m, k] for rows [k, ...] such as attention heads; None for 1.
+        Weights are float [m], or [m, k] for rows [k, ...] such as attention heads; None for 1. The derivative of a
+        weighted sum adds the edges of a sender one after another.
         """
+        if weights is None:
+            return linear(self._sum, self._transposed, h)
         rows = h.at[self.senders].get(mode="clip")
-        if weights is not None:
-            rows = rows * _along(jnp.asarray(weights), rows)
-        return jax.ops.segment_sum(rows, self.receivers, num_segments=len(h), indices_are_sorted=True)
+        return long_sums.segment_sum(rows * _along(jnp.asarray(weights), rows), self.receivers, len(h))
+
+    def _sum(self, h: Array) -> Array:
+        return long_sums.segment_sum(h.at[self.senders].get(mode="clip"), self.receivers, len(h))
+
+    def _transposed(self, h: Array) -> Array:
+        order = long_sums.sorted_order(self.senders)
+        rows = h.at[self.receivers[order]].get(mode="fill", fill_value=0)
+        return long_sums.segment_sum(rows, self.senders[order], len(h))
 
 
 @pytree
@@ -90,11 +101,13 @@ class NeighbourRows:
     """The ``first`` neighbours, int32 [w, n], of each node, then rows of ``more``, int32 [W, rows].
 
     Free places are n. ``node`` int32 [rows] says whose a row is; non-decreasing, n where a row is padding.
+    Without ``long`` no node has more than 32 further rows, and none is added up in parts.
     """
 
     first: Array | np.ndarray
     more: Array | np.ndarray
     node: Array | np.ndarray
+    long: bool = static(default=True)
 
     def __post_init__(self) -> None:
         validate.ids(first=self.first, more=self.more, node=self.node)
@@ -106,11 +119,15 @@ class NeighbourRows:
 
     def add_up(self, padded: Float[Array, "places ..."]) -> Float[Array, "n ..."]:
         """:meth:`sum` of rows and one of zeros, which free places name; its derivative is a scatter."""
+        count = self.first.shape[1]
+        at, *parts = long_sums.places(self.node, count) if self.long else [jnp.asarray(self.node)]
+        space = (0, sum(map(len, parts)))
+        first = jnp.pad(jnp.asarray(self.first), ((0, 0), space), constant_values=len(padded) - 1)
         total, more = (
             gather_sum(jnp.zeros_like(padded, shape=(table.shape[1], *padded.shape[1:])), table, padded)
-            for table in (self.first, self.more)
+            for table in (first, self.more)
         )
-        return total.at[self.node].add(more, indices_are_sorted=True, mode="drop", wrap_negative_indices=False)
+        return long_sums.fold(long_sums.add(total, at, more, in_order=not parts), count, parts)
 
 
 def _with_zeros(values: Array) -> Array:
@@ -205,7 +222,7 @@ class Divided:
 
         def part(senders: Array, receivers: Array, own: Array) -> Array:
             rows = jax.lax.all_gather(own, devices, tiled=True).at[senders[0]].get(mode="promise_in_bounds")
-            made = jax.ops.segment_sum(rows, receivers[0], num_segments=len(own), indices_are_sorted=True)
+            made = long_sums.segment_sum(rows, receivers[0], len(own))
             return jax.lax.all_gather(made, devices, tiled=True) if missing else made
 
         filled = jnp.pad(h, ((0, missing), *((0, 0) for _ in h.shape[1:])))
@@ -267,7 +284,13 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables
         first, head, more = number[first], number[head], number[more]
     # jnp.asarray would compile a program for each table that is brought to the device.
     first, place, order, rank = jax.device_put((first, place, order, rank))
-    return Tables(first, NeighbourRows(*jax.device_put((head, more, node))), place, order, rank)
+    others = NeighbourRows(*jax.device_put((head, more, node)), long=has_long(node))
+    return Tables(first, others, place, order, rank)
+
+
+def has_long(node: np.ndarray) -> bool:
+    """Whether some node has more further rows than are added up in one go."""
+    return bool((node[long_sums.BLOCK :] == node[: -long_sums.BLOCK]).any())
 
 
 def rows_of_neighbours(

@@ -231,7 +231,8 @@ def degree(receivers: Int[Array | np.ndarray, " m"], num_nodes: int) -> Float[Ar
     """The number of edges that end at each node; float32 [num_nodes], traced or not."""
     import jax.numpy as jnp
 
-    return jnp.zeros(num_nodes, jnp.float32).at[receivers].add(1.0, mode="drop")
+    # Beyond 2^24 a float32 that counts by ones stands still.
+    return jnp.zeros(num_nodes, jnp.int32).at[receivers].add(1, mode="drop").astype(jnp.float32)
 
 
 def is_symmetric(graph: Graph) -> bool:

@@ -448,10 +448,7 @@ def _named(n: int | None, names: Iterable | None) -> Names:
         raise ValueError("nodes must be names in order, and a set has none")
     if hasattr(names, "columns"):
         raise ValueError("nodes must be names, got a table, which may be its index or a column: give that")
-    names = getattr(names, "to_pylist", lambda: names)()  # of Arrow, whose own scalars equal no name
-    listed = [name.item() if isinstance(name, np.generic) else name for name in names]
-    if any(map(_is_missing, listed)):
-        raise ValueError("nodes must name each node, and some names are missing or masked")
+    listed = [name.item() if isinstance(name, np.generic) else name for name in validate.names(names)]
     # Names of one simple type make an array of it; tuples stay names.
     simple = len({type(name) for name in listed}) <= 1 and isinstance(listed[0] if listed else 0, (str, int))
     made = np.array(listed) if simple else np.empty(0)
@@ -467,13 +464,6 @@ def _named(n: int | None, names: Iterable | None) -> Names:
     if both := numbers.intersection(name for name in listed if isinstance(name, str)):
         raise ValueError(f"nodes must name each node once, got {min(both)!r} as a number and as text: astype(str)")
     return made
-
-
-def _is_missing(name: object) -> bool:
-    try:
-        return name is None or name is np.ma.masked or bool(name != name)
-    except TypeError:  # pandas.NA equals nothing, and differs from nothing
-        return True
 
 
 def _in_order(names: Iterable) -> list:

@@ -15,12 +15,12 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Bool, Float, Int
 
-from ldp_jax.core import random, validate
+from ldp_jax.core import long_sums, random, validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.sharding import divided_by
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph, PRNGKey
-from ldp_jax.graph.aggregation import NeighbourRows, Segments, gather_sum, rows_of_neighbours
+from ldp_jax.graph.aggregation import NeighbourRows, Segments, gather_sum, has_long, rows_of_neighbours
 from ldp_jax.graph.graphs import GraphSet, as_graph
 from ldp_jax.graph.merging import Merged, merged
 
@@ -69,6 +69,7 @@ class _Graded:
     more: Array
     node: Array
     start: Array
+    long: bool = static()
 
 
 @pytree
@@ -161,7 +162,7 @@ def _pool(h: Array, node_graph: Array, counts: Array) -> Array:
     padded = jnp.concatenate([h, jnp.zeros((1, h.shape[1]), h.dtype)])
     sums = gather_sum(jnp.zeros((table.shape[1], h.shape[1]), h.dtype), table, padded)
     target = jnp.where(inside, graph, graphs)
-    return jax.ops.segment_sum(sums, target, num_segments=graphs, indices_are_sorted=True)
+    return long_sums.segment_sum(sums, target, graphs)
 
 
 def _pool_forward(h: Array, node_graph: Array, counts: Array) -> tuple[Array, Array]:
@@ -272,7 +273,7 @@ def _neighbours(
     per_graph = np.bincount(node_graph[node], minlength=graphs)
     made = jnp.asarray(first), jnp.asarray(more), _int32(node - first_node[node])
     start = np.append(_starts(per_graph), len(node))  # of no graph, which free places name, there are no rows
-    return _Graded(*made, _int32(start)), per_graph
+    return _Graded(*made, _int32(start), long=has_long(node)), per_graph
 
 
 def _widths(degree: np.ndarray) -> tuple[int, int]:
@@ -371,6 +372,7 @@ def _assemble(packed: Packed, graphs: Array, shape: Shape) -> Batch:
             renumber(source.first[:, node], offset[slot], inside),
             renumber(source.more[:, row], offset[row_slot], row_inside),
             renumber(source.node[row], offset[row_slot], row_inside),
+            long=source.long,
         )
 
     real = graphs < len(packed)

@@ -69,7 +69,9 @@ def noisy_examples(mechanism: Discrete, index: ArrayLike | tuple, reports: Array
     if index.ndim != 1 or index.shape != reports.shape:
         raise ValueError(f"reports must be one for each of index, got shapes {reports.shape} and {index.shape}")
     validate.ids(size, "one of the mechanism's categories", reports=reports)
-    return NoisyExamples(index, jax.nn.one_hot(reports, size), jnp.full(len(index), keep, jnp.float32))
+    return NoisyExamples(
+        index, jax.nn.one_hot(reports, size, dtype=jnp.float32), jnp.full(len(index), keep, jnp.float32)
+    )
 
 
 def _channel(mechanism: Discrete) -> tuple[int, float]:
@@ -168,7 +170,7 @@ def drop_inputs(
     context = DropInputs(inputs, op, given, steps)
     averaged = _around(context, rows)[train.index]
     if rounded:
-        averaged = jax.nn.one_hot(averaged.argmax(-1), classes)
+        averaged = jax.nn.one_hot(averaged.argmax(-1), classes, dtype=jnp.float32)
     return context._replace(steps=jnp.asarray(steps, jnp.int32)), train._replace(label=averaged)
 
 

@@ -368,6 +368,8 @@ class CountServer:
     most: int = 65_535
     guarded: bool = True
 
+    __repr__ = by_shapes
+
     def __post_init__(self) -> None:
         validate.one_of(("list", "relationship"), unit=self.unit)
         NeighbourCounts(self.epsilon, 1, most=self.most)  # refuses an epsilon before anybody is asked

@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Bool
 
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.servers.parts.arrived import ReportRows
 from ldp_jax.servers.questions.question import Answers, Question
@@ -37,6 +38,8 @@ class Devices:
 
     ask: AskDevices
     num_users: int
+
+    __repr__ = by_shapes
 
     def put(self, question: Question) -> Question:
         """The question as it is: devices add their own noise."""

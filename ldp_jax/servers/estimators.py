@@ -149,7 +149,7 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
 
     def __init__(
         self, mechanism: Mechanism | None = None, *, graph: Graph | None = None, records: UserRecords | None = None,
-        key: PRNGKey | None = None, alpha: float = 0.1, r: float = 0.1,
+        key: Any = None, alpha: float = 0.1, r: float = 0.1,
     ) -> None:  # fmt: skip
         self.mechanism, self.graph, self.records, self.key = mechanism, graph, records, key
         self.alpha, self.r = alpha, r
@@ -246,7 +246,7 @@ class ReportClassifier(_UserClassifier):
     """
 
     def __init__(
-        self, epsilon: float = 1.0, *, graph: Graph | None = None, records: Any = None, key: PRNGKey | None = None
+        self, epsilon: float = 1.0, *, graph: Graph | None = None, records: Any = None, key: Any = None
     ) -> None:
         self.epsilon, self.graph, self.records, self.key = epsilon, graph, records, key
 
@@ -267,7 +267,7 @@ class CountClassifier(_UserClassifier):
 
     def __init__(
         self, epsilon: float = 1.0, *, graph: Graph | None = None, features: Any = None, unit: Protects = "list",
-        key: PRNGKey | None = None,
+        key: Any = None,
     ) -> None:  # fmt: skip
         self.epsilon, self.graph, self.features, self.unit, self.key = epsilon, graph, features, unit, key
 

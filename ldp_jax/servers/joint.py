@@ -335,6 +335,8 @@ class JointServer:
     homophily: float = HOMOPHILY
     exposes: tuple[str, ...] = ()
 
+    __repr__ = by_shapes
+
     def __post_init__(self) -> None:
         if (self.facts is None) == (self.panel is None):
             raise ValueError("facts must be given of public labels, or panel of private ones: one of both")

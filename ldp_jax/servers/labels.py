@@ -85,6 +85,8 @@ class LabelServer:
     num_classes: int
     epsilon: float
 
+    __repr__ = by_shapes
+
     def __post_init__(self) -> None:
         validate.mask(len(self.members), members=self.members)
         label_noise(self.epsilon, self.num_classes)
@@ -157,6 +159,8 @@ class LabelledReportServer:
     epsilon: float
     num_folds: int = 10
     guarded: bool = True
+
+    __repr__ = by_shapes
 
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon, most=MOST_EPSILON)

@@ -20,6 +20,7 @@ from jaxtyping import Float, Int
 
 from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
+from ldp_jax.core.long_sums import column_means
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Scalar
 from ldp_jax.edges.neighbour_counts import checked_groups
@@ -64,7 +65,7 @@ class LinkFacts(NamedTuple):
         q = np.exp(np.asarray(self.log_q))
         known = self.labels >= 0
         q[known] = np.eye(q.shape[1])[self.labels[known]]
-        share = np.maximum(q.mean(0), 1e-9)
+        share = np.maximum(column_means(q), 1e-9)
         one, other = np.asarray(pairs).T
         return np.log(np.maximum((q[one] * q[other] / share).sum(1), 1e-3))
 
@@ -107,7 +108,7 @@ def link_scores(
 def _link_scores(reports: Array, groups: Array, pairs: Array, noise: Array, *, num_groups: int) -> Array:
     counts = jnp.concatenate([reports, reports.sum(1, keepdims=True)], 1).astype(jnp.float32)
     place = jnp.where(groups < 0, num_groups, groups)
-    size = jnp.zeros(num_groups, jnp.float32).at[place].add(1.0, mode="drop")
+    size = jnp.zeros(num_groups, jnp.int32).at[place].add(1, mode="drop").astype(jnp.float32)
     size = jnp.maximum(jnp.append(size, size.sum()), 1.0)
     noise = jnp.append(jnp.full(num_groups, noise), num_groups * noise)
     mean = jnp.maximum(counts.mean(0), _LEAST_MEAN)

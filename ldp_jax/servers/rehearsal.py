@@ -42,6 +42,7 @@ from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import pytree
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.core.whole_noise import MAX_EPSILON, MIN_EPSILON
 from ldp_jax.edges import NeighbourCounts
@@ -589,6 +590,8 @@ class DrawnUsers:
     friends: "_Users | None" = None
     lists: tuple[Int[np.ndarray, " m"], Int[np.ndarray, " m"]] | None = None
 
+    __repr__ = by_shapes
+
     def put(self, question: Question) -> Question:
         """The question as it is."""
         return question
@@ -659,7 +662,7 @@ def _drawn_users(key: PRNGKey, y: Array, log_q: Array, stated: tuple[Array, Arra
     (mean_degree, homophily, spread), (overlap, echo) = stated, misled
     variance = jnp.log1p(spread**2)  # of the logarithm
     rate = mean_degree * jnp.exp(jnp.sqrt(variance) * random.normal(key, y.shape) - 0.5 * variance)
-    of_class = jax.nn.one_hot(y, log_q.shape[1])
+    of_class = jax.nn.one_hot(y, log_q.shape[1], dtype=jnp.float32)
     # As many friends are of the own class as was stated; where q is often wrong, q has less of a share.
     right, chance = (jnp.exp(log_q) * of_class).sum(1).mean(), (of_class.mean(0) ** 2).sum()
     beyond = 1.0 - (right - chance) / (1.0 - chance)
@@ -673,13 +676,14 @@ def _drawn_users(key: PRNGKey, y: Array, log_q: Array, stated: tuple[Array, Arra
 def _drawn_counts(key: PRNGKey, users: _Users, groups: Array, *, num_groups: int) -> Array:
     """Neighbours by group, int32 [n, K]: a share of them alike, the rest of anybody's class; Poisson."""
     size, classes = users.of_class.sum(0), users.of_class.shape[1]
-    of_group = jax.nn.one_hot(groups, num_groups)
+    of_group = jax.nn.one_hot(groups, num_groups, dtype=jnp.float32)
     shares = matmul(users.of_class.T, of_group) / jnp.maximum(size, 1.0)[:, None]  # of a class
     friends = users.homophily * users.alike + (1.0 - users.homophily) * size / len(groups)
     # Of friends of the own class, the echo have groups as those have of whom features say the same.
     y = users.of_class.argmax(1)
     like = y * classes + users.said
-    found = jax.ops.segment_sum(jnp.pad(of_group, ((0, 0), (0, 1)), constant_values=1.0), like, classes**2)[like]
+    each = jnp.pad(of_group, ((0, 0), (0, 1)), constant_values=1.0).astype(jnp.int32)
+    found = jax.ops.segment_sum(each, like, classes**2)[like]
     own = users.echo * (friends * users.of_class).sum(1, keepdims=True)
     expected = matmul(friends, shares) + own * (found[:, :-1] / found[:, -1:] - shares[y])
     return jax.random.poisson(key, users.rate[:, None] * jnp.maximum(expected, 0.0), dtype=jnp.int32)

@@ -31,6 +31,7 @@ from numpy.typing import ArrayLike
 from ldp_jax.accounting.statement import Role, Statement
 from ldp_jax.core import random
 from ldp_jax.core.flags import implicit_promotion
+from ldp_jax.core.long_sums import column_means
 from ldp_jax.core.mechanism import check_epsilon
 from ldp_jax.core.progress import phase
 from ldp_jax.core.pytree import pytree
@@ -252,6 +253,8 @@ class ReportServer:
     guarded: bool = True
     alphabets: PersonalAlphabets | None = None
 
+    __repr__ = by_shapes
+
     def __post_init__(self) -> None:
         check_epsilon(self.epsilon, most=MOST_EPSILON)
         shape = (len(self.facts.labels), self.facts.num_classes)
@@ -326,7 +329,7 @@ class ReportServer:
 
         # Step 6, the field.
         phase("what reports teach", 0.3)
-        field, numbers = best_field(op, known, posterior.mean(0), evidence, asked)
+        field, numbers = best_field(op, known, column_means(posterior), evidence, asked)
 
         # Step 7: a narrow and a wide stack, of which the mean is taken.
         narrow = [log_q, evidence, field]

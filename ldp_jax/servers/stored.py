@@ -7,6 +7,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from jaxtyping import Integer
 
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.servers.parts.arrived import ReportRows
 from ldp_jax.servers.questions.question import Answers, Question
@@ -31,6 +32,8 @@ class StoredRows:
 
     nodes: Integer[np.ndarray, " n"]
     rows: Sequence[ReportRows]
+
+    __repr__ = by_shapes
 
     @property
     def num_users(self) -> int:

@@ -146,6 +146,35 @@ def test_advanced_is_k_fold_randomised_response(k, delta_0):
         assert total.epsilon == 0.0 or hockey_stick(p, q, total.epsilon - 1e-6) > delta - 1e-12
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_advanced_is_the_least_epsilon_of_drawn_releases(seed):
+    """Odd and even numbers of releases, deltas up to 0.36; a corner that is left out is seen."""
+    rng = np.random.default_rng(seed)
+    for k in range(1, 13):
+        epsilon, delta = rng.uniform(0.02, 2.0), rng.uniform(0.0, 0.6) ** 2
+        losses = (k - 2 * np.arange(k + 1)) * epsilon
+        p = np.array([math.comb(k, wrong) * math.exp((k - wrong) * epsilon) for wrong in range(k + 1)])
+        p /= (1 + math.exp(epsilon)) ** k
+        lost = lambda least: float(p @ np.maximum(0.0, -np.expm1(least - losses)))  # noqa: B023
+        found = composition.advanced(Guarantee(epsilon), k, delta).epsilon
+        assert lost(found) <= delta * (1 + 1e-9)
+        assert found == 0.0 or lost(found - 1e-6) > delta
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_delta_of_several_units_is_the_least_of_all_orders(seed):
+    """Epsilons so large that neither their order nor that of the deltas is the best one."""
+    rng = np.random.default_rng(seed)
+    for _ in range(50):
+        pairs = [(rng.uniform(0.0, 4.0), rng.uniform(1e-9, 1e-3) ** rng.uniform(0.5, 2)) for _ in range(4)]
+        chained = lambda order: sum(
+            delta * math.exp(sum(epsilon for epsilon, _ in order[:place])) for place, (_, delta) in enumerate(order)
+        )
+        best = min(map(chained, itertools.permutations(pairs)))
+        units = [Guarantee(*pair, unit=Unit(f"unit {i}"), adjacency="two") for i, pair in enumerate(pairs)]
+        assert composition.joint(*units, adjacency="both").delta == pytest.approx(min(1.0, best), rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("epsilon", "k", "delta"),
     [(50.0, 10, 1e-12), (0.01, 3, 1e-15), (0.00661, 1, 1.6e-22), (1e-16, 100, 1e-20), (1e-17, 1, 1e-25)],

@@ -80,12 +80,23 @@ def test_one_verdict(monkeypatch):
 @pytest.mark.parametrize(
     "twin", [broken.AnyGraphs(1.0), broken.EdgesOfANode(1.0), broken.LessThanItsChain(0.5, 0.5, sweeps=8)]
 )
-def test_another_promise_than_of_one_edge_is_refused(twin, monkeypatch):
-    """Any two graphs, another unit, and less than the stationary law: each by its words alone."""
-    monkeypatch.setattr(verdict, "_RELEASES", 200)
-    with jax.debug_key_reuse(False):  # as above
-        found = verification.check(twin, jax.random.key(6), trials=1000)
+def test_another_promise_than_of_one_edge_is_refused(twin):
+    """Any two graphs, another unit, and less than the stationary law: each by its words, not by its law."""
+    asked = verdict._of_release(twin, promised(twin), 1000, 1e-6)
+    found = {question[0]: verdict.ask(twin, *question, key=jax.random.key(6)) for question in asked[:2]}
+    assert {name: rung.holds for name, rung in found.items()} == {"unit": False, "law": True}
+
+
+@untyped
+def test_a_promise_that_is_refused_by_its_words_is_refused_by_the_verdict(monkeypatch):
+    def undrawn(*_, **__):
+        raise NotApplicable("nothing is drawn here")
+
+    for name in ("matches_release", "private_edge_lower_bound"):
+        monkeypatch.setattr(verdict, name, undrawn)
+    found = verification.check(broken.AnyGraphs(1.0), jax.random.key(6), trials=1000)
     assert [rung.name for rung in found.refused] == ["unit"], str(found)
+    assert not found
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from ldp_jax.core import random_words, spaces
 from ldp_jax.core.float64 import float64_on_cpu
 from ldp_jax.core.mechanism import Analytic, Numeric, Worded
 from ldp_jax.core.spaces import Box, Finite
-from ldp_jax.verification import _programs, cases
+from ldp_jax.verification import _programs, cases, empirical, statistics
 from ldp_jax.verification.cases import EPSILONS
 from tests.contract import checks
 from tests.marks import untyped
@@ -47,6 +47,8 @@ LIKE_OTHERS = {"Sampled", "MultiPiecewise", "Sampled-Hybrid", "DuchiVector-even"
 KINDS = [name for name in CODES if name not in LIKE_OTHERS]
 # A table's draws are counted word by word in tests/core/test_integer_tables.py: one stands for all.
 DRAWN = [n for n, case in CASES.items() if n == "Discrete" or not isinstance(case.make(1.0), features.Discrete)]
+# One a file, whose budget is no integer table's: a table has its masses for its law.
+FILES = {type(CASES[name].make(1.0)): name for name in reversed(DRAWN) if not CASES[name].table}.values()
 every_case = pytest.mark.parametrize("name", CASES)
 every_code = pytest.mark.parametrize("name", CODES)
 every_kind = pytest.mark.parametrize("name", KINDS)
@@ -104,6 +106,10 @@ def unstacked(name: str, stack: Any, place: Any) -> Any:
 
 def one_record(m: Any) -> np.ndarray:
     return checks.records(m)[1].astype(np.float32)
+
+
+def one_end(m: Any) -> np.ndarray:
+    return checks.records(m)[-1].astype(np.float32)
 
 
 def test_every_public_mechanism_is_in_this_suite():
@@ -323,6 +329,17 @@ def test_draws_fit_the_density(name, at):
     which, place = at
     m = made(name, place)
     checks.check_draws(m, checks.records(m)[which])
+
+
+@untyped
+@pytest.mark.parametrize("name", FILES)
+def test_draws_of_half_and_of_twice_the_budget_are_of_another_law(name):
+    """Each file: 8 000 reports of an end at epsilon 2, 1 and 4, against the law at 2."""
+    m, x = CASES[name].make(2.0), one_end(CASES[name].make(2.0))
+    for place, (epsilon, same) in enumerate([(2.0, True), (1.0, False), (4.0, False)]):
+        y = _programs.draws(CASES[name].make(epsilon), jax.random.key(place), x, 8_000)
+        fit = empirical.fit_of(m, jax.random.key(9), x, y, statistics.SIGNIFICANCE)
+        assert fit.fits == same, str(fit)
 
 
 @word_case

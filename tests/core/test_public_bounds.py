@@ -8,7 +8,7 @@ import pytest
 import scipy.sparse
 
 import ldp_jax as ldp
-from ldp_jax import datasets, deployment, features, pipeline
+from ldp_jax import datasets, deployment, features, servers
 from ldp_jax.core.public_bounds import check_step, scaled
 from ldp_jax.core.spaces import Box
 from ldp_jax.graph import graphs
@@ -60,7 +60,7 @@ def test_what_float32_has_lost_is_refused_by_bounds_and_type_alone(tmp_path):
         np.zeros((3, 1), np.float16), np.load(tmp_path / "x.npy", mmap_mode="r"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=LOST):
-            pipeline.private_embedding(key, GRAPH, x, hds, alpha=0.5, r=0.5, bounds=(LOWER, UPPER), clip=True)
+            servers.private_embedding(key, GRAPH, x, hds, alpha=0.5, r=0.5, bounds=(LOWER, UPPER), clip=True)
     jax.random.bits(key)
     with pytest.raises(ValueError, match=LOST):
         jax.eval_shape(lambda x: mapped(x), jax.ShapeDtypeStruct((3, 1), jnp.float32))
@@ -113,8 +113,8 @@ def test_a_data_set_keeps_the_offset_of_its_records(kind, tmp_path):
         np.savez(tmp_path / "raw.npz", **raw | {"x": stored})
         given = ldp.load(tmp_path / "raw.npz", bounds=(1e8, 1e8 + 5), clip=True)
         np.testing.assert_allclose(given.scaled_rows(0, 3), np.float32([[-0.6, -1], [-0.2, 1], [0.2, 1]]))
-    reports = pipeline.perturb(jax.random.key(0), data, features.HDS(1.0, dim=2, k=2))
-    other = pipeline.perturb(jax.random.key(0), expected, features.HDS(1.0, dim=2, k=2))
+    reports = servers.perturb(jax.random.key(0), data, features.HDS(1.0, dim=2, k=2))
+    other = servers.perturb(jax.random.key(0), expected, features.HDS(1.0, dim=2, k=2))
     jax.tree.map(np.testing.assert_array_equal, reports, other)
     with pytest.raises(ValueError, match=f"x of mine is float32, {LOST}"):
         datasets.Dataset("mine", GRAPH, kind(x.astype(np.float32)), [0, 1, 0], 1e8, 1e8 + 10)

@@ -184,6 +184,16 @@ def test_remainders_are_those_of_whole_numbers():
     np.testing.assert_array_equal(found, words % bounds)
 
 
+def test_numbers_of_two_words_are_taken_below_every_bound():
+    """100 000 drawn pairs of words and bounds up to 2^16, and the largest words."""
+    rng = np.random.default_rng(0)
+    high, low = rng.integers(0, 2**32, (2, 100_000), np.uint32)
+    high[:20_000], low[10_000:30_000] = 2**32 - 1, 2**32 - 1
+    bounds = np.exp2(rng.uniform(0, 16, 100_000)).astype(np.int32)
+    found = jax.jit(random_words.below_from_words)(high, low, bounds)
+    np.testing.assert_array_equal(found, (high.astype(np.uint64) << np.uint64(32) | low) % bounds.astype(np.uint64))
+
+
 @pytest.mark.parametrize(("seed", "end"), [(70, -1), (87, 1)])
 def test_normal_tails_are_drawn_and_nothing_else_is_moved(seed, end):
     """Keys whose numbers hold an end; each place in the tail to 1e-3 of its mass, down to e^-170."""

@@ -21,6 +21,15 @@ def test_node_split_is_a_partition(n, seed):
     assert all(part.dtype == np.int32 for part in split)
 
 
+def test_a_share_of_whole_percents_is_that_many_of_a_hundred():
+    """All shares in percent, of 100 and of 1 000; floats are above or below them by chance."""
+    for total in (100, 1000):
+        for percent in range(1, 99):
+            shares = (percent / 100, (99 - percent) / 100, 0.01)
+            sizes = [len(part) for part in node_split(jax.random.key(0), total, shares)]
+            assert sizes == [percent * total // 100, (99 - percent) * total // 100, total // 100]
+
+
 def test_splits_come_from_the_key_alone():
     for split in (lambda key: node_split(key, N), lambda key: link_split(key, EDGES, N)):
         one, same, other = (np.concatenate(split(jax.random.key(seed))) for seed in (1, 1, 2))

@@ -34,6 +34,24 @@ def test_homophily_and_mean_degree_are_the_wanted_ones():
         assert abs(found - wanted) <= SIGMAS * np.sqrt(wanted * (1 - wanted) / data.num_edges)
 
 
+def test_both_ends_of_an_edge_are_drawn_by_weight_where_classes_are_uneven():
+    """A pair of one class, each as likely: of 90 and 10 % of nodes 1.2 % of pairs within are of the small class.
+
+    By the share of the class alone 10 % would be; of pairs across classes 90 % hold the largest of three.
+    """
+    rng = np.random.default_rng(0)
+    y = np.repeat(np.arange(2), [1800, 200]).astype(np.int32)
+    ends = y[_synthetic._edges(rng, y, 2, 6.0, 1.0, 60.0)]
+    assert (ends[:, 0] == ends[:, 1]).all()
+    small = 0.1**2 / (0.1**2 + 0.9**2)
+    assert abs(ends[:, 0].mean() - small) < SIGMAS * np.sqrt(small / len(ends)) + 0.002
+    y = np.repeat(np.arange(3), [300, 1400, 300]).astype(np.int32)
+    ends = y[_synthetic._edges(rng, y, 3, 6.0, 0.0, 60.0)]
+    assert (ends[:, 0] != ends[:, 1]).all()
+    middle = 2 * 0.7 * 0.3 / (1 - 0.7**2 - 2 * 0.15**2)
+    assert abs((ends == 1).any(1).mean() - middle) < SIGMAS * np.sqrt(0.1 / len(ends)) + 0.005
+
+
 @pytest.mark.parametrize("make", [draw, draw_set])
 def test_the_same_key_gives_the_same_data_and_another_key_another(make):
     one, same, other = make(1), make(1), make(2)

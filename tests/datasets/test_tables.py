@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow
 import pytest
 
 from ldp_jax import datasets
@@ -133,3 +134,27 @@ def test_a_data_set_needs_no_labels(tmp_path):
 def test_labels_of_all_kinds_are_numbered_and_named(labels, y, classes):
     found = read_records(TABLE.assign(team=labels), numbers={"age": (0, 100)}, label="team", missing="centre")
     assert (found.y.tolist(), found.class_names) == (y, classes)
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+def test_users_and_nodes_without_a_name_are_refused(missing):
+    """Nobody's row would be centred, or taken for somebody's."""
+    table = pd.DataFrame({"age": [1, 2]}, ["ana", "bo"])
+    masked = np.ma.array(["ana", "bo", "cy"], mask=[False, False, True])
+    for users, nodes in (
+        (table, ["ana", "bo", missing]),
+        (table, masked),
+        (table.set_axis(["ana", missing]), None),
+        (table, pyarrow.array(["ana", "bo", None])),
+    ):
+        with pytest.raises(ValueError, match="nodes must name each node, and some names are missing or masked"):
+            datasets.read_records(users, numbers={"age": (0, 4)}, nodes=nodes, missing="centre")
+    found = datasets.read_records(table, numbers={"age": (0, 4)}, nodes=pyarrow.array(["bo", "ana"]))
+    assert found.x.tolist() == [[0.5], [0.25]]
+
+
+def test_complex_numbers_in_a_column_of_objects_are_refused():
+    for kind in (object, complex):
+        table = pd.DataFrame({"age": np.array([1 + 1j, 2], kind)})
+        with pytest.raises(ValueError, match="'age' must hold numbers, and does not everywhere"):
+            datasets.read_records(table, numbers={"age": (0, 4)})

@@ -1,5 +1,6 @@
 """What a device reports once, may spend and remembers: of records by tables, and of lists by questions."""
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -17,6 +18,7 @@ from ldp_jax.accounting.composition import over_rounds
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Budget, Guarantee
 from ldp_jax.accounting.ledger import Ledger
 from ldp_jax.core.integer_tables import Table
+from ldp_jax.core.rounding import log_up
 from ldp_jax.core.whole_noise import whole_noise
 from ldp_jax.deployment import BudgetError, ReplayError, Session, alphabet_table
 from ldp_jax.deployment import question as questions
@@ -355,6 +357,53 @@ def test_a_budget_is_met_to_the_last_bit_and_refusals_come_before_the_record(kin
             with pytest.raises(BudgetError, match="do not fit: the device accepts|refused, whatever it is called"):
                 kind.report(held, Untouched(), n=times, user=user)
         assert held.counter == fits
+
+
+def some_table(rng):
+    """A table of one or two inputs and outputs more, with masses of no pattern."""
+    inputs, outputs = rng.integers(2, 5, 2)
+    masses = rng.integers(1, 2**30, (inputs, outputs)).astype(np.uint64)
+    masses[:, -1] = 2**32 - masses[:, :-1].sum(1)
+    return Table("drawn", masses.astype(np.uint32), np.zeros(outputs, np.float32), "category")
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.usefixtures("untyped")
+def test_what_is_spent_and_what_remains_are_at_most_the_budget_after_any_kills(seed):
+    """Drawn tables, budgets, reports and kills, in fractions; sessions go on from what was stored.
+
+    What fits is sent, what does not is refused, and neither number is off by more than a rounding.
+    """
+    rng = np.random.default_rng(seed)
+    tables = [some_table(rng) for _ in range(3)]
+    losses = [Fraction(log_up(table.loss)) for table in tables]
+    budget = float(rng.uniform(2, 40) * min(losses))
+    held = Session(device(), budget=budget)
+    saved, spent, sent = (held.to_bytes(), Fraction(0), set()), Fraction(0), set()
+    for _ in range(60):
+        which, user, round, many = (int(rng.integers(most)) for most in (3, 3, 4, 3))
+        where, fields = {"user": user, "round": round}, range(many + 1)
+        cost, names = losses[which] * len(fields), {(which, user, round, field) for field in fields}
+        expected = contextlib.nullcontext()
+        if spent + cost > Fraction(budget):
+            expected = pytest.raises(BudgetError)
+        if names & sent:
+            expected = pytest.raises(ReplayError)
+        with expected:
+            held.report_many(tables[which], np.zeros(len(fields)), **where)
+            spent, sent = spent + cost, sent | names
+        left = Fraction(budget) - spent
+        assert Fraction(held.remaining) <= left < Fraction(math.nextafter(held.remaining, math.inf))
+        assert math.nextafter(held.spent().epsilon, 0) < spent <= Fraction(held.spent().epsilon) or not spent
+        assert held.spent().epsilon <= budget
+        for who in range(3):
+            own = sum((losses[of] for of, other, *_ in sent if other == who), Fraction(0))
+            assert own <= Fraction(held.spent(who).epsilon) <= own * (1 + Fraction(1, 2**51))
+        if rng.random() < 0.3:  # a kill: before the memory was stored nothing was sent
+            saved = (held.to_bytes(), spent, sent) if rng.random() < 0.6 else saved
+            data, spent, sent = saved
+            held = Session.from_bytes(device(), data)
+    assert len(sent) > 1
 
 
 @pytest.mark.usefixtures("untyped")

@@ -1,8 +1,10 @@
 """Reports on disk: no report is lost or counted twice, whoever is killed; and what is read is what was sent."""
 
+import contextlib
 import signal
 import subprocess
 import sys
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from fractions import Fraction
 
@@ -13,8 +15,9 @@ import pytest
 
 from ldp_jax import deployment, features
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, Budget, Guarantee
-from ldp_jax.accounting.ledger import BudgetExceededError
+from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
 from ldp_jax.core.rounding import log_up
+from ldp_jax.deployment.codecs import codec_of
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator, ppr
@@ -281,3 +284,65 @@ def test_rows_that_no_device_sends_are_refused_and_users_of_64_bits_find_their_n
     for change, words in (({"rows": 0}, "rows must be"), ({"rounds": [0.5]}, "rounds must be")):
         with pytest.raises(ValueError, match=words):
             next(ReportStore(tmp_path).read(GRID, **change), None)
+
+
+def one_upload(rng, held, known):
+    """A table or question, and reports about it: new ones, copies of old ones, some damaged."""
+    asked = (GRID, SECOND, QUESTION)[rng.integers(3)]
+    user = int(rng.integers(8))
+    if asked is QUESTION:
+        with contextlib.suppress(deployment.ReplayError):
+            known.append((asked, held[1].report_neighbours(asked, [1, 2, 3], user=user)))
+    else:
+        numbers = rng.uniform(-1, 1, rng.integers(1, 4))
+        with contextlib.suppress(deployment.ReplayError):
+            known.append((asked, held[0].report_many(asked, numbers, user=user, round=int(rng.integers(2)))))
+    mine = [data for about, data in known if about is asked]
+    again = rng.integers(0, len(mine), rng.integers(3)) if mine else ()
+    data = bytearray(b"".join([*mine[-1:], *(mine[place] for place in again)]))
+    if data and rng.random() < 0.2:
+        data[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
+    return asked, bytes(data)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_compact_between_any_two_steps_leaves_all_that_was_accepted(seed, tmp_path):
+    """Drawn steps of add, read, spend and a new process, compacted or not, against a dictionary.
+
+    What users lost over several tables is a sum in fractions, and the ledger is that of memory.
+    """
+    rng, store, known = np.random.default_rng(seed), ReportStore(tmp_path), []
+    held = session(), deployment.Session(session().device, budget=Budget(1e9, unit=NEIGHBOUR_LIST))
+    kept, ledger = {asked: {} for asked in (GRID, SECOND, QUESTION)}, Ledger(3.0)
+    for step in range(24):
+        asked, data = one_upload(rng, held, known)
+        found = deployment.decode(data, asked)
+        before = len(kept[asked])
+        for place, triple in enumerate(zip(*map(list, (found.user, found.round, found.field)), strict=True)):
+            kept[asked].setdefault(triple, found.output[place].tolist())
+        assert store.add(data, asked).accepted == len(kept[asked]) - before
+        if step % 5 == 0:
+            some = Guarantee(0.1 * rng.integers(1, 4), status="proved", reason="a proof")
+            ledger = ledger.spend(f"step {step}", some)
+            assert store.spend(f"step {step}", some, 3.0) == ledger
+        for about in rng.permutation(3)[: rng.integers(4)]:
+            store.compact((GRID, SECOND, QUESTION)[about])
+        store = ReportStore(tmp_path) if rng.random() < 0.3 else store
+        for about, wanted in kept.items():
+            there = store.all(about)
+            triples = zip(*map(list, (there.user, there.round, there.field)), strict=True)
+            assert dict(zip(triples, there.output.tolist(), strict=True)) == wanted
+            assert len(there.user) == len(wanted)
+        assert store.ledger() == ledger
+    assert all(len(wanted) > 3 for wanted in kept.values())
+    assert {user for user, *_ in kept[GRID]} & {user for user, *_ in kept[SECOND]}
+    for kind, tables in ((deployment.Table, (GRID, SECOND)), (deployment.Question, (QUESTION,))):
+        users, lost = store.spent(kind)
+        losses = {table: Fraction(log_up(codec_of(table).loss)) for table in tables}
+        exact = defaultdict(Fraction)
+        for table in tables:
+            for user, *_ in kept[table]:
+                exact[int(user)] += losses[table]
+        assert users.tolist() == sorted(exact)
+        for user, value in zip(users.tolist(), lost.tolist(), strict=True):
+            assert exact[user] <= Fraction(value) <= exact[user] * (1 + Fraction(1, 10**12))

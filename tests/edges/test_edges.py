@@ -146,6 +146,51 @@ def test_blocks_of_users_do_not_change_the_law(monkeypatch):
     assert abs(len(code) - expected) < 5 * math.sqrt(variance)
 
 
+@pytest.mark.parametrize("block", [1, 3, 8])
+def test_blocks_of_users_report_their_own_friends(block, monkeypatch):
+    """Drawn graphs without flips: users of any block report their own friends, and no others."""
+    monkeypatch.setattr(_sparse, "_BLOCK", block)
+    rng, n = np.random.default_rng(block), 12
+    exact = RandomizedResponse(40.0)  # one bit in 2e17 is flipped
+    for _ in range(2):
+        matrix = np.triu(rng.random((n, n)) < 0.35, 1)
+        graph = graphs.from_edges(np.argwhere(matrix), n)
+        for reporting in ("full", "half"):
+            noisy = privatize_graph(jax.random.key(0), graph, exact, reporting=reporting).graph
+            found = np.zeros((n, n), bool)
+            found[noisy.receivers, noisy.senders] = True
+            np.testing.assert_array_equal(found, matrix | matrix.T)
+
+
+def test_an_edge_of_half_lists_costs_the_most_over_pairs():
+    """60 drawn sets of budgets: the sum of the owner, who has the smaller one, and another degree."""
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        first, second = rng.choice([0.1, 0.25, 0.5, 2.0], (2, rng.integers(2, 7)))
+        total = first + second
+        worst = max(
+            max(total[i] + first[j] for i, j in (pair, pair[::-1]) if total[i] <= total[j])
+            for pair in itertools.combinations(range(len(first)), 2)
+        )
+        found = DPRR(first, second).relationship("half list").epsilon
+        assert found == pytest.approx(worst, rel=1e-6)
+        assert found >= worst
+
+
+def test_the_bias_of_a_clipped_degree_is_that_of_its_law():
+    """Drawn budgets and degrees, by sums over the noise itself; 1e-3 of a degree is seen."""
+    rng = np.random.default_rng(0)
+    steps = np.arange(-40_000, 40_001) / 200
+    for noise, z in (("laplace", steps), ("geometric", np.arange(-200.0, 201.0))):
+        for _ in range(20):
+            epsilon, owned = rng.uniform(0.2, 3.0), int(rng.integers(1, 12))
+            degree = int(rng.integers(owned + 1))
+            mass = np.exp(-epsilon * np.abs(z))
+            expected = mass @ np.clip(degree + z, 0, owned) / mass.sum() - degree
+            found = NoisyDegree(epsilon, noise=noise).degree_bias(degree, owned)
+            assert float(found) == pytest.approx(expected, abs=1e-3)
+
+
 def test_pairs_with_public_users_are_released_as_they_are():
     """In a half matrix, of 10 000 copies; pairs of private users keep their law, 0.05."""
     count, truth = 10_000, dense()

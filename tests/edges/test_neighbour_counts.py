@@ -1,6 +1,7 @@
 """Counts of neighbours by public group: noise in whole numbers, the law of all users at once, who owns a pair."""
 
 import dataclasses
+import itertools
 from fractions import Fraction
 
 import jax
@@ -10,7 +11,7 @@ import pytest
 
 from ldp_jax import verification
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
-from ldp_jax.core.rounding import exponential
+from ldp_jax.core.rounding import exponential, log_up
 from ldp_jax.core.whole_noise import law, whole_noise
 from ldp_jax.edges import (
     DPRR,
@@ -18,12 +19,14 @@ from ldp_jax.edges import (
     Population,
     count_neighbours,
     ownership,
+    population,
     privatize_counts,
     whole_counts,
 )
 from ldp_jax.edges.lists import NeighbourList
 from ldp_jax.graph import graphs
 from ldp_jax.verification.cases import CASES
+from tests.edges.small import owner_of
 from tests.marks import untyped
 from tests.stats import SIGMAS
 
@@ -51,6 +54,65 @@ def test_noise_is_whole_numbers_and_keeps_epsilon(epsilon):
     near = exact > 2.0**-60
     np.testing.assert_allclose(law(noise)[near], exact[near], rtol=1e-8)
     assert np.abs(law(noise) - exact).sum() < 1e-13
+
+
+def test_the_loss_of_whole_noise_is_that_of_all_reports_of_all_counts():
+    """As a fraction, of 40 drawn budgets; counts are so small that reports at the ends decide."""
+    rng = np.random.default_rng(0)
+    for place in range(40):
+        noise = whole_noise(float(rng.uniform(0.5, 8.0)), 1 + place % 4)
+        one_side = [2 * noise.masses[0], *noise.masses[1:]]
+        reports = range(-noise.margin, noise.most + noise.margin + 1)
+        laws = [[_mass(one_side, noise, y, count) for y in reports] for count in range(noise.most + 1)]
+        assert {sum(law) for law in laws} == {2**97}
+        pairs = [pair for two in itertools.pairwise(laws) for pair in zip(*two, strict=True)]
+        assert noise.ratio == max(Fraction(max(pair), min(pair)) for pair in pairs)
+        assert Fraction(noise.loss) >= Fraction(log_up(noise.ratio))
+
+
+def test_each_pair_belongs_to_one_end_by_the_public_rule():
+    """Drawn confidences with ties: the smaller one owns a pair, and parity decides of equals."""
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        n = int(rng.integers(3, 12))
+        order, silent = rng.integers(0, 3, n) / 2, rng.random(n) < 0.3
+        silent[rng.integers(n)] = False
+        owns = ownership(order, silent).owns(*np.indices((n, n)))
+        for i, j in itertools.permutations(range(n), 2):
+            of_two = owner_of(min(i, j), max(i, j), order)
+            wanted = not silent[i] and (silent[j] or of_two == i)
+            assert owns[i, j] == wanted, (i, j)
+        assert not owns.diagonal().any()
+
+
+@pytest.mark.parametrize("block", [1, 2, 5, 64])
+def test_counts_by_blocks_of_edges_are_those_of_the_matrix(block, monkeypatch):
+    """Of drawn graphs and groups, -1 among them; a block may end within the edges of a user."""
+    for module in (whole_counts, population):
+        monkeypatch.setattr(module, "_BLOCK", block)
+    rng = np.random.default_rng(block)
+    for _ in range(5):
+        n, groups = 15, rng.integers(-1, 3, 15)
+        matrix = np.triu(rng.random((n, n)) < 0.4, 1)
+        users = Population.of(graphs.from_edges(np.argwhere(matrix), n))
+        inside = (groups[:, None] == np.arange(3)).astype(int)
+        np.testing.assert_array_equal(count_neighbours(users, groups, 3), (matrix | matrix.T) @ inside)
+        np.testing.assert_array_equal(users.degree, (matrix | matrix.T).sum(1))
+
+
+def test_the_law_of_a_list_is_that_of_its_counts_clipped():
+    """Drawn lists and groups, of which some hold more friends than are counted; both noises."""
+    rng, n, most = np.random.default_rng(0), 12, 3
+    for noise in ("geometric", "laplace"):
+        m = NeighbourCounts(0.7, 2, n=n, most=most, noise=noise)
+        for _ in range(4):
+            groups, friends = rng.integers(-1, 2, n), 1 + np.flatnonzero(rng.random(n - 1) < 0.8)
+            one = dataclasses.replace(m, groups=groups)
+            counts = np.minimum([(groups[friends] == k).sum() for k in range(2)], most)
+            y = rng.integers(-5, 9, 2)
+            wanted = m.log_likelihood(y, counts).sum()
+            assert float(one.log_density(y, NeighbourList.of(friends, n))) == pytest.approx(float(wanted), rel=1e-5)
+        assert counts.max() == most
 
 
 def _mass(one_side, noise, y, count):

@@ -21,6 +21,7 @@ from ldp_jax.edges import (
     privatize_graph,
     public_part,
 )
+from ldp_jax.edges._draws import capacity
 from ldp_jax.edges.population import Population
 from ldp_jax.graph import graphs
 from ldp_jax.graph.graphs import GraphSet
@@ -165,6 +166,17 @@ def test_the_same_keys_draw_the_same_graphs_as_ever(name, reporting):
     digest, total = drawn(name, reporting)
     assert digest == DRAWN[name, reporting][0]
     assert total == pytest.approx(DRAWN[name, reporting][1], rel=1e-5)
+
+
+def test_slots_are_never_too_few_and_of_few_shapes():
+    """At every boundary of the steps up to 2^32, and one below and above it; few slots are free."""
+    steps = sorted({2**power for power in range(25)} | {2**24 * times for times in range(1, 257)})
+    counts = sorted({0} | {step + more for step in steps for more in (-1, 0, 1)})
+    slots = [capacity(count) for count in counts]
+    for count, room in zip(counts, slots, strict=True):
+        assert count <= room <= max(64, 2 * count, count + 2**24 - 1), count
+    assert slots == sorted(slots)
+    assert set(slots) == {*(2**power for power in range(6, 25)), *(2**24 * times for times in range(2, 258))}
 
 
 def test_sets_and_graphs_come_back_as_what_they_were():

@@ -30,6 +30,21 @@ MECHANISMS = {
 }
 
 
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_bound_is_of_the_deviation_and_of_the_bias_of_the_worst_record(name):
+    """Of drawn rows: its parts are those of a grid of records, and both are in the total."""
+    mechanism, rng = MECHANISMS[name], np.random.default_rng(0)
+    grid = np.linspace(-1, 1, 41).astype(np.float32)
+    off = np.abs(np.asarray(mechanism.mean(grid)) - grid).max()
+    for _ in range(3):
+        rows = rng.dirichlet(np.ones(20), 6) * rng.uniform(0.3, 3.0, (6, 1))
+        bound = bounds.error_bound(mechanism, rows, rng.uniform(0.01, 0.5))
+        np.testing.assert_allclose(bound.bias, off * rows.sum(1), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(bound.total, bound.deviation + bound.bias, rtol=1e-12)
+        assert (bound.deviation > 0).all()
+        assert bound.variance >= float(np.asarray(mechanism.variance(grid)).max()) * (1 - 1e-5)
+
+
 @pytest.fixture(scope="module")
 def op():
     data = datasets.synthetic(

@@ -142,6 +142,28 @@ def test_batch_norm_of_nobody_is_finite():
     assert np.isfinite(made).all()
 
 
+def test_running_statistics_are_the_naive_recursion():
+    """As PyTorch keeps them, from any start: 0.9 of what was, and the mean and the unbiased variance of the nodes.
+
+    Rows that stand for no node count for nothing, and those of several nodes as often.
+    """
+    rng, norm = np.random.default_rng(3), _NormReLU()
+    step = jax.jit(lambda kept, rows, count: norm.apply(kept, rows, count, True, mutable=["batch_stats"]))
+    moved = {"mean": jnp.float32([3.0, -2.0]), "var": jnp.float32([0.2, 7.0])}
+    params = {"scale": jnp.ones(2), "bias": jnp.zeros(2)}
+    mean, variance = (np.asarray(moved[name], float) for name in ("mean", "var"))
+    for _ in range(4):
+        rows, count = rng.normal(1.0, 2.0, (6, 2)), rng.permutation([0, 0, 1, 1, 2, 3])
+        _, changed = step({"params": params, "batch_stats": moved}, np.float32(rows), np.float32(count))
+        moved, nodes = changed["batch_stats"], np.repeat(rows, count, 0)
+        mean = 0.9 * mean + 0.1 * nodes.mean(0)
+        variance = 0.9 * variance + 0.1 * nodes.var(0, ddof=1)
+        np.testing.assert_allclose(moved["mean"], mean, rtol=1e-5)
+        np.testing.assert_allclose(moved["var"], variance, rtol=1e-5)
+    _, changed = step({"params": params, "batch_stats": moved}, np.float32(rows), np.float32([1, 0, 0, 0, 0, 0]))
+    np.testing.assert_allclose(changed["batch_stats"]["var"], 0.9 * variance, rtol=1e-5)  # of one node: none
+
+
 def test_dropout_is_keyed_and_only_in_training():
     batch = whole(many_graphs())
     variables = trained()

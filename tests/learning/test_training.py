@@ -47,6 +47,27 @@ def test_a_separable_toy_is_learned():
     np.testing.assert_array_equal(training.predict(model, fitted, z)[test.index], test.label)
 
 
+def test_labels_that_are_held_out_change_their_own_scores_and_no_variables():
+    """Held out is unread: other test labels leave all but the test, other validation labels the losses."""
+    model, rng = linear(3), np.random.default_rng(0)
+    z, *parts = blobs()
+    settings = Settings(ADAM, epochs=4, batch_size=16)
+
+    def run(which=None):
+        some = list(parts)
+        if which is not None:
+            some[which] = some[which]._replace(label=rng.permutation(some[which].label))
+        return fit(jax.random.key(0), model, training.node_classification, z, *some, settings)
+
+    true, other_validation, other_test = run(), run(1), run(2)
+    np.testing.assert_array_equal(true.losses, other_validation.losses)
+    assert not np.array_equal(true.validations, other_validation.validations)
+    for field in ("variables", "validation", "epoch", "losses", "validations"):
+        pair = (getattr(found, field) for found in (true, other_test))
+        jax.tree.map(np.testing.assert_array_equal, *pair)
+    assert true.test != other_test.test
+
+
 def test_records_that_are_no_numbers_are_told():
     """A NaN in training makes all parameters NaN: the accuracy that is left is that of the first variables."""
     z, *parts = blobs()

@@ -178,7 +178,8 @@ def test_what_those_checks_ask_holds_of_users(data):
 
 @pytest.mark.usefixtures("untyped")
 def test_an_embedding_names_its_columns(data):
-    model = estimators(data)["embedding"].set_output(transform="pandas").fit(TRAIN)
+    model = estimators(data)["embedding"].set_output(transform="pandas")
+    model.fit(pd.DataFrame({"user": TRAIN}))
     names = [f"privateembedding{k}" for k in range(40)]
     assert model.get_feature_names_out().tolist() == names
     table = model.transform(pd.DataFrame({"user": TEST}, index=TEST + 7))

@@ -3,6 +3,7 @@
 import itertools
 import math
 from fractions import Fraction
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,10 +13,12 @@ import scipy.signal
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.core.float64 import float64_on_cpu
+from ldp_jax.core.integer_tables import Table, integer_masses
 from ldp_jax.core.mechanism import Numeric
 from ldp_jax.core.pytree import mechanism
 from ldp_jax.core.spaces import Box, Interval, Vectors, clip
 from ldp_jax.features import (
+    Discrete,
     Duchi,
     DuchiVector,
     FeatureRR,
@@ -109,6 +112,46 @@ def test_closed_forms(name):
             assert hockey_stick(make(epsilon), other) == pytest.approx(
                 closed(epsilon, other), rel=relative, abs=rounding
             )
+
+
+@mechanism
+class Skewed(Duchi):
+    """A sign whose chance of 1 bends at 0: it is ``left`` at -1, 0.3 at 0, and ``right`` at 1."""
+
+    left: Any
+    right: Any
+
+    def log_density(self, y, x):
+        x = clip(x)
+        chance = 0.3 + jnp.where(x < 0, -x * (self.left - 0.3), x * (self.right - 0.3))
+        return jnp.log(jnp.where(jnp.asarray(y) > 0, chance, 1 - chance))
+
+
+def divergence(rows, epsilon):
+    """The largest sum of max(0, p - e^epsilon q) over ordered pairs of rows."""
+    return max(np.maximum(p - math.exp(epsilon) * q, 0).sum() for p, q in itertools.permutations(rows, 2))
+
+
+@untyped
+def test_it_is_that_of_mirrored_records_and_a_leak_of_one_side_is_seen_on_either():
+    """Of 24 drawn laws of a sign, and of 60 drawn tables, by both orders of each pair."""
+    rng = np.random.default_rng(0)
+    for _ in range(24):
+        left, right = rng.uniform(0.02, 0.98, 2)
+        rows = [np.array([chance, 1 - chance]) for chance in (left, 0.3, right)]
+        epsilon = rng.uniform(0.0, 1.5)
+        exact = divergence(rows, epsilon)
+        for ends in ((left, right), (right, left)):
+            assert hockey_stick(Skewed(1.0, *ends), epsilon) == pytest.approx(exact, abs=1e-12)
+    for _ in range(60):
+        inputs, outputs = rng.integers(2, 5, 2)
+        law = rng.dirichlet(np.full(outputs, 0.8), inputs) + 0.01
+        masses = integer_masses(law / law.sum(1, keepdims=True), 8.0)
+        epsilon = rng.uniform(0.0, 1.5)
+        exact = divergence(masses / 2**32, epsilon)
+        for some in (masses, masses[::-1], masses[:, ::-1]):
+            table = Table("drawn", np.ascontiguousarray(some), np.zeros(outputs, np.float32), "category")
+            assert hockey_stick(Discrete.of(table), epsilon) == pytest.approx(exact, abs=1e-12)
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -273,6 +316,13 @@ class Hump(Logistic):
         return jnp.where((y > 100) & (y < 1000) & (x > 0), 5.0, 0.0) + 0.0 * y
 
 
+class Corners(Box):
+    """A square of which three corners are asked: one and two numbers differ between them."""
+
+    def critical_records(self):
+        return np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0]])
+
+
 @mechanism
 class LaplacePair:
     """Two numbers, each with Laplace noise of a scale."""
@@ -280,7 +330,7 @@ class LaplacePair:
     scale: float
 
     def domain(self):
-        return Box(2)
+        return Corners(2)
 
     def codomain(self):
         return Vectors(2)
@@ -296,6 +346,35 @@ class LaplacePair:
 
     def estimate(self, y):
         return y
+
+
+@mechanism
+class SkewedNumber(LaplacePair):
+    """A number with noise that falls by ``down`` below it, and by ``up`` above it."""
+
+    down: Any
+    up: Any
+
+    def domain(self):
+        return Box(1)
+
+    def codomain(self):
+        return Vectors(1)
+
+    def log_density(self, y, x):
+        away = (y - self.domain().clip(x))[..., 0]
+        return jnp.minimum(self.down * away, -self.up * away) - jnp.log(1 / self.down + 1 / self.up)
+
+
+@untyped
+@pytest.mark.parametrize(("down", "up"), [(3.0, 0.4), (0.4, 3.0)])
+def test_a_law_that_leans_loses_as_much_as_its_mirror(down, up):
+    """By both orders of each pair, in 2e6 cells; the smaller has 0 where the larger has 0.44."""
+    y = np.linspace(-60, 60, 2_000_001)
+    laws = [np.exp(np.minimum(down * (y - x), -up * (y - x))) / (1 / down + 1 / up) for x in (-1.0, 1.0)]
+    for epsilon in (0.3, 1.0, 2.9):
+        expected = divergence(laws, epsilon) * (y[1] - y[0])
+        assert hockey_stick(SkewedNumber(1.0, down, up), epsilon) == pytest.approx(expected, rel=1e-3)
 
 
 @untyped

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int32
 
-from ldp_jax.core import random
+from ldp_jax.core import long_sums, random
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.graph.aggregation import Divided, Induced, Segments, Tables, linear
@@ -22,6 +22,8 @@ from ldp_jax.learning.models._dropout import STEPS
 _SLOPE = 0.2  # the slope of LeakyReLU below 0
 
 _CACHED = 2**16  # numbers of the vectors of edges that a CPU works off at a time: 256 KB
+
+_NOWHERE = np.iinfo(np.int32).max  # a place that no sum has
 
 _AT_ONCE = 4  # heads that a block of threefry, 64 bits, is enough for
 
@@ -53,7 +55,7 @@ def attend(
         # The key is used here alone: its words are drawn from again where a weight is needed.
         words = jax.random.key_data(random.split(key, -(-receiver.shape[1] // _AT_ONCE)))
     if isinstance(neighbours, Segments):
-        edges = _Edges(neighbours.senders, neighbours.receivers, jnp.arange(len(h)), True)
+        edges = _Edges(neighbours.senders, neighbours.receivers, jnp.arange(len(h)))
         return _attend(dropped, edges, words, receiver, sender, h)
     by_row = (neighbours.rows(values) for values in (receiver, sender, h))
     return neighbours.nodes(_attend(dropped, _of_tables(neighbours), words, *by_row))
@@ -66,7 +68,7 @@ class _Edges:
     senders: Int32[Array | np.ndarray, " m"]
     receivers: Int32[Array | np.ndarray, " m"]
     names: Int32[Array, " n"]  # what dropout knows the nodes by
-    by_receiver: bool = static()
+    long: bool = static(default=True)  # whether a node may have many edges
 
 
 def _of_tables(tables: Tables) -> _Edges:
@@ -77,30 +79,32 @@ def _of_tables(tables: Tables) -> _Edges:
     senders = jnp.concatenate([names.T.ravel() for names, _ in rows])
     receivers = jnp.concatenate([jnp.repeat(receiver, len(names)) for names, receiver in rows])
     senders = jnp.where(senders == nodes[-1], len(nodes), senders)  # free places
-    return _Edges(senders, receivers, tables.rows(nodes[:-1]), False)
+    return _Edges(senders, receivers, tables.rows(nodes[:-1]), others.long)
 
 
 class _Block(NamedTuple):
     real: Array  # bool [m, 1], whether an edge is no padding
     senders: Array
     receivers: Array
-    by_receiver: bool
+    to: tuple[Array, ...]  # where the edge is added, by each of the places that were asked for
 
 
-def _over(edges: _Edges, width: int, step: Callable[[_Block, _Totals], _Totals], carry: _Totals) -> _Totals:
+def _over(
+    edges: _Edges, width: int, step: Callable[[_Block, _Totals], _Totals], carry: _Totals, *places: Array
+) -> _Totals:
     """Give all edges to ``step``, some at a time; ``width`` is how many numbers it makes of an edge."""
     m, n = len(edges.senders), len(edges.names)
     size = max(1, min(m, _CACHED // width)) if jax.default_backend() == "cpu" else max(1, m)
     blocks = max(1, -(-m // size))
     ends = [
-        jnp.pad(part, (0, blocks * size - m), constant_values=n).reshape(blocks, size)
-        for part in (edges.senders, edges.receivers)
+        jnp.pad(part, (0, blocks * size - m), constant_values=fill).reshape(blocks, size)
+        for part, fill in ((edges.senders, n), (edges.receivers, n), *((part, _NOWHERE) for part in places))
     ]
 
     def one(index: Array, carry: _Totals) -> _Totals:
-        senders, receivers = (part[index] for part in ends)
+        senders, receivers, *to = (part[index] for part in ends)
         real = ((senders < n) & (receivers < n))[:, None]
-        return step(_Block(real, senders, receivers, edges.by_receiver), carry)
+        return step(_Block(real, senders, receivers, tuple(to)), carry)
 
     return jax.lax.fori_loop(0, blocks, one, carry)
 
@@ -109,12 +113,16 @@ def _at(values: Array, ends: Array) -> Array:
     return values.at[ends].get(mode="clip")
 
 
-def _to_receivers(totals: Array, block: _Block, values: Array) -> Array:
-    return totals.at[block.receivers].add(values, mode="drop", indices_are_sorted=block.by_receiver)
+def _by_receiver(edges: _Edges) -> list[Array]:
+    return long_sums.places(edges.receivers, len(edges.names)) if edges.long else [jnp.asarray(edges.receivers)]
 
 
-def _to_senders(totals: Array, block: _Block, values: Array) -> Array:
-    return totals.at[block.senders].add(values, mode="drop")
+def _by_sender(edges: _Edges) -> list[Array]:
+    return (
+        long_sums.places_in_any_order(edges.senders, len(edges.names))
+        if edges.long
+        else [jnp.asarray(edges.senders)]
+    )
 
 
 def _leaky(scores: Array) -> Array:
@@ -149,22 +157,25 @@ def _outputs(dropped: int, edges: _Edges, words: Array | None, a: Array, b: Arra
 
     def largest(block: _Block, most: Array) -> Array:
         scores = jnp.where(block.real, _at(b, block.senders), -jnp.inf)
-        return most.at[block.receivers].max(scores, mode="drop", indices_are_sorted=block.by_receiver)
+        return most.at[block.receivers].max(scores, mode="drop")
 
     top = _leaky(a + _over(edges, heads, largest, b))  # LeakyReLU is monotone
+    at, *parts = _by_receiver(edges)
 
-    def add(block: _Block, totals: tuple[Array, Array]) -> tuple[Array, Array]:
+    def add(block: _Block, totals: tuple[Array, ...]) -> tuple[Array, ...]:
         scores = _leaky(_at(a, block.receivers) + _at(b, block.senders)) - _at(top, block.receivers)
         weights = jnp.exp(jnp.where(block.real, scores, -jnp.inf))
         kept = weights * _kept_of(edges, words, dropped, block, heads)
         return (
-            _to_receivers(totals[0], block, weights),
-            _to_receivers(totals[1], block, kept[..., None] * _at(h, block.senders)),
+            long_sums.add(totals[0], block.to[0], weights),
+            long_sums.add(totals[1], block.to[0], kept[..., None] * _at(h, block.senders)),
         )
 
     weight = jnp.exp(_leaky(loop) - top)
     kept = weight * _kept(words, dropped, edges.names, edges.names, heads)
-    total, vectors = _over(edges, heads * width, add, (weight, kept[..., None] * h))
+    start = tuple(long_sums.with_room(part, parts) for part in (weight, kept[..., None] * h))
+    found = _over(edges, heads * width, add, start, at)
+    total, vectors = (long_sums.fold(part, len(h), parts) for part in found)
     return vectors / total[..., None], top + jnp.log(total)
 
 
@@ -196,37 +207,45 @@ def _attend_tangent(dropped: int, primals: tuple, tangents: tuple) -> tuple[Arra
     def forward(moved: Array) -> Array:
         h_dot, a_dot, b_dot = moved[..., :-2], moved[..., -2], moved[..., -1]
 
-        def add(block: _Block, totals: tuple[Array, Array]) -> tuple[Array, Array]:
+        def add(block: _Block, totals: tuple[Array, ...]) -> tuple[Array, ...]:
             weights, kept, slope = weigh(block)
             change = slope * (_at(a_dot, block.receivers) + _at(b_dot, block.senders))
             rows = _at(h_dot, block.senders) + change[..., None] * _at(h, block.senders)
             return (
-                _to_receivers(totals[0], block, kept[..., None] * rows),
-                _to_receivers(totals[1], block, weights * change),
+                long_sums.add(totals[0], block.to[0], kept[..., None] * rows),
+                long_sums.add(totals[1], block.to[0], weights * change),
             )
 
         change = loop_slope * (a_dot + b_dot)
         start = loop_kept[..., None] * (h_dot + change[..., None] * h), loop_weight * change
-        vectors, scores = _over(edges, heads * width, add, start)
+        at, *parts = _by_receiver(edges)
+        found = _over(edges, heads * width, add, tuple(long_sums.with_room(part, parts) for part in start), at)
+        vectors, scores = (long_sums.fold(part, len(h), parts) for part in found)
         return jnp.pad(vectors - scores[..., None] * outputs, ((0, 0), (0, 0), (0, 2)))  # linear keeps shapes
 
     def transpose(cotangent: Array) -> Array:
         g = cotangent[..., :-2]
         along = (g * outputs).sum(-1)
 
-        def add(block: _Block, totals: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        def add(block: _Block, totals: tuple[Array, ...]) -> tuple[Array, ...]:
             weights, kept, slope = weigh(block)
             sent = _at(g, block.receivers)
             to_scores = kept * (sent * _at(h, block.senders)).sum(-1) - weights * _at(along, block.receivers)
             to_scores = slope * to_scores
+            receiver, sender = block.to
             return (
-                _to_senders(totals[0], block, kept[..., None] * sent),
-                _to_receivers(totals[1], block, to_scores),
-                _to_senders(totals[2], block, to_scores),
+                long_sums.add(totals[0], sender, kept[..., None] * sent),
+                long_sums.add(totals[1], receiver, to_scores),
+                long_sums.add(totals[2], sender, to_scores),
             )
 
         to_loop = loop_slope * (loop_kept * (g * h).sum(-1) - loop_weight * along)
-        to_h, to_a, to_b = _over(edges, heads * width, add, (loop_kept[..., None] * g, to_loop, to_loop))
+        receiver, *of_receivers = _by_receiver(edges)
+        sender, *of_senders = _by_sender(edges)
+        levels = of_senders, of_receivers, of_senders
+        start = map(long_sums.with_room, (loop_kept[..., None] * g, to_loop, to_loop), levels)
+        found = _over(edges, heads * width, add, tuple(start), receiver, sender)
+        to_h, to_a, to_b = (long_sums.fold(*part) for part in zip(found, (len(h),) * 3, levels, strict=True))
         return jnp.concatenate([to_h, to_a[..., None], to_b[..., None]], -1)
 
     a_dot, b_dot, h_dot = tangents[2:]

@@ -70,9 +70,9 @@ def average(op: Operator, h: Array, normalisation: str) -> Array:
     """Each node's mean over itself and its neighbours, of rows [n, ...] of ``h``; or the symmetric form."""
     around = (op.degree + 1.0).reshape(-1, *(1,) * (h.ndim - 1))
     if normalisation == "mean":
-        return (op.neighbours.sum(h) + h) / around
+        return (op.sum(h) + h) / around
     inverse = jax.lax.rsqrt(around)
-    return inverse * (op.neighbours.sum(inverse * h) + inverse * h)
+    return inverse * (op.sum(inverse * h) + inverse * h)
 
 
 class _GCN(nn.Module):

@@ -25,11 +25,14 @@ class _NormReLU(nn.Module):
         spread = self.variable("batch_stats", "var", jnp.ones, (width,))
         mean, variance = running.value, spread.value
         if train:
-            weight = (count / jnp.maximum(count.sum(), 1.0))[:, None]
+            nodes = jnp.maximum(count.sum(), 1.0)
+            weight = (count / nodes)[:, None]
             mean = (rows * weight).sum(0)
             variance = ((rows - mean) ** 2 * weight).sum(0)
+            # What is kept is unbiased, what normalises a batch is not, as in PyTorch.
+            unbiased = variance * nodes / jnp.maximum(nodes - 1.0, 1.0)
             running.value = _MOMENTUM * running.value + (1 - _MOMENTUM) * jax.lax.stop_gradient(mean)
-            spread.value = _MOMENTUM * spread.value + (1 - _MOMENTUM) * jax.lax.stop_gradient(variance)
+            spread.value = _MOMENTUM * spread.value + (1 - _MOMENTUM) * jax.lax.stop_gradient(unbiased)
         return nn.relu((rows - mean) * (jax.lax.rsqrt(variance + _EPSILON) * scale) + bias)
 
 

@@ -18,6 +18,7 @@ from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.servers.parts.panel import reported_shares
 
 _NAMED = 8  # absent classes that words list
@@ -33,6 +34,8 @@ class Numbering(NamedTuple):
 
     taught: Int[np.ndarray, " taught"]
     log_prior: Float[np.ndarray, " classes"]
+
+    __repr__ = by_shapes
 
     @classmethod
     def of(cls, labels: Int[np.ndarray, " n"], num_classes: int) -> "Numbering":

@@ -81,14 +81,16 @@ def _confusion(panel: ScoredPanel, alphabets: Array, smoothings: Array, *, label
     """M_S [s, sets, C, C] for each of some smoothings: counted where labels are true, else found by EM."""
     scores, labels, keep = panel
     classes = scores.shape[1]
-    reported = jax.nn.one_hot(labels, classes)  # 0 of rows without a label, by which panels share a program
+    reported = jax.nn.one_hot(
+        labels, classes, dtype=jnp.float32
+    )  # 0 of rows without a label, by which panels share a program
     same = jnp.eye(classes, dtype=bool)
     channel = jnp.where(same, keep, other_share(keep, classes))  # of a class (rows) and its report
 
     def one(inside: Array) -> Array:
         chosen = jnp.argmax(jnp.where(inside, scores, -jnp.inf), -1)
         # Of the class sent (rows) and the reported label.
-        joint = matmul(jax.nn.one_hot(chosen, classes).T, reported)
+        joint = matmul(jax.nn.one_hot(chosen, classes, dtype=jnp.float32).T, reported)
         uniform = inside / inside.sum()
         own = jnp.where(inside[:, None], same.astype(jnp.float32), uniform)
 

@@ -12,7 +12,7 @@ import scipy.sparse
 from jaxtyping import Float, Int, UInt
 from numpy.typing import ArrayLike
 
-from ldp_jax.core import validate
+from ldp_jax.core import long_sums, validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array
@@ -123,6 +123,8 @@ class RowTables:
 
 _AT_A_TIME, _MOST_PARTS = 512, 64
 
+_MANY_LINES = 2**17  # beyond so many, those of a column are added up in parts: else equal numbers round by 1e-3
+
 
 def part_size(n: int) -> int:
     """How many of n rows a program works on at a time: all of few, at most 64 parts of 512 or a multiple."""
@@ -185,16 +187,22 @@ def _lines(
 
 def _sum_lines(lines: _Lines, used: Array | np.ndarray, weights: Array, owners: int, size: int) -> Array:
     """The lines in use summed by owner, ``size`` of them at a time."""
+    others, values, owner = lines
+    places, *parts = (
+        [jnp.asarray(owner)] if len(owner) <= _MANY_LINES else long_sums.places(owner.astype(np.int32), owners)
+    )
 
     def add(at: Array, total: Array) -> Array:
-        other, value, whose = (jax.lax.dynamic_slice_in_dim(part, at * size, size, -1) for part in lines)
+        other, value, place = (
+            jax.lax.dynamic_slice_in_dim(part, at * size, size, -1) for part in (others, values, places)
+        )
         each = jnp.zeros((size, weights.shape[1]), weights.dtype)
         for one, scale in zip(other, value, strict=True):
             each = each + weights[one] * scale[:, None]
-        return total.at[whose].add(each, indices_are_sorted=True)
+        return long_sums.add(total, place, each, in_order=not parts)
 
-    start = jnp.zeros((owners, weights.shape[1]), weights.dtype)
-    return jax.lax.fori_loop(jnp.uint32(0), parts_of(used, size), add, start)
+    start = long_sums.with_room(jnp.zeros((owners, weights.shape[1]), weights.dtype), parts)
+    return long_sums.fold(jax.lax.fori_loop(jnp.uint32(0), parts_of(used, size), add, start), owners, parts)
 
 
 def feature_rows(x: Features, *, log: bool = False, public: Int[np.ndarray, " some"] | None = None) -> Rows:

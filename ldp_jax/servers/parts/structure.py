@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float, Int
 from ldp_jax.core import validate
 from ldp_jax.core.float32 import matmul
 from ldp_jax.core.label_channel import other_share
+from ldp_jax.core.long_sums import column_means
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array
@@ -329,12 +330,12 @@ def structure_posterior(
     for kind in (1, 2, *ALPHAS):
         records = [] if rows is None or kind != ALPHAS[1] else [_record_coordinates(rows, _RECORDS)]
         columns = np.concatenate([truth, *records, np.ones((len(panel), 1), np.float32)], 1)
-        found = _smoothed(sums_by_folds(op, known, columns, kind), columns[:, :-1].mean(0))
+        found = _smoothed(sums_by_folds(op, known, columns, kind), column_means(columns[:, :-1]))
         name = f"{kind} hops" if isinstance(kind, int) else f"PageRank {kind:g}"
         sources[name] = np.log(np.maximum(found[:, :classes], np.float32(1e-6)))
         if records:
             made = found[:, classes:]
-            made = made - made.mean(0)
+            made = made - column_means(made)
             designs["records of the panel"] = made / max(float(np.sqrt((made**2).sum(1).mean())), 1e-12)
     for name, design in designs.items():
         sources[name] = panel_regression(design, known)
@@ -342,7 +343,7 @@ def structure_posterior(
     scores = np.stack(list(sources.values()), -1)
     stacked, weights = stack_out_of_fold(scores, known, np.full(len(sources), 1.0 / len(sources)), ridge=5.0)
     nothing = np.zeros(stacked.shape, np.float32)
-    field, _ = best_field(op, known, truth.mean(0), nothing, np.zeros(len(labels), bool))
+    field, _ = best_field(op, known, column_means(truth), nothing, np.zeros(len(labels), bool))
     candidates = {
         "label propagation": _calibrated(sources[f"PageRank {ALPHAS[1]:g}"], known),
         "field": _calibrated(field, known),

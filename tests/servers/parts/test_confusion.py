@@ -2,6 +2,7 @@
 
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from ldp_jax.servers.parts.confusion import SMOOTHINGS, ClassReports, ScoredPanel, likeliest_evidence
 
@@ -28,6 +29,37 @@ def test_evidence_is_the_sum_over_what_the_device_may_have_chosen():
             assert abs(total - (labels == y).sum() - 1) < 1e-9
             expected = np.log(sum(counts[c] / total * law[i, c] for c in chosen))
             assert abs(found[i, y] - expected) < 1e-5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_evidence_of_others_is_that_without_the_reports_of_those_who_do_not_count(seed):
+    """Drawn reports, alphabets, panels and channels: a user's evidence is of the own report alone.
+
+    The smoothing is the same whatever those report who do not count, and another by the others' reports.
+    """
+    rng = np.random.default_rng(seed)
+    n, classes, keep = 40, 4, (1.0, 0.8)[seed % 2]
+    inside = rng.random((n, classes)) < 0.6
+    inside[np.arange(n), rng.integers(0, classes, n)] = True
+    counted = rng.random(n) < 0.5
+    scores = rng.normal(0, 1, (12, classes)).astype(np.float32)
+    panel = ScoredPanel(scores, rng.integers(0, classes, 12), keep)
+    q = rng.dirichlet(np.ones(classes), n).astype(np.float32)
+
+    def found(law):
+        return likeliest_evidence(ClassReports(np.log(law), inside), panel, q, counted)
+
+    law = rng.dirichlet(np.ones(classes), n).astype(np.float32)
+    evidence, smoothing = found(law)
+    chosen = set()
+    for _ in range(6):
+        other = rng.dirichlet(np.full(classes, 0.05), n).astype(np.float32) + np.float32(1e-6)
+        again, same = found(np.where(counted[:, None], law, other))
+        assert same == smoothing
+        np.testing.assert_array_equal(np.asarray(again)[counted], np.asarray(evidence)[counted])
+        assert np.abs(np.asarray(again) - np.asarray(evidence))[~counted].max() > 0.1
+        chosen.add(found(np.where(counted[:, None], other, law))[1])
+    assert chosen != {smoothing}
 
 
 def test_a_small_panel_that_is_too_sure_is_smoothed_until_the_reports_are_likely():

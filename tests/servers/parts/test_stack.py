@@ -60,3 +60,34 @@ def test_weights_that_may_not_be_negative_are_the_best_of_those_and_nobody_is_we
         best = best_weights(np.asarray(z)[taught], known[taught], 5.0)
         expected = jax.nn.log_softmax(z @ jnp.asarray(best, jnp.float32))
         np.testing.assert_allclose(log_p[np.flatnonzero(asked)], expected[np.flatnonzero(asked)], atol=2e-3)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_weights_of_labels_that_may_be_wrong_are_those_of_a_search_without_slopes_from_far_away(seed):
+    """A drawn share to keep, and ridge: the minimum of Nelder and Mead, to 2e-3 of a weight."""
+    rng = np.random.default_rng(seed)
+    classes, keep, ridge = int(rng.integers(2, 5)), rng.uniform(0.4, 0.95), rng.uniform(0.5, 20.0)
+    keep = max(keep, 1.2 / classes)
+    z = rng.normal(0.4, 1.0, (150, classes, 2)) * rng.uniform(0.3, 2.0, 2)
+    p = np.exp(z @ [1.3, 0.4])
+    y = (p.cumsum(1) > rng.random((150, 1)) * p.sum(1, keepdims=True)).argmax(1)
+    y = np.where(rng.random(150) < keep, y, rng.integers(0, classes, 150))
+    towards, fold = rng.uniform(0.0, 1.5, 2), np.arange(150) % 3
+    other = (1 - keep) / (classes - 1)
+
+    def loss(w, at):
+        true = np.exp(z[at] @ w)
+        true /= true.sum(1, keepdims=True)
+        reported = (other + (keep - other) * true)[np.arange(at.sum()), y[at]]
+        return 0.5 * ridge * ((w - towards) ** 2).sum() - np.log(reported).sum()
+
+    log_p, weights = stack_out_of_fold(z, FoldedLabels(y, classes, fold, 3, keep), towards, ridge=ridge)
+    options = {"xatol": 1e-6, "fatol": 1e-9, "maxiter": 4000}
+    for own, start in ((fold < 3, [4.0, 0.1]), (fold != 1, [4.0, 3.0])):
+        given = {"method": "Nelder-Mead", "bounds": [(0, None)] * 2, "options": options}
+        best = minimize(loss, start, (own,), **given).x
+        if own.all():
+            np.testing.assert_allclose(weights, best, atol=2e-3)
+        else:
+            found, wanted = np.asarray(log_p)[~own], jax.nn.log_softmax(z[~own] @ best)
+            np.testing.assert_allclose(found, wanted, atol=2e-2)

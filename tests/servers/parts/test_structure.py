@@ -138,6 +138,46 @@ def test_sums_leave_out_a_member_s_fold(islands, kind, monkeypatch):
     assert (n, width <= structure.block_width()) == (N, True)
 
 
+def test_a_node_that_no_label_reaches_has_the_prior_and_what_is_nearer_weighs_more(islands):
+    """A pair and two lonely nodes without a label have the prior, whatever it is."""
+    graph, _, known = islands
+    op, rng = operator(graph), np.random.default_rng(0)
+    lonely = np.arange(N - 4, N)
+    labels = np.where(np.isin(np.arange(N), lonely), -1, known.labels)
+    known = FoldedLabels(labels, 3, known.fold, 5)
+    truth = np.eye(3, dtype=np.float32)[labels[known.nodes]]
+    columns = np.concatenate([truth, np.ones((len(truth), 1), np.float32)], 1)
+    for kind in (1, 2, 0.3, 0.1):
+        sums = sums_by_folds(op, known, columns, kind)
+        np.testing.assert_allclose(sums[:, :3].sum(1), sums[:, 3], atol=2e-3)
+        assert (sums >= 0).all()
+        assert not sums[lonely].any()
+        for _ in range(3):  # a skewed prior: an even one would hide which is taken
+            prior = rng.dirichlet([8.0, 1.0, 3.0]).astype(np.float32)
+            shares = structure._smoothed(sums, prior)
+            np.testing.assert_allclose(shares[lonely], np.tile(prior, (4, 1)), rtol=1e-5)
+            np.testing.assert_allclose(shares.sum(1), 1.0, atol=5e-3)
+            nearer, away = sums[:, 3] > sums[:, 3].mean(), np.abs(shares - prior).mean(1)
+            assert away[nearer].mean() > away[~nearer].mean()
+
+
+def test_sources_are_posteriors_of_which_none_has_seen_a_nodes_own_label(islands):
+    """Each sums to one; another label of a member changes sources of others and none of its own."""
+    graph, y, known = islands
+    first = structure_posterior(graph, known)
+    shares = np.exp(np.asarray(first.sources))
+    np.testing.assert_allclose(shares.sum(1), 1.0, atol=5e-3)
+    np.testing.assert_allclose(np.exp(np.asarray(first.log_q)).sum(1), 1.0, atol=1e-5)
+    member = int(known.nodes[7])
+    labels = known.labels.copy()
+    labels[member] = (labels[member] + 1) % 3
+    other = structure_posterior(graph, FoldedLabels(labels, 3, known.fold, 5))
+    change = np.abs(np.exp(np.asarray(other.sources)) - shares).max(1)
+    prior = 1 / len(known.nodes)  # class shares of the panel alone are of all its members
+    assert change[member].max() < 1.5 * prior
+    assert (change.max(0) > 0.01).all()
+
+
 def test_leading_vectors_span_what_eigenvectors_span(islands):
     graph = islands[0]
     found, exact = leading_vectors(operator(graph), 8), spectral_coordinates(graph, 8).astype(float)
