@@ -51,7 +51,7 @@ class BothQuestion:
         friends = jnp.asarray(self.friends).at[user.neighbours.ids].get(mode="fill", fill_value=0.0)
         return self.of_record.report(key, own + friends.sum(0), user.own)
 
-    def answer_all(self, key: PRNGKey, users: Any) -> Int[Array, " n"]:
+    def answer_all(self, key: PRNGKey, users: Any) -> Int[np.ndarray, " n"]:
         """The reported places of all users."""
         records = users.records if isinstance(users.records, (Rows, DenseRows)) else as_rows(users.records)
         own = np.where(self.known[:, None], self.scores, np.asarray(self.of_record.classifier.scores(records)))
@@ -59,7 +59,7 @@ class BothQuestion:
 
     def reports(
         self, key: PRNGKey, scores: Float[np.ndarray, "n classes"], owners: np.ndarray, friends: np.ndarray
-    ) -> Int[Array, " n"]:
+    ) -> Int[np.ndarray, " n"]:
         """The reported places of users of some scores, whose lists have the entries (owner, friend)."""
         n = len(scores)
         entries = np.ones(len(owners))
