@@ -28,7 +28,7 @@ from experiments._runner import DEFAULT_OUT, check_positive, console, write_tabl
 from experiments._sides import Sides, clock, installed, interleaved, key_of, row, torch_device, torch_wait
 from experiments.privge import accuracy, cells
 from experiments.privge import settings as privge_settings
-from ldp_jax import datasets, deployment, features, pipeline
+from ldp_jax import datasets, deployment, features, servers
 from ldp_jax import hyperbolic as hyperbolics
 from ldp_jax.core import mechanism as mechanisms
 from ldp_jax.core import progress, random
@@ -432,7 +432,7 @@ def figure2(_: int) -> list[dict[str, Any]]:
             progress.phase(str(cell), place / len(work))
             cells.compute(benches[cell.seed], cell)
     wall, cpu = taken()
-    compiled: tuple[Any, Any] = (training._fit, pipeline.embedding._private_embeddings)
+    compiled: tuple[Any, Any] = (training._fit, servers.embedding._private_embeddings)
     programs = [function._cache_size() for function in compiled]
     note = (
         f"{len(work)} rows in {wall / 60:.1f} min, compilation included; {programs[0]} training "

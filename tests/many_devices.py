@@ -228,7 +228,7 @@ def embeddings() -> None:
     check_divided(embedded(operator(graph), put(x, auto, "devices"), m), one, "devices", atol=TOLERANCE)
     nodes = operator(graph, mesh=explicit)
     check_divided(embedded(nodes, put(x, explicit, "devices"), m), one, "devices", atol=TOLERANCE)
-    reports = servers.embedding.perturb(jax.random.key(0), put(x, explicit, "devices"), m)
+    reports = servers.perturb(jax.random.key(0), put(x, explicit, "devices"), m)
     assert all(is_divided(leaf, "devices") for leaf in jax.tree.leaves(reports))
 
 

@@ -83,7 +83,7 @@ MADE = {
     "Dataset": dataset,
     "Device": lambda: deployment.Device(SECRET),
     "EdgeSplit": lambda: EdgeSplit(GRAPH, graphs.from_edges([[2, 3]], 4)),
-    "FeatureScores": lambda: importance.FeatureScores("a score", (), ("records",), NUMBERS[:, 0].astype(float)),
+    "FeatureScores": lambda: importance.FeatureScores("a score", (), ("records",), np.full(4, float(MARK))),
     "GraphSet": lambda: graphs.GraphSet(np.array([1, 0]), np.array([0, 1]), np.zeros(4, int), np.array([MARK])),
     "Hidden": lambda: Hidden(MARKED),
     "JointClasses": lambda: JointClasses(NUMBERS, NUMBERS[0], "lists", 1.0, None, MARKED, SPENT),

@@ -6,6 +6,7 @@
 * :mod:`rounding <ldp_jax.core.rounding>` - of epsilons, to the safe side;
 * :mod:`random <ldp_jax.core.random>` - ``jax.random``, bit for bit and faster on a CPU;
 * :mod:`random_words <ldp_jax.core.random_words>`, :mod:`whole_noise <ldp_jax.core.whole_noise>` - of samplers;
+* :mod:`public_bounds <ldp_jax.core.public_bounds>` - bounds that are taken off in float64;
 * :mod:`float32 <ldp_jax.core.float32>` - products that a GPU or a TPU does not round to fewer bits;
 * :mod:`flags <ldp_jax.core.flags>` - the library's programs run under any of JAX's strict flags;
 * :mod:`long_sums <ldp_jax.core.long_sums>` - sums of many float32 rows, whose rounding does not grow with them;
@@ -20,6 +21,7 @@ __getattr__, __dir__ = lazy.attach(
     __name__,
     {"compilation": "compilation_cache"},
     "blocks checksum flags float32 float64 integer_tables label_channel list_ids long_sums mechanism ownership"
-    " personal_alphabets progress pytree quadrature random random_words rounding sharding shown spaces types"
+    " personal_alphabets progress public_bounds pytree quadrature random random_words rounding sharding shown"
+    " spaces types"
     " validate whole_noise",
 )

@@ -57,7 +57,7 @@ def _each(values: dict[str, object], fits: "Callable[[np.ndarray], np.ndarray]",
         if concrete(value):
             array = real(name, value)
             if not fits(array).all():
-                raise ValueError(f"{name} must be {wanted}, got {shown(array if array.ndim else array.item())}")
+                raise ValueError(f"{name} must be {wanted}, got {shown(array) if array.ndim else array.item()}")
 
 
 def positive(**kwargs: object) -> None:

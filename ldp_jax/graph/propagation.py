@@ -10,7 +10,6 @@ import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import jax
@@ -27,7 +26,6 @@ from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.sharding import each_part, placement, varying
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.graph import aggregation, graphs
-from ldp_jax.graph._column_file import write_columns
 from ldp_jax.graph.aggregation import Divided, Induced, Segments, Tables
 
 __all__ = [
@@ -43,7 +41,6 @@ __all__ = [
     "ppr_dense",
     "ppr_push",
     "ppr_rows",
-    "ppr_to_file",
     "take_columns",
     "traced_operator",
 ]
@@ -248,14 +245,11 @@ def _chebyshev(op: Operator, x: Array, alpha: Array, r: Array, steps: Array) -> 
     return op.nodes(w * power)
 
 
-def block_width(*, to_file: bool = False) -> int:
-    """Columns worked on at a time; on a CPU so few that its caches hold what neighbours share.
-
-    Elsewhere a quarter where each block goes to a file: less memory is needed, and less lost by a killed process.
-    """
+def block_width() -> int:
+    """Columns worked on at a time; on a CPU so few that its caches hold what neighbours share."""
     if jax.default_backend() == "cpu":
         return 32  # narrower rows are gathered and scattered at a higher price a column, too
-    return 256 if to_file else 1024
+    return 1024
 
 
 @partial(jax.jit, static_argnames="width")
@@ -389,27 +383,6 @@ def ppr_by_blocks(
         made = block(np.int32(start))  # one at a time, and the one before it
         z = _ppr_into(z, op, made, np.int32(start), *numbers)
     return z
-
-
-def ppr_to_file(
-    out: str | Path,
-    op: Operator,
-    block: "partial[Float[Array, 'n width']]",
-    columns: int,
-    alpha: Scalar,
-    r: Scalar,
-    tol: Scalar = 1e-5,
-) -> Float[np.memmap, "n columns"]:
-    """:func:`ppr_by_blocks`, by smaller ones that each go to a .npy file, from which the result is read as needed.
-
-    A call with the same arguments goes on where another was killed; until then the file's name ends with ``.part``.
-    ``block`` holds all that its columns depend on, and gives ``block_width(to_file=True)`` of them, or all.
-    """
-    numbers, width = _numbers(alpha, r, tol), min(columns, block_width(to_file=True))
-    made_of = op, block.func.__qualname__.encode(), block.args, numbers
-    return write_columns(
-        out, (op.num_nodes, columns), lambda start: _ppr(op, block(start), *numbers), width, made_of
-    )
 
 
 def _as_operator(op_or_graph: Operator | Graph, num_nodes: int | None = None) -> Operator:

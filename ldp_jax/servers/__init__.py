@@ -28,15 +28,17 @@ if TYPE_CHECKING:
     from ldp_jax.servers.driver import Released, Server, simulate
     from ldp_jax.servers.embedding import (
         Embedding,
-        PublicRecord,
+        EmbeddingServer,
         non_private_embedding,
-        perturb,
         private_embedding,
         private_embeddings,
+        propagate,
+        propagate_blocks,
     )
     from ldp_jax.servers.from_reports import PredictedClasses, classify_reports, predict_from_reports
     from ldp_jax.servers.joint import JointClasses, JointPrivacy, JointServer, joint_facts, predict_jointly
     from ldp_jax.servers.labels import LabelledReportServer, LabelServer
+    from ldp_jax.servers.parts.records import PublicRecord, perturb
     from ldp_jax.servers.parts.rows import feature_rows
     from ldp_jax.servers.questions import Answers, Ask, ClassQuestion, CountQuestion, Question, User
     from ldp_jax.servers.questions.counts import count_cost
@@ -55,6 +57,7 @@ __all__ = [
     "CountServer",
     "CountedClasses",
     "Embedding",
+    "EmbeddingServer",
     "JointClasses",
     "JointPrivacy",
     "JointServer",
@@ -89,6 +92,8 @@ __all__ = [
     "predict_jointly",
     "private_embedding",
     "private_embeddings",
+    "propagate",
+    "propagate_blocks",
     "rehearse",
     "simulate",
 ]
@@ -101,10 +106,12 @@ __getattr__, __dir__ = lazy.attach(
         "share": "Share",
         "counts": "CountServer CountedClasses classify_counts count_facts predict_from_counts",
         "driver": "Released Server simulate",
-        "embedding": "Embedding PublicRecord non_private_embedding perturb private_embedding private_embeddings",
+        "embedding": "Embedding EmbeddingServer non_private_embedding private_embedding private_embeddings"
+        " propagate propagate_blocks",
         "from_reports": "PredictedClasses classify_reports predict_from_reports",
         "joint": "JointClasses JointPrivacy JointServer joint_facts predict_jointly",
         "labels": "LabelServer LabelledReportServer",
+        "parts.records": "PublicRecord perturb",
         "parts.rows": "feature_rows",
         "rehearsal": "Rehearsal StatedFriends rehearse",
         "rounds": "RepeatedReports collect_rounds",

@@ -33,12 +33,13 @@ from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import random, validate
 from ldp_jax.core.mechanism import Mechanism
 from ldp_jax.core.pytree import digest
-from ldp_jax.core.shown import HiddenArgument
+from ldp_jax.core.shown import Hidden, HiddenArgument
 from ldp_jax.core.types import Graph, PRNGKey
 from ldp_jax.graph import graphs
 from ldp_jax.servers.counts import CountedClasses, Protects, predict_from_counts
-from ldp_jax.servers.embedding import UserRecords, private_embedding
+from ldp_jax.servers.embedding import private_embedding
 from ldp_jax.servers.from_reports import PredictedClasses, predict_from_reports
+from ldp_jax.servers.parts.records import UserRecords
 from ldp_jax.servers.parts.rows import Features, Rows
 
 try:
@@ -149,7 +150,7 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
 
     def __init__(
         self, mechanism: Mechanism | None = None, *, graph: Graph | None = None, records: UserRecords | None = None,
-        key: Any = None, alpha: float = 0.1, r: float = 0.1,
+        key: PRNGKey | Hidden | None = None, alpha: float = 0.1, r: float = 0.1,
     ) -> None:  # fmt: skip
         self.mechanism, self.graph, self.records, self.key = mechanism, graph, records, key
         self.alpha, self.r = alpha, r
@@ -246,7 +247,12 @@ class ReportClassifier(_UserClassifier):
     """
 
     def __init__(
-        self, epsilon: float = 1.0, *, graph: Graph | None = None, records: Any = None, key: Any = None
+        self,
+        epsilon: float = 1.0,
+        *,
+        graph: Graph | None = None,
+        records: Any = None,
+        key: PRNGKey | Hidden | None = None,
     ) -> None:
         self.epsilon, self.graph, self.records, self.key = epsilon, graph, records, key
 
@@ -267,7 +273,7 @@ class CountClassifier(_UserClassifier):
 
     def __init__(
         self, epsilon: float = 1.0, *, graph: Graph | None = None, features: Any = None, unit: Protects = "list",
-        key: Any = None,
+        key: PRNGKey | Hidden | None = None,
     ) -> None:  # fmt: skip
         self.epsilon, self.graph, self.features, self.unit, self.key = epsilon, graph, features, unit, key
 

@@ -5,12 +5,8 @@ Whoever is silent, late or unknown contributes nothing: an estimate of 0, or of 
 likelihood of one under every class. Reporting must not depend on what is private.
 """
 
-from functools import partial
-from pathlib import Path
 from typing import NamedTuple, Protocol, runtime_checkable
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Integer
 
@@ -22,7 +18,7 @@ from ldp_jax.core.spaces import SparseReport
 from ldp_jax.core.types import Array, Graph, Scalar
 from ldp_jax.features import Discrete, Sampled
 from ldp_jax.graph.propagation import Operator
-from ldp_jax.servers.embedding import _as_operator, _check_file, propagate_columns
+from ldp_jax.servers.embedding import _as_operator, propagate
 from ldp_jax.servers.parts.arrived import ReportRows, places, reporters
 
 
@@ -36,7 +32,7 @@ class ReportedEmbedding(NamedTuple):
       strangers: how many rows were of users who are no node.
     """
 
-    z: Float[Array | np.memmap, "n d"]
+    z: Float[Array, "n d"]
     guarantee: PipelineGuarantee
     reported: Bool[np.ndarray, " n"]
     strangers: int
@@ -64,7 +60,6 @@ def embed_reports(
     alpha: Scalar,
     r: Scalar,
     tol: Scalar = 1e-5,
-    out: str | Path | None = None,
 ) -> ReportedEmbedding:
     """Propagate the reports of one round over a public graph.
 
@@ -95,7 +90,6 @@ def embed_reports(
     """
     op = _as_operator(graph)
     n, k, dim = op.num_nodes, mechanism.k, mechanism.dim
-    _check_file(out, n, dim, op, mechanism, alpha, r, tol)
     if not isinstance(mechanism.inner, Discrete):
         raise ValueError(f"mechanism must be Sampled(Discrete.of(table), dim, k), got {mechanism}")
     table = mechanism.inner.table()
@@ -120,14 +114,8 @@ def embed_reports(
     reported = np.zeros(n, bool)
     reported[place], indices[place], values[place] = True, index[known], output[known]
     given = SparseReport(indices, values)
-    z = propagate_columns(op, partial(_columns, mechanism, given, reported), dim, alpha, r, tol, out=out)
+    z = propagate(op, mechanism, given, alpha=alpha, r=r, tol=tol, reported=reported)
     guarantee = PipelineGuarantee.of(
         [mechanism.guarantee()], protected=("features",), unprotected=("edges", "labels", "who reported")
     )
     return ReportedEmbedding(z, guarantee, reported, int((~known).sum()))
-
-
-@partial(jax.jit, static_argnames="width")
-def _columns(mechanism: Sampled, reports: SparseReport, reported: Array, start: Scalar, *, width: int) -> Array:
-    estimates = jax.vmap(lambda y: mechanism.estimate_columns(y, start, width))(reports)
-    return jnp.where(reported[:, None], estimates, 0.0)

@@ -12,7 +12,7 @@ from ldp_jax import datasets, deployment, features, servers
 from ldp_jax.core.public_bounds import check_step, scaled
 from ldp_jax.core.spaces import Box
 from ldp_jax.graph import graphs
-from ldp_jax.servers import embedding
+from ldp_jax.servers.parts.records import declared
 
 GRAPH = graphs.from_edges([[0, 1], [1, 2]], 3)
 LOWER, UPPER = 9e8, 9e8 + 60
@@ -22,7 +22,7 @@ LOST = "whose numbers near .* apart, and its bounds .*: give float64 on the host
 
 
 def mapped(x, bounds=(LOWER, UPPER), clip=False, domain=None):
-    return embedding._declared(x, domain or Box(np.shape(x)[1]), bounds, clip)
+    return declared(x, domain or Box(np.shape(x)[1]), bounds, clip)
 
 
 @pytest.mark.usefixtures("untyped")

@@ -32,7 +32,7 @@ def ran(graph_file, tmp_path_factory):
     config = privge.Config(datasets=(str(graph_file),), preset="smoke", epsilons=(0.5, 1.0), out=out)
     jax.clear_caches()  # what another file has compiled would not be counted
     before = training._fit._cache_size()
-    # Each mechanism is a program in each task, and its embedding is asked in tests/pipeline.
+    # Each mechanism is a program in each task, and its embedding is asked in tests/servers.
     privge.main(dataclasses.replace(config, parts=("node",), mechanisms=("laplace", "hds")))
     config = dataclasses.replace(config, parts=("link",), mechanisms=("hds",))
     privge.main(config)

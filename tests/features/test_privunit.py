@@ -115,7 +115,7 @@ def test_no_report_is_the_record(dim, epsilon):
     reports = np.asarray(privatize(jax.random.key(1), m, np.tile(x, (1024, 1))))
     assert not (reports == x).all(1).any()
     assert verification.records.counted(m, x, reports, statistics.SIGNIFICANCE).fits
-    assert verification.is_pure(m, jax.random.key(0), calls=64).fits
+    assert verification.is_pure(m, jax.random.key(0), calls=2).fits  # each of them is eager
 
 
 def test_what_is_outside_the_narrowest_cap_is_drawn():

@@ -17,6 +17,7 @@ from ldp_jax.graph import graphs, propagation
 from ldp_jax.graph.propagation import operator, ppr_dense
 from ldp_jax.servers import PublicRecord, embedding, private_embedding, private_embeddings
 from ldp_jax.servers.embedding import standardize
+from ldp_jax.servers.parts import records
 from tests.servers.planted import compiled
 
 N, D = 30, 7
@@ -58,7 +59,7 @@ def sparse_data(d=D):
 @pytest.mark.parametrize("shape", [(3,), (1000, 10), (0, 2)])
 def test_reports_that_are_put_together_on_the_host_are_not_copied(shape):
     """Else the reports of many users are in memory twice."""
-    made = embedding._aligned(shape, np.dtype(np.float32))
+    made = records._aligned(shape, np.dtype(np.float32))
     made[:] = 1.0
     assert made.shape == shape
     assert made.ctypes.data == jax.device_put(made, jax.devices("cpu")[0]).unsafe_buffer_pointer() or not made.size
@@ -70,8 +71,8 @@ def test_streaming_rows_changes_no_bit(name, monkeypatch):
     m, data = MECHANISMS[name], sparse_data()
     dense = 2 * data.x.toarray() - 1
     expected = servers.perturb(jax.random.key(4), dense, m)
-    for rows in (embedding._ROWS, 8):
-        monkeypatch.setattr(embedding, "_ROWS", rows)
+    for rows in (records.BLOCK, 8):
+        monkeypatch.setattr(records, "BLOCK", rows)
         jax.tree.map(np.testing.assert_array_equal, servers.perturb(jax.random.key(4), data, m), expected)
     jax.tree.map(np.testing.assert_array_equal, mechanism.privatize(jax.random.key(4), m, dense), expected)
     np.testing.assert_array_equal(embed(4, data, m).z, embed(4, dense, m).z)
@@ -134,8 +135,8 @@ def test_every_user_may_have_a_budget_of_her_own():
         return one.estimate(one.privatize(key, row))
 
     estimates = np.stack([estimate(*user) for user in zip(np.float32(budgets), list(keys), x, strict=True)])
-    for records in (x, data):
-        result = embed(4, records, m)
+    for given in (x, data):
+        result = embed(4, given, m)
         expected = ppr_dense(GRAPH, estimates, ALPHA, R)
         assert np.linalg.norm(result.z - expected) <= 3e-5 * np.linalg.norm(expected)
         assert result.guarantee[RECORD].epsilon == pytest.approx(4.0)
@@ -234,7 +235,7 @@ def test_a_structure_only_twin_recovers_nothing():
     With one noise it is (record - public record) to float32 wherever noise is added; with two it spreads as two do.
     """
     public, m = PublicRecord(N, D, sparse_data().default_record()), MECHANISMS["laplace"]
-    assert (public.value, isinstance(public, embedding.RowSource)) == (-1.0, True)
+    assert (public.value, isinstance(public, records.RowSource)) == (-1.0, True)
     perturbed = lambda m, x: servers.perturb(jax.random.key(8), x, m)
     constant = np.full((N, D), -1.0, np.float32)  # what the attack needs
     private, twin, same = (perturbed(m, x) for x in (X, public, constant))
@@ -278,12 +279,12 @@ def test_memory_is_what_the_compiled_programs_take(m, dense, wide):
 
 def taken_and_foretold(m, dense):
     op = operator(GRAPH)
-    rows = N if dense else min(N, embedding._ROWS)
+    rows = N if dense else min(N, records.BLOCK)
     given = jax.random.key(0), np.arange(rows), m, jax.ShapeDtypeStruct((rows, m.dim), jnp.float32)
-    reports, number, taken = jax.eval_shape(embedding._reports, *given), jnp.float32(0.1), 0
+    reports, number, taken = jax.eval_shape(records.reports_of, *given), jnp.float32(0.1), 0
     programs = [
-        embedding._reports.lower(*given),
-        embedding._propagate.lower(op, m, reports, number, number, number),
+        records.reports_of.lower(*given),
+        embedding._propagate.lower(op, m, reports, None, number, number, number),
     ]
     for program in programs:
         used = program.compile().memory_analysis()
@@ -336,68 +337,54 @@ def test_a_source_gives_what_a_dense_array_may_be(kind):
             return kind(x)[start:stop]
 
     m, key = HDS(1.0, x.shape[1], 5), jax.random.key(0)
-    dense = embedding.perturb(key, kind(x), m)
-    jax.tree.map(np.testing.assert_array_equal, embedding.perturb(jax.random.clone(key), Source(), m), dense)
+    dense = records.perturb(key, kind(x), m)
+    jax.tree.map(np.testing.assert_array_equal, records.perturb(jax.random.clone(key), Source(), m), dense)
 
 
-def test_the_file_of_the_records_is_no_file_for_the_embedding(tmp_path):
-    """It would be lost."""
-    np.save(tmp_path / "x.npy", WIDE)
-    x, m = np.load(tmp_path / "x.npy", mmap_mode="r"), HDS(1.0, WIDE.shape[1], 5)
-    with pytest.raises(ValueError, match="out must be another file"):
-        private_embedding(jax.random.key(0), GRAPH, x, m, alpha=ALPHA, r=R, out=tmp_path / "x.npy")
+def test_blocks_of_columns_are_the_embedding_and_begin_anywhere():
+    """Those of a killed process go on; records of a file report what they do in memory."""
+    m, op, key = HDS(2.0, WIDE.shape[1], 40), operator(GRAPH), jax.random.key(5)
+    reports = records.perturb(key, WIDE, m)
+    whole = servers.propagate(op, m, reports, alpha=ALPHA, r=R)
+    blocks = dict(servers.propagate_blocks(op, m, reports, alpha=ALPHA, r=R))
+    later = dict(servers.propagate_blocks(op, m, reports, alpha=ALPHA, r=R, start=32))
+    assert list(later) == list(blocks)[1:]
+    width = propagation.block_width()
+    for start, block in blocks.items():
+        np.testing.assert_allclose(block, whole[:, start : start + width], atol=1e-6 * np.abs(whole).max())
+    for start, block in later.items():
+        np.testing.assert_array_equal(block, blocks[start])
+    assert sum(block.shape[1] for block in blocks.values()) == WIDE.shape[1]
 
 
-def test_records_of_a_file_go_to_a_file_and_a_killed_call_goes_on(tmp_path, monkeypatch):
-    """The bits of a call that was not killed, of records in memory; a file is of its arguments alone."""
-    out, x = tmp_path / "z.npy", (WIDE + 1) / 2
+def test_records_of_a_file_report_what_they_do_in_memory(tmp_path, monkeypatch):
+    x, m = (WIDE + 1) / 2, HDS(2.0, WIDE.shape[1], 40)
     np.save(tmp_path / "x.npy", x)
     stored = np.load(tmp_path / "x.npy", mmap_mode="r")
-    monkeypatch.setattr(embedding, "_ROWS", 8)
-    for module in (propagation, embedding):
-        monkeypatch.setattr(module, "block_width", lambda to_file=False: 32)  # a CPU's
-    solve, calls = propagation._ppr, []
-
-    def dies(*arguments):
-        calls.append(1)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return solve(*arguments)
-
-    m = HDS(2.0, WIDE.shape[1], 40)
-    given = {"m": m, "bounds": (0, 1), "out": out}
-    expected = np.array(embed(x=x, **given).z)
-    np.testing.assert_allclose(embed(x=x, m=m, bounds=(0, 1)).z, expected, atol=1e-6 * np.abs(expected).max())
-    out.unlink()
-    calls.clear()
-    monkeypatch.setattr(propagation, "_ppr", dies)
-    with pytest.raises(KeyboardInterrupt):
-        embed(x=stored, **given)
-    monkeypatch.setattr(propagation, "_ppr", lambda *given: calls.append(1) or solve(*given))
-    z = embed(x=stored, **given).z
-    assert len(calls) == 3 + 3  # five blocks of 32 columns, of which two were there
-    assert isinstance(z, np.memmap)
-    np.testing.assert_array_equal(z, expected)
-    assert not np.array_equal(embed(1, x=stored, **given).z, expected)
-    assert {path.name for path in tmp_path.iterdir()} == {"x.npy", "z.npy"}
-    inside = {"x": stored, "m": m}
+    monkeypatch.setattr(records, "BLOCK", 8)
+    np.testing.assert_array_equal(embed(x=stored, m=m, bounds=(0, 1)).z, embed(x=x, m=m, bounds=(0, 1)).z)
     with pytest.raises(ValueError, match="x must lie in"):
-        embed(bounds=(0, 0.999), **inside)
-    np.testing.assert_array_equal(embed(**inside).z, embed(**inside | {"x": x}).z)
+        embed(x=stored, m=m, bounds=(0, 0.999))
+    np.testing.assert_array_equal(embed(x=stored, m=m).z, embed(x=x, m=m).z)
 
 
-def test_a_file_that_could_not_be_written_is_refused_before_anything_is_spent(tmp_path, monkeypatch):
-    key, m = jax.random.key(14), MECHANISMS["hds"]
-    call = lambda key, out: private_embedding(key, GRAPH, X, m, alpha=ALPHA, r=R, out=out)
-    with pytest.raises(ValueError, match="out must be a file in a folder that is there"):
-        call(key, tmp_path / "nowhere" / "z.npy")
-    with pytest.raises(ValueError, match="out must be None where arguments are traced"):
-        jax.jit(lambda key: call(key, tmp_path / "z.npy").z)(jax.random.key(0))
-    monkeypatch.setattr(embedding.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 4 * N * D - 1}))
-    with pytest.raises(ValueError, match="out takes 8.4e-07 GB, and its disk has"):
-        call(key, tmp_path / "z.npy")
-    jax.random.bits(key)
-    assert not list(tmp_path.iterdir())
+def test_a_server_of_embeddings_is_the_one_call_and_the_silent_contribute_nothing():
+    """By the same reports; those of silent users are zeros, whatever the estimate of a zero report is."""
+    m, op = MECHANISMS["hds"], operator(GRAPH)
+    server = servers.EmbeddingServer(op, m, ALPHA, R)
+    asked = server.init(jax.random.key(0))
+    reports = records.perturb(jax.random.key(4), X, m)
+    everybody = np.ones(N, bool)
+    np.testing.assert_array_equal(server.step(asked, servers.Answers(reports, everybody)), embed(4).z)
+    silent = everybody.copy()
+    silent[::3] = False
+    estimates = np.where(silent[:, None], jax.vmap(m.estimate)(reports), 0.0)
+    found = server.step(asked, servers.Answers(reports, silent))
+    np.testing.assert_allclose(found, propagation.ppr(op, estimates, ALPHA, R), atol=1e-5 * np.abs(estimates).max())
+    assert server.statement().guarantee() == embed(4).guarantee
+    exact = servers.simulate(jax.random.key(1), server, servers.Users(records=X).exact())
+    np.testing.assert_allclose(exact.value, propagation.ppr(op, X, ALPHA, R), atol=1e-5)
+    assert dict(exact.guarantee)[RECORD].epsilon == np.inf
 
 
 def test_guarantee_names_what_is_and_what_is_not_protected():

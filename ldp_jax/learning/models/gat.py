@@ -36,7 +36,7 @@ class _GAT(nn.Module):
                 h = h * scale[:, None]
             h = h.reshape(-1, heads, width)
             receiver, sender = (
-                (h * self.param(f"{end}_{layer}", _ATTENTION, (heads, width, 1))[..., 0]).sum(-1)
+                (h * self.param(f"{end}_{layer}", _ATTENTION, (heads, width, 1), jnp.float32)[..., 0]).sum(-1)
                 for end in ("receiver", "sender")
             )
             key = self.make_rng("dropout") if train and self.attention_dropout else None

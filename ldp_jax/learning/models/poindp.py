@@ -61,7 +61,9 @@ class _PoinDP(nn.Module):
         h = average(op, h, "symmetric") + self.param("bias_0", nn.initializers.zeros, (count * self.hidden,))
         h = nn.Dropout(self.dropout, deterministic=not train)(nn.elu(h)).reshape(n, count, self.hidden)
         kernel = nn.initializers.glorot_uniform(batch_axis=0)
-        h = jnp.einsum("nbh,bho->nbo", h, self.param("kernel", kernel, (count, self.hidden, self.outputs)))
+        h = jnp.einsum(
+            "nbh,bho->nbo", h, self.param("kernel", kernel, (count, self.hidden, self.outputs), jnp.float32)
+        )
         h = average(op, h.reshape(n, -1), "symmetric").reshape(h.shape)
         h = h + self.param("bias_1", nn.initializers.zeros, (count, self.outputs))
         if self.noise != "off":
