@@ -183,7 +183,7 @@ def _opposed(key: Any, question: Any, reports: Any, users: Users, liars: np.ndar
 
 
 def _places(lie: poisoning.CountLie, key: Any, question: Any, reports: Any, users: Users, liars: np.ndarray) -> Any:
-    return poisoning.lying_places(key, question.alphabets.sizes, reports, liars, lie)
+    return poisoning.lying_places(key, question.alphabets.sizes, jnp.asarray(reports), liars, lie)
 
 
 @lru_cache(maxsize=1)

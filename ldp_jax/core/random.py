@@ -97,7 +97,7 @@ def counted(key: PRNGKey) -> PRNGKey:
 
 def again(key: PRNGKey) -> PRNGKey:
     """The same key for a step that may be taken again from the same state: it gives the same, on purpose."""
-    return jax.random.wrap_key_data(np.asarray(jax.random.key_data(key)), impl=_IMPL)
+    return jax.random.wrap_key_data(jax.device_put(np.asarray(jax.random.key_data(key))), impl=_IMPL)
 
 
 def _fused(
