@@ -23,3 +23,5 @@ __all__ = [
     "Question",
     "User",
 ]
+
+__dir__ = lambda: __all__
