@@ -5,7 +5,7 @@
 * :mod:`gaussian <ldp_jax.accounting.gaussian>` - the analytic Gaussian mechanism;
 * :mod:`shuffle <ldp_jax.accounting.shuffle>` - what a shuffler amplifies;
 * :mod:`ledger <ldp_jax.accounting.ledger>` - a budget that refuses to be exceeded;
-* :mod:`statement <ldp_jax.accounting.statement>` - the most that a protocol can cost each user, and what keeps to it.
+* :mod:`statement <ldp_jax.accounting.statement>` - the most that a protocol can cost each user.
 
 Modules are imported on first use.
 """

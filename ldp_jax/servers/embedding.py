@@ -217,7 +217,7 @@ def propagate_blocks(
 
 
 @pytree
-class RecordsAsked:
+class VectorsAsked:
     """Everybody is asked for a record.
 
     Attributes:
@@ -273,11 +273,11 @@ class EmbeddingServer:
         role = Role((Cost(self.mechanism.guarantee()),), everybody)
         return Statement.of(role, exposes=("edges", "labels", *self.choices), protects=("features",))
 
-    def init(self, key: PRNGKey) -> RecordsAsked:
+    def init(self, key: PRNGKey) -> VectorsAsked:
         """Everybody is asked."""
-        return RecordsAsked(Ask(self.mechanism, np.ones(self.op.num_nodes, bool)))
+        return VectorsAsked(Ask(self.mechanism, np.ones(self.op.num_nodes, bool)))
 
-    def step(self, state: RecordsAsked, answers: Answers) -> Float[Array, "n d"]:
+    def step(self, state: VectorsAsked, answers: Answers) -> Float[Array, "n d"]:
         """The estimates, propagated."""
         reported = None if answers.reported.all() else answers.reported
         return propagate(

@@ -71,7 +71,7 @@ class BothQuestion:
         """The best of all classes as it is."""
         return dataclasses.replace(self, of_record=self.of_record.exact())
 
-    def log_likelihoods(self, values: Int[Array | np.ndarray, " n"]) -> Float[Array, "n classes"]:
+    def log_likelihoods(self, values: Int[Array | np.ndarray, " n"]) -> Float[Array | np.ndarray, "n classes"]:
         """log P(report i | class that the device of user i chose), of every class."""
         return self.of_record.log_likelihoods(values)
 
