@@ -1,7 +1,8 @@
 """Protocols: servers that ask, users who answer, and one driver that computes what it costs.
 
 * :func:`simulate` runs a server on simulated users, and states the guarantee before the first question;
-* :class:`Users` hold private data: the only door to them;
+* :class:`Users` hold private data: the only door to them; :class:`StoredUsers` and :class:`DeviceUsers` answer by
+  their devices;
 * questions: :class:`Ask` a mechanism, :class:`ClassQuestion`, :class:`CountQuestion`;
 * servers: :class:`ReportServer`, :class:`LabelServer`, :class:`LabelledReportServer`, :class:`CountServer`,
   :class:`JointServer`, and the smallest one, :class:`Share`;
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from ldp_jax.servers.reports import PanelFacts, ReportServer, panel_facts
     from ldp_jax.servers.rounds import RepeatedReports, collect_rounds
     from ldp_jax.servers.share import Share
-    from ldp_jax.servers.stored import StoredRows
+    from ldp_jax.servers.stored import DeviceUsers, StoredUsers
     from ldp_jax.servers.users import Users
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "CountQuestion",
     "CountServer",
     "CountedClasses",
+    "DeviceUsers",
     "Embedding",
     "JointClasses",
     "JointPrivacy",
@@ -71,7 +73,7 @@ __all__ = [
     "Server",
     "Share",
     "StatedFriends",
-    "StoredRows",
+    "StoredUsers",
     "User",
     "Users",
     "classify_counts",
@@ -109,7 +111,7 @@ __getattr__, __dir__ = lazy.attach(
         "rehearsal": "Rehearsal StatedFriends rehearse",
         "rounds": "RepeatedReports collect_rounds",
         "reports": "PanelFacts ReportServer panel_facts",
-        "stored": "StoredRows",
+        "stored": "DeviceUsers StoredUsers",
         "users": "Users",
     },
     "estimators links parts reported saved",
