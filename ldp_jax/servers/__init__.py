@@ -11,6 +11,7 @@
   :func:`predict_jointly` - private features and graph, public panel;
 * :func:`rehearse` - what each of these will bring, before anybody reports;
 * :func:`classify_reports`, :func:`classify_counts`, ``reported.embed_reports`` - the same of what devices sent;
+* :func:`serve` - any server of real devices: its state is in a store, and survives kills;
 * ``estimators`` - all this in scikit-learn's manner; ``parts`` - the pure functions that servers are made of.
 """
 
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from ldp_jax.servers.rehearsal import Rehearsal, StatedFriends, rehearse
     from ldp_jax.servers.reports import PanelFacts, ReportServer, panel_facts
     from ldp_jax.servers.rounds import RepeatedReports, collect_rounds
+    from ldp_jax.servers.serving import Service, serve
     from ldp_jax.servers.share import Share
     from ldp_jax.servers.stored import DeviceUsers, StoredUsers
     from ldp_jax.servers.users import Users
@@ -71,6 +73,7 @@ __all__ = [
     "RepeatedReports",
     "ReportServer",
     "Server",
+    "Service",
     "Share",
     "StatedFriends",
     "StoredUsers",
@@ -92,6 +95,7 @@ __all__ = [
     "private_embedding",
     "private_embeddings",
     "rehearse",
+    "serve",
     "simulate",
 ]
 
@@ -100,6 +104,7 @@ __getattr__, __dir__ = lazy.attach(
     {
         "questions": "Answers Ask ClassQuestion CountQuestion Question User",
         "questions.counts": "count_cost",
+        "serving": "Service serve",
         "share": "Share",
         "counts": "CountServer CountedClasses classify_counts count_facts predict_from_counts",
         "driver": "Released Server simulate",

@@ -37,6 +37,7 @@ class DeviceQuestion(Protocol):
         """
 
 
+@runtime_checkable
 class ReadsReports(Protocol):
     """A store of reports, such as :class:`ldp_jax.deployment.store.ReportStore`."""
 
@@ -126,6 +127,10 @@ class StoredUsers:
 
     def answer(self, key: PRNGKey, question: Question) -> Answers:
         """What was sent by users who are asked; others are silent. No key is used."""
+        return self.read(question)
+
+    def read(self, question: Question) -> Answers:
+        """The same without a key."""
         asked = for_devices(question)
         rows = [self._rows(form) for form in asked.forms()]
         return asked.read(numbered(self.nodes), rows)

@@ -57,8 +57,8 @@ def table_of(mechanism: object) -> Table:
     inner = mechanism.inner if isinstance(mechanism, Sampled) else mechanism
     if not isinstance(inner, Discrete):
         raise ValueError(
-            "mechanism must be Discrete or Sampled(Discrete.of(table), dim, k), as devices report by tables of "
-            f"whole numbers; got {mechanism}"
+            f"mechanism must be Discrete or Sampled(Discrete.of(table), dim, k), got {mechanism}: "
+            "devices report by tables of whole numbers"
         )
     return inner.table()
 
