@@ -19,7 +19,7 @@ from ldp_jax.core.whole_noise import law, whole_noise
 from ldp_jax.deployment.codecs import CountReports
 from ldp_jax.edges import NeighbourCounts, privatize_counts
 from ldp_jax.graph import graphs
-from tests.deployment.vectors import ASKED, GROUPS, MINE, SECRET, Forgets, device, list_session
+from tests.deployment.vectors import ASKED, GROUPS, MINE, OWNED, RULE, SECRET, Forgets, device, list_session
 from tests.stats import assert_g
 
 TRUE = [0, 1, 2, 0, 0]
@@ -161,10 +161,6 @@ def test_by_one_rule_each_pair_is_on_one_device_as_it_is_simulated():
 
 # --- A question that says who owns a pair ------------------------------------------------------------------------
 
-RULE = deployment.ownership(np.arange(12) % 5 / 3, silent=np.arange(12) < 2)
-OWNED = dataclasses.replace(ASKED, owners=RULE)
-
-
 def test_a_pair_costs_its_one_owner_one_epsilon_and_both_ends_two():
     bit = ASKED.guarantee().epsilon
     assert OWNED.guarantee().epsilon == bit
@@ -175,7 +171,7 @@ def test_a_pair_costs_its_one_owner_one_epsilon_and_both_ends_two():
 
 
 def test_a_report_says_nothing_of_a_pair_that_the_other_end_owns():
-    others = [other for other in range(12) if other != 8 and not RULE.owns(8, other)]
+    others = np.setdiff1d(np.arange(12), [8, *RULE.owned(8, range(12))]).tolist()
     assert len(others) > 3
     assert report(8, OWNED, others) == report(8, OWNED, [])
     assert report(8, OWNED, [*MINE, *others]) == report(8, OWNED, RULE.owned(8, MINE))
