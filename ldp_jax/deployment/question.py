@@ -107,7 +107,7 @@ class Question(Public):
         return Guarantee(self.noise.loss, unit=NEIGHBOUR_LIST, arithmetic="exact", status="proved", reason=reason)
 
     def relationship(self) -> Guarantee:
-        """The loss about one pair of users by all reports: that of its owner's, or of both ends'."""
+        """The loss about one pair of users, where all devices have this question: its owner's, or both ends'."""
         bit = self.guarantee()
         once = self.owners is not None
         seen = "the report of its owner alone" if once else "the reports of both its ends"

@@ -65,7 +65,7 @@ def table_of(mechanism: object) -> Table:
 
 def outputs_by_node(
     tables: dict[bytes, tuple[Table, Bool[np.ndarray, " n"]]],
-    nodes: Integer[np.ndarray, " n"],
+    nodes: Integer[np.ndarray, " nodes"],
     rows: Sequence[ReportRows],
 ) -> tuple[Int[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
     """One output a user, and who reported; ``tables`` says by digest who is asked by which table.
@@ -96,7 +96,7 @@ def outputs_by_node(
 
 
 def vectors_by_node(
-    mechanism: Sampled, nodes: Integer[np.ndarray, " n"], n: int, reports: ReportRows
+    mechanism: Sampled, nodes: Integer[np.ndarray, " nodes"], n: int, reports: ReportRows
 ) -> tuple[SparseReport, Bool[np.ndarray, " n"], int]:
     """One sparse report a node, who reported, and how many rows were of users who are no node.
 
@@ -135,7 +135,7 @@ def vectors_by_node(
 def reports_by_node(
     mechanism: Discrete | Sampled,
     asked: Bool[np.ndarray, " n"],
-    nodes: Integer[np.ndarray, " n"],
+    nodes: Integer[np.ndarray, " nodes"],
     rows: Sequence[ReportRows],
 ) -> tuple[SparseReport | Int[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
     """The reports of one mechanism by node, and who reported; 0 of others. Errors are as of the two above."""

@@ -124,11 +124,11 @@ class CountQuestion:
                 raise ValueError(f"output must be [{len(user)}, {self.num_groups}], got {output.shape}")
             known = user < n
             known[known] = asked[user[known]]
-            user = user[known]
-            if reported[user].any() or len(np.unique(user)) != len(user):
+            mine = user[known]
+            if reported[mine].any() or len(np.unique(user)) != len(user):
                 raise ValueError("rows must be one a user, and are several of some")
-            counts[user] = output[known]
-            reported[user] = True
+            counts[mine] = output[known]
+            reported[mine] = True
         return Answers(counts, reported)
 
     def download_bytes(self) -> int:
