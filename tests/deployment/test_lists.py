@@ -161,6 +161,7 @@ def test_by_one_rule_each_pair_is_on_one_device_as_it_is_simulated():
 
 # --- A question that says who owns a pair ------------------------------------------------------------------------
 
+
 def test_a_pair_costs_its_one_owner_one_epsilon_and_both_ends_two():
     bit = ASKED.guarantee().epsilon
     assert OWNED.guarantee().epsilon == bit
