@@ -280,7 +280,7 @@ def serve(
     if known:
         return service
     if key is None:
-        words = np.frombuffer(os.urandom(_ENTROPY), np.uint32)
+        words = jax.device_put(np.frombuffer(os.urandom(_ENTROPY), np.uint32))
         key = jax.random.wrap_key_data(words, impl="threefry2x32")
     server_key, _ = random.split(key)
     service.begin(server_key)

@@ -136,5 +136,6 @@ class StoredUsers:
         return asked.read(numbered(self.nodes), rows)
 
     def _rows(self, form: Table | Shipped) -> ReportRows:
-        named = self.round is not None and not isinstance(form, Shipped)
-        return self.store.all(form, rounds=[self.round] if named else None)
+        if self.round is None or isinstance(form, Shipped):
+            return self.store.all(form)
+        return self.store.all(form, rounds=[self.round])

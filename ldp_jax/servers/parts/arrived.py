@@ -14,27 +14,28 @@ from ldp_jax.features import Discrete, Sampled
 
 @runtime_checkable
 class ReportRows(Protocol):
-    """Reports about one table or question, as :meth:`ldp_jax.deployment.store.ReportStore.all` reads them.
+    """Reports about one table or question, as :meth:`ldp_jax.deployment.store.ReportStore.all` reads them."""
 
-    Attributes:
-      user: uint64 [m], in any order.
-      output: int32, places in an alphabet [m], or noisy counts [m, K].
-      digest: of the table or question.
-    """
+    @property
+    def user(self) -> np.ndarray:
+        """uint64 [m], in any order."""
 
-    user: np.ndarray
-    output: np.ndarray
-    digest: bytes
+    @property
+    def output(self) -> np.ndarray:
+        """int32, places in an alphabet [m], or noisy counts [m, K]."""
+
+    @property
+    def digest(self) -> bytes:
+        """Of the table or question."""
 
 
 @runtime_checkable
 class VectorReports(ReportRows, Protocol):
-    """Vectors of users, as :func:`ldp_jax.deployment.vectors` makes them; ``output`` is int32 [m, k].
+    """Vectors of users, as :func:`ldp_jax.deployment.vectors` makes them; ``output`` is int32 [m, k]."""
 
-    ``index`` int32 [m, k] says which coordinates it is of, ascending.
-    """
-
-    index: np.ndarray
+    @property
+    def index(self) -> np.ndarray:
+        """int32 [m, k], which coordinates ``output`` is of, ascending."""
 
 
 def places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -133,7 +134,7 @@ def vectors_by_node(
 
 
 def reports_by_node(
-    mechanism: Discrete | Sampled,
+    mechanism: object,
     asked: Bool[np.ndarray, " n"],
     nodes: Integer[np.ndarray, " nodes"],
     rows: Sequence[ReportRows],
