@@ -27,7 +27,7 @@ from ldp_jax.deployment.store import ReportStore
 from ldp_jax.servers import saved
 from ldp_jax.servers.driver import Released, Round, Server, State, check_state, round_of
 from ldp_jax.servers.questions.question import Question
-from ldp_jax.servers.stored import Nodes, StoredUsers, for_devices
+from ldp_jax.servers.stored import Nodes, StoredUsers
 
 _T = TypeVar("_T")
 
@@ -116,7 +116,7 @@ class Service(Generic[_T]):
         Another process may have closed the round before: then its step is taken as it is, and nothing is done.
         ``ValueError`` where no round is open.
         """
-        if self._take_last():
+        if self.resume():
             return self.released
         if self.released is not None:
             raise ValueError("every round is closed: again() reads the reports that came later")
@@ -129,7 +129,7 @@ class Service(Generic[_T]):
         questions are not read. None where the server now asks one more question, which its statement allows.
         ``ValueError`` before there is a result.
         """
-        self._take_last()
+        self.resume()
         if self.released is None:
             raise ValueError("there is no result yet: close_round() closes the round that is open")
         return self._advance()
@@ -144,34 +144,45 @@ class Service(Generic[_T]):
                 return self.released
             made = self.server.step(state, answers)
         rounds = (*self._opened.rounds, round_of(state.question, answers))
-        self._keep(made, self._account(self._opened.answers), rounds, heard)
+        account = Account(self.server.statement(), self._opened.answers)
+        self._commit(self._checked(made, account, rounds, heard))
         return self.released
 
-    def begin(self, key: PRNGKey) -> None:
-        """Open the first round, where nobody has."""
+    def spend(self, budget: float | Budget | None) -> None:
+        """Write the statement to the store's ledger, once."""
+        self.store.spend(type(self.server).__name__, guarantee_of(self.server), budget)
+
+    def begin(self, key: PRNGKey, budget: float | Budget | None) -> None:
+        """Open the first round, where nobody has; the ledger has the statement before."""
         with watched(type(self.server).__name__, self._progress):
             made = self.server.init(key)
         account = Account.of(self.server.statement(), self._users.num_users)
-        self._keep(made, account, (), "")
+        step = self._checked(made, account, (), "")
+        self.spend(budget)
+        self._commit(step)
 
-    def _keep(self, made: Any, account: Account, rounds: tuple[Round, ...], heard: str) -> None:
-        """Commit a step and take it; or take the step that somebody else has committed meanwhile."""
+    def _checked(self, made: Any, account: Account, rounds: tuple[Round, ...], heard: str) -> Step:
+        """The step of what the server made, whose question is charged."""
         number = self._number + 1
         opened = self._open.opened if self._open is not None else 0
         if isinstance(made, State):
             check_state(made, self._users)
-            for_devices(made.question).forms()  # refuses what devices cannot answer, before they are asked
+            self._users.check(made.question)  # before it is broadcast
             account = account.charge(made.question.cost(), np.asarray(made.question.asked))
             opened = number
         else:
             stated = self.server.statement()
             made = Released(made, guarantee_of(self.server), stated, account.realised(), rounds)
-        step = Step(self._fingerprint, made, opened, account.answers, rounds, heard)
+        return Step(self._fingerprint, made, opened, account.answers, rounds, heard)
+
+    def _commit(self, step: Step) -> None:
+        """Keep a step and take it; or take the one that somebody else has committed meanwhile."""
+        number = self._number + 1
         self._take(number, self.store.keep(number, saved.to_bytes(step)))
 
     # --- What is kept ---
 
-    def _take_last(self) -> bool:
+    def resume(self) -> bool:
         """Take the last step of the store; whether it is another one than was known."""
         found = self.store.kept()
         if found is None or found[0] == self._number:
@@ -209,9 +220,6 @@ class Service(Generic[_T]):
     def _opened(self) -> Step:
         assert self._open is not None
         return self._open
-
-    def _account(self, answers: Int[np.ndarray, "n costs"]) -> Account:
-        return Account(self.server.statement(), answers)
 
 
 def guarantee_of(server: Server) -> Any:
@@ -275,13 +283,12 @@ def serve(
     if key is not None:
         validate.host_key(key, "serve")
     service = Service(server, store, users, tuple(types), progress)
-    known = service._take_last()
-    store.spend(type(server).__name__, guarantee_of(server), budget)
-    if known:
+    if service.resume():
+        service.spend(budget)
         return service
     if key is None:
         words = jax.device_put(np.frombuffer(os.urandom(_ENTROPY), np.uint32))
         key = jax.random.wrap_key_data(words, impl="threefry2x32")
     server_key, _ = random.split(key)
-    service.begin(server_key)
+    service.begin(server_key, budget)
     return service

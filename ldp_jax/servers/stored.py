@@ -135,6 +135,12 @@ class StoredUsers:
         rows = [self._rows(form) for form in asked.forms()]
         return asked.read(numbered(self.nodes), rows)
 
+    def check(self, question: Question) -> None:
+        """Refuse a question that devices cannot answer, or that these users' numbers do not fit."""
+        asked = for_devices(question)
+        asked.forms()
+        asked.read(numbered(self.nodes), [])
+
     def _rows(self, form: Table | Shipped) -> ReportRows:
         if self.round is None or isinstance(form, Shipped):
             return self.store.all(form)

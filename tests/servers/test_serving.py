@@ -288,6 +288,13 @@ class OfNumbers(Share):
         return Ask(Laplace(1.0), np.ones(N, bool))
 
 
+class CountsAlone(ClassesThenCounts):
+    """Asks for counts at once, whose users must be numbered as nodes."""
+
+    def init(self, key):
+        return Counts(self._counted(np.zeros(N, int), np.ones(N, bool)), np.zeros(N, int))
+
+
 @pytest.mark.usefixtures("untyped")
 def test_what_cannot_be_served_is_refused_before_anybody_is_asked(tmp_path):
     with pytest.raises(BudgetExceededError):
@@ -310,7 +317,10 @@ def test_what_cannot_be_served_is_refused_before_anybody_is_asked(tmp_path):
         store.keep(2, b"")
     with pytest.raises(ValueError, match="devices report by tables of whole numbers"):
         start(tmp_path / "other", OfNumbers(GeneralizedRR(1.0, 2), N))
+    with pytest.raises(ValueError, match="nodes must be 24"):
+        serve(CountsAlone(), ReportStore(tmp_path / "other"), users=np.arange(N) + 5)
     assert ReportStore(tmp_path / "other").kept() is None
+    assert not ReportStore(tmp_path / "other").ledger().releases
     named = StoredUsers(store, np.arange(N) + 5)
     with pytest.raises(ValueError, match="nodes must be 24"):
         simulate(jax.random.key(0), ClassesThenCounts(), named)

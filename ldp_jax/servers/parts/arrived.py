@@ -144,6 +144,7 @@ def reports_by_node(
     if not isinstance(mechanism, Sampled):
         return outputs_by_node({table.digest: (table, asked)}, nodes, rows)
     n = len(asked)
+    places(nodes, n, np.zeros(0, np.uint64))
     indices = np.zeros((n, mechanism.k), np.int32)
     values = np.zeros((n, mechanism.k), np.int32)
     reported = np.zeros(n, bool)
