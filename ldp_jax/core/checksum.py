@@ -39,6 +39,7 @@ class Public(abc.ABC):
 
     KIND: ClassVar[str]
     VERSION: ClassVar[int]
+    READ: ClassVar[tuple[int, ...]] = ()  # earlier versions, in which some objects are still written
 
     @abc.abstractmethod
     def _parts(self) -> tuple[Header, bytes]:
@@ -53,22 +54,31 @@ class Public(abc.ABC):
     def _start(cls, version: int) -> bytes:
         return b"ldp-%s %d\n" % (cls.KIND.encode(), version)
 
+    @property
+    def version(self) -> int:
+        """The version of this object's bytes."""
+        return self.VERSION
+
     def _written(self, version: int) -> bytes:
         header, body = self._parts()
         return self._start(version) + json.dumps(header, sort_keys=True).encode() + b"\n" + body
 
     def to_bytes(self) -> bytes:
         """Bytes that :meth:`from_bytes` reads on any machine."""
-        return sealed(self._written(self.VERSION))
+        return sealed(self._written(self.version))
 
     @classmethod
     def from_bytes(cls: type[_T], data: bytes) -> _T:
         """Read and check what :meth:`to_bytes` wrote."""
-        data, kind, start = as_bytes(data), cls.KIND, cls._start(cls.VERSION)
-        if not data.startswith(start):
+        data = as_bytes(data)
+        kind = cls.KIND
+        starts = [cls._start(version) for version in (cls.VERSION, *cls.READ)]
+        start = next((one for one in starts if data.startswith(one)), None)
+        if start is None:
             old = [n for n in range(cls.VERSION) if data.startswith(cls._start(n))]
             hint = f"; version {old[0]} has no checksum: have it sent anew" if old else ""
-            raise ValueError(f"not a {kind} of this version: expected it to begin with {start!r}{hint}")
+            wanted = " or ".join(map(repr, starts))
+            raise ValueError(f"not a {kind} of this version: expected it to begin with {wanted}{hint}")
         whole = data[:-_TAG_BYTES]
         if sealed(whole) != data:
             raise ValueError(f"a damaged {kind}: its checksum is not that of its bytes")

@@ -212,8 +212,12 @@ class CountReports:
         return self.question.noise.ratio
 
     def user(self, user: SupportsIndex | None) -> int:
-        """A node of the graph."""
-        return whole(0, self.question.num_nodes - 1, user=user)
+        """A node of the graph, which the question asks of something."""
+        node = whole(0, self.question.num_nodes - 1, user=user)
+        owners = self.question.owners
+        if owners is not None and owners.silent[node]:
+            raise ValueError(f"user {node} is silent by the question's owners: the other end reports each pair")
+        return node
 
     def round(self, round: SupportsIndex | None) -> int:
         """The question's, which alone may be named."""
@@ -270,10 +274,13 @@ class CountReports:
         return np.ones(len(reports), bool)
 
     def possible(self, reports: np.ndarray) -> np.ndarray:
-        """Which are of a node, in the question's round, with counts that the noise can give."""
+        """Which are of a node that is not silent, in the question's round, with counts that the noise can give."""
         question, margin = self.question, self.question.noise.margin
         inside = (reports["counts"] >= -margin) & (reports["counts"] <= question.most + margin)
-        return (reports["user"] < question.num_nodes) & (reports["round"] == question.round) & inside.all(1)
+        found = (reports["user"] < question.num_nodes) & (reports["round"] == question.round) & inside.all(1)
+        if question.owners is not None:
+            found[found] = ~question.owners.silent[reports["user"][found]]
+        return found
 
     def output(self, reports: np.ndarray) -> np.ndarray:
         """[n, K]."""
@@ -327,8 +334,14 @@ def _whole_reports(data: bytes, codec: Codec, start: blake2b) -> list[int]:
 
 
 def _counts(question: Question, neighbours: object, user: int) -> np.ndarray:
-    """How many neighbours are in each group, int64 [K]. Anything but an id of another node is dropped."""
+    """How many neighbours that the user owns are in each group, int64 [K].
+
+    Anything but an id of another node is dropped.
+    """
     n = question.num_nodes
     known = np.unique(host_ids(neighbours, n))
-    groups = np.asarray(question.groups)[known[(known < n) & (known != user)]]
+    known = known[(known < n) & (known != user)]
+    if question.owners is not None:
+        known = known[question.owners.owns(user, known)]
+    groups = np.asarray(question.groups)[known]
     return np.bincount(groups[groups >= 0], minlength=question.num_groups)

@@ -6,6 +6,14 @@ takes depends a little on the list: send it at a time of its own. In bytes (:mod
 
     "ldp-question 2\n" | {"epsilon": ..., "most": ..., "num_groups": K, "num_nodes": n, "round": ...} "\n"
                        | the group of each node, int8; int16 from K = 129 on
+
+So it is where both ends report a pair. Where one end does, by a public rule, the question has the rule with it::
+
+    "ldp-question 3\n" | {"epsilon": ..., ..., "num_nodes": n, "owners": true, "round": ...} "\n"
+                       | the groups | the rank of each node in the order of owners, int16; int32 from n = 32 769 on
+                       | whether each node is silent, a bit each, the first node's in the highest bit; padded by 0
+
+Ranks begin at 0 and leave none out; nodes of one rank are equals, and the parity of their ids decides.
 """
 
 import dataclasses
@@ -13,9 +21,10 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, Guarantee
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP, Guarantee, own_words
 from ldp_jax.core.checksum import Header, Public
 from ldp_jax.core.integer_tables import WORDS, frozen
+from ldp_jax.core.ownership import Ownership
 from ldp_jax.core.rounding import digits_up
 from ldp_jax.core.validate import complete, whole
 from ldp_jax.core.whole_noise import WholeNoise, checked_epsilon, checked_most, whole_noise
@@ -36,12 +45,18 @@ class Question(Public):
       num_groups: K, 1 to 32 767.
       epsilon: of each count, in [0.001, 40]. A report's loss is found from the noise's integers (:attr:`noise`).
       most: the largest count; a larger one is taken for it.
+      owners: the rule by which one end of each pair reports it (:func:`ldp_jax.deployment.ownership`); None where
+        both ends do. Its order is kept as ranks, whole numbers. A device counts the neighbours that it owns alone.
 
     >>> asked = Question(0, groups=[0, 0, 1, -1], num_groups=2, epsilon=1.0, most=20)
     >>> asked
     Question(round 0: 4 nodes in 2 groups, epsilon 1 a report)
     >>> print(asked.guarantee())  # doctest: +ELLIPSIS
     epsilon 1 per neighbour-list (two neighbour lists of one user that differ in one bit; exact arithmetic; ...
+    >>> from ldp_jax.deployment import ownership
+    >>> once = dataclasses.replace(asked, owners=ownership([0.9, 0.1, 0.5, 0.5]))
+    >>> asked.relationship().epsilon, once.relationship().epsilon
+    (2.0, 1.0)
     """
 
     round: int
@@ -49,8 +64,9 @@ class Question(Public):
     num_groups: int
     epsilon: float
     most: int = 65_535
+    owners: Ownership | None = None
 
-    KIND, VERSION = "question", 2
+    KIND, VERSION, READ = "question", 3, (2,)
 
     def __post_init__(self) -> None:
         count = whole(1, MAX_GROUPS, num_groups=self.num_groups)
@@ -65,13 +81,15 @@ class Question(Public):
             "num_groups": count,
             "epsilon": checked_epsilon(self.epsilon),
             "most": checked_most(self.most),
+            "owners": None if self.owners is None else _ranked(self.owners, len(groups)),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     def __repr__(self) -> str:
         sizes = f"{self.num_nodes} nodes in {self.num_groups} groups"
-        return f"Question(round {self.round}: {sizes}, epsilon {digits_up(self.epsilon)} a report)"
+        owned = "" if self.owners is None else ", each pair by one end"
+        return f"Question(round {self.round}: {sizes}{owned}, epsilon {digits_up(self.epsilon)} a report)"
 
     @property
     def num_nodes(self) -> int:
@@ -88,17 +106,66 @@ class Question(Public):
         reason = "a bit moves one count by one; each has whole noise of its own"
         return Guarantee(self.noise.loss, unit=NEIGHBOUR_LIST, arithmetic="exact", status="proved", reason=reason)
 
+    def relationship(self) -> Guarantee:
+        """The loss about one pair of users, where all devices have this question: its owner's, or both ends'."""
+        bit = self.guarantee()
+        once = self.owners is not None
+        seen = "the report of its owner alone" if once else "the reports of both its ends"
+        words = f"{own_words(RELATIONSHIP)}, seen through {seen}"
+        pair = dataclasses.replace(bit, unit=RELATIONSHIP, adjacency=words)
+        return pair if once else pair.repeated(2)
+
+    @property
+    def version(self) -> int:
+        """2 where both ends report, as earlier devices read it; 3 with owners."""
+        return 2 if self.owners is None else 3
+
     def _parts(self) -> tuple[Header, bytes]:
         fields = ("epsilon", "most", "num_groups", "num_nodes", "round")
-        return {name: getattr(self, name) for name in fields}, np.asarray(self.groups).tobytes()
+        header: Header = {name: getattr(self, name) for name in fields}
+        body = np.asarray(self.groups).tobytes()
+        if self.owners is None:
+            return header, body
+        ranks = self.owners.order.astype(_rank_kind(self.num_nodes))
+        return {**header, "owners": True}, body + ranks.tobytes() + np.packbits(self.owners.silent).tobytes()
 
     @classmethod
     def _made(cls, header: Header, body: bytes) -> "Question":
         kind = _kind(whole(1, MAX_GROUPS, num_groups=header["num_groups"]))
-        if len(body) != whole(1, WORDS - 1, num_nodes=header["num_nodes"]) * kind.itemsize:
-            raise ValueError(f"{len(body)} bytes of groups where {header['num_nodes']} nodes were announced")
-        groups = np.frombuffer(body, kind)
-        return cls(header["round"], groups, header["num_groups"], header["epsilon"], header["most"])
+        n = whole(1, WORDS - 1, num_nodes=header["num_nodes"])
+        ranks = _rank_kind(n)
+        owned = "owners" in header
+        sizes = [n * kind.itemsize, n * ranks.itemsize if owned else 0, -(-n // 8) if owned else 0]
+        if len(body) != sum(sizes):
+            raise ValueError(f"{len(body)} bytes of arrays where {sum(sizes)} of {n} nodes were announced")
+        groups = np.frombuffer(body[: sizes[0]], kind)
+        owners = None
+        if owned:
+            order = np.frombuffer(body[sizes[0] : sizes[0] + sizes[1]], ranks)
+            bits = np.frombuffer(body[sizes[0] + sizes[1] :], np.uint8)
+            owners = Ownership(order, np.unpackbits(bits, count=n).astype(bool))
+        return cls(header["round"], groups, header["num_groups"], header["epsilon"], header["most"], owners)
+
+
+def _ranked(owners: Ownership, n: int) -> Ownership:
+    """The same rule with ranks for its order, which nobody can change: one rule has one spelling."""
+    if not isinstance(owners, Ownership):
+        raise ValueError(f"owners must be deployment.ownership(...) or None, got {type(owners).__name__}")
+    order = np.asarray(owners.order)
+    silent = np.asarray(owners.silent)
+    if order.shape != (n,) or silent.shape != (n,) or silent.dtype != bool:
+        raise ValueError(f"owners must be of {n} nodes, as groups are, got {order.shape} and {silent.shape}")
+    if order.dtype.kind not in "iuf" or not np.isfinite(order).all():
+        raise ValueError("the order of owners must be finite numbers")
+    if silent.all():
+        raise ValueError("owners must leave somebody who reports")
+    ranks = np.unique(order, return_inverse=True)[1].reshape(-1).astype(np.int32)
+    return Ownership(frozen(ranks), frozen(silent))
+
+
+def _rank_kind(n: int) -> np.dtype:
+    """How ranks of n nodes are written."""
+    return np.dtype("<i2") if n <= 2**15 else np.dtype("<i4")
 
 
 def _kind(num_groups: int) -> np.dtype:

@@ -2,8 +2,9 @@ r"""The reports of one device, its memory, and the rest of its budget.
 
 **Guarantee.** Each (table, user, round, field) is one release, at the loss of the table's own integers. Each
 (question, user) is one release per bit of a list, for all K counts together. Both are exact, towards anyone who
-cannot tell keyed BLAKE2b from uniform words. A list that differs in d neighbours loses d times as much; of a pair
-both ends report, unless every device reports its ``ownership(...).owned(user, neighbours)`` by one public rule.
+cannot tell keyed BLAKE2b from uniform words. A list that differs in d neighbours loses d times as much. Both ends
+report a pair, unless the question has ``owners``: then its one owner does, and the other end's report says nothing
+of it (:meth:`Question.relationship <ldp_jax.deployment.Question.relationship>`).
 Releases add up over tables, questions, pseudonyms, rounds and fields. A report that would exceed the budget is
 refused before the record is looked at. So is a second report of a field, whatever the record: two records under the
 same words would lose more than two epsilons. A retry takes no record (:meth:`Session.resend`).
@@ -187,8 +188,10 @@ class Session:
     def report_neighbours(self, question: Question, neighbours: Iterable[object], *, user: SupportsIndex) -> bytes:
         """How many neighbours are in each of K public groups, with noise; 32 + 4 K bytes.
 
-        Neighbours are ids, in whatever can be iterated; other things, ``user`` and repeats are dropped. Errors are
-        as of :meth:`report`, with a ``TypeError`` for a row of booleans; ``user`` is an integer in [0, n).
+        Neighbours are ids, in whatever can be iterated; other things, ``user`` and repeats are dropped, and where
+        the question has ``owners``, neighbours whose pair is not the user's to report. Errors are as of
+        :meth:`report`, with a ``TypeError`` for a row of booleans. ``user`` is an integer in [0, n), of a node that
+        is not silent.
 
         >>> from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
         >>> from ldp_jax.deployment import decode

@@ -3,17 +3,19 @@
 One folder takes uploads from several server processes, late, repeated and damaged ones too. An upload counts as a
 whole, once :meth:`ReportStore.add` has returned: the new reports are written and synced first, then one SQLite
 transaction names the file and its (user, round, field). A process that is killed before leaves a file without a
-name, which nobody reads. SQLite keeps a ledger too (:meth:`ReportStore.spend`). It needs pyarrow (``store``).
+name, which nobody reads. SQLite keeps a ledger too (:meth:`ReportStore.spend`), and names the files of a protocol's
+steps (:meth:`ReportStore.keep`). It needs pyarrow (``store``).
 """
 
 import contextlib
+import hashlib
 import os
 import sqlite3
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -40,6 +42,7 @@ _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS seen (digest BLOB, user INTEGER, round INTEGER, field INTEGER, "
     "PRIMARY KEY (digest, user, round, field)) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS ledger (one INTEGER PRIMARY KEY CHECK (one = 1), bytes BLOB)",
+    "CREATE TABLE IF NOT EXISTS steps (number INTEGER PRIMARY KEY, name TEXT, digest BLOB)",
 )
 _WAIT = 600.0  # seconds for another process's transaction
 
@@ -100,7 +103,7 @@ class ReportStore:
         with self._database() as database:
             new = self._unseen(database, codec, found)
             if len(new):
-                name = self._write(_columns(codec, found, new))
+                name = self._write_table(_columns(codec, found, new))
                 database.execute("INSERT INTO files VALUES (?, ?, ?)", (name, codec.digest, len(new)))
         replayed = found.rejected.replayed + len(found.user) - len(new)
         return Received(len(new), found.rejected._replace(replayed=replayed))
@@ -205,6 +208,47 @@ class ReportStore:
             database.execute("INSERT OR REPLACE INTO ledger VALUES (1, ?)", (spent.to_bytes(),))
         return spent
 
+    def keep(self, number: int, data: bytes) -> bytes:
+        """Keep the bytes of a protocol's step, unless somebody has: the bytes that count, theirs or these.
+
+        Steps have the numbers 0, 1, ...; ``ValueError`` for one that leaves a number out. The bytes are synced
+        before the transaction that names their file.
+        """
+        validate.integer_in(0, number=number)
+        with self._database() as database:
+            last = database.execute("SELECT MAX(number) FROM steps").fetchone()[0]
+            following = 0 if last is None else last + 1
+            if number > following:
+                raise ValueError(f"number must be at most {following}, as steps follow each other, got {number}")
+            if number == following:
+                name = self._write("step", lambda file: file.write(data))
+                row = (number, name, hashlib.sha256(data).digest())
+                database.execute("INSERT INTO steps VALUES (?, ?, ?)", row)
+            self._forget(database, "step", "SELECT name FROM steps")
+        kept = self.kept(number)
+        assert kept is not None
+        return kept[1]
+
+    def kept(self, number: int | None = None) -> tuple[int, bytes] | None:
+        """The number and bytes of a step, by default of the last one; None where there is none.
+
+        ``OSError`` for a file that is missing or damaged.
+        """
+        query = "SELECT * FROM steps ORDER BY number DESC LIMIT 1"
+        given: tuple[int, ...] = ()
+        if number is not None:
+            query = "SELECT * FROM steps WHERE number = ?"
+            given = (number,)
+        with self._database() as database:
+            found = database.execute(query, given).fetchone()
+        if found is None:
+            return None
+        at, name, digest = found
+        data = (self.folder / name).read_bytes()
+        if hashlib.sha256(data).digest() != digest:
+            raise OSError(f"files of {self.folder} are damaged: {name} is not what was stored")
+        return at, data
+
     def compact(self, asked: Table | Question) -> None:
         """Join the files about a table or question into one, and remove those that no transaction names.
 
@@ -214,14 +258,18 @@ class ReportStore:
         with self._database() as database:
             paths, total = self._files(database, codec)
             if len(paths) > 1:
-                name = self._write(pyarrow.Table.from_batches([*self._batches(codec, paths, total)]))
+                name = self._write_table(pyarrow.Table.from_batches([*self._batches(codec, paths, total)]))
                 database.execute("DELETE FROM files WHERE digest = ?", (codec.digest,))
                 database.execute("INSERT INTO files VALUES (?, ?, ?)", (name, codec.digest, total))
-        with self._database() as database:  # nobody writes meanwhile
-            named = {name for (name,) in database.execute("SELECT name FROM files")}
-            for path in self.folder.glob("*.parquet*"):
-                if path.name not in named:
-                    path.unlink()
+        with self._database() as database:
+            self._forget(database, "parquet", "SELECT name FROM files")
+
+    def _forget(self, database: sqlite3.Connection, suffix: str, query: str) -> None:
+        """Remove files that no row names; nobody writes meanwhile."""
+        named = {name for (name,) in database.execute(query)}
+        for path in self.folder.glob(f"*.{suffix}*"):
+            if path.name not in named:
+                path.unlink()
 
     @contextlib.contextmanager
     def _database(self) -> Iterator[sqlite3.Connection]:
@@ -251,12 +299,17 @@ class ReportStore:
         keep = "INSERT OR IGNORE INTO seen VALUES (?, ?, ?, ?)"
         return np.flatnonzero([database.execute(keep, (codec.digest, *row)).rowcount for row in rows])
 
-    def _write(self, table: pyarrow.Table) -> str:
+    def _write_table(self, table: pyarrow.Table) -> str:
+        return self._write(
+            "parquet", lambda file: pyarrow.parquet.write_table(table, file, write_page_checksum=True)
+        )
+
+    def _write(self, suffix: str, write: Callable[[BinaryIO], object]) -> str:
         """A file that is whole and on the disk before it has its name."""
-        name = f"{uuid.uuid4().hex}.parquet"
+        name = f"{uuid.uuid4().hex}.{suffix}"
         unfinished = self.folder / f"{name}.part"
         with unfinished.open("wb") as file:
-            pyarrow.parquet.write_table(table, file, write_page_checksum=True)
+            write(file)
             file.flush()
             os.fsync(file.fileno())
         unfinished.rename(self.folder / name)

@@ -1,7 +1,8 @@
 """Protocols: servers that ask, users who answer, and one driver that computes what it costs.
 
 * :func:`simulate` runs a server on simulated users, and states the guarantee before the first question;
-* :class:`Users` hold private data: the only door to them;
+* :class:`Users` hold private data: the only door to them; :class:`StoredUsers` and :class:`DeviceUsers` answer by
+  their devices;
 * questions: :class:`Ask` a mechanism, :class:`ClassQuestion`, :class:`CountQuestion`;
 * servers: :class:`ReportServer`, :class:`LabelServer`, :class:`LabelledReportServer`, :class:`CountServer`,
   :class:`JointServer`, and the smallest one, :class:`Share`;
@@ -10,6 +11,7 @@
   :func:`predict_jointly` - private features and graph, public panel;
 * :func:`rehearse` - what each of these will bring, before anybody reports;
 * :func:`classify_reports`, :func:`classify_counts`, ``reported.embed_reports`` - the same of what devices sent;
+* :func:`serve` - any server of real devices: its state is in a store, and survives kills;
 * ``estimators`` - all this in scikit-learn's manner; ``parts`` - the pure functions that servers are made of.
 """
 
@@ -45,8 +47,9 @@ if TYPE_CHECKING:
     from ldp_jax.servers.rehearsal import Rehearsal, StatedFriends, rehearse
     from ldp_jax.servers.reports import PanelFacts, ReportServer, panel_facts
     from ldp_jax.servers.rounds import RepeatedReports, collect_rounds
+    from ldp_jax.servers.serving import Service, serve
     from ldp_jax.servers.share import Share
-    from ldp_jax.servers.stored import StoredRows
+    from ldp_jax.servers.stored import DeviceUsers, StoredUsers
     from ldp_jax.servers.users import Users
 
 __all__ = [
@@ -56,6 +59,7 @@ __all__ = [
     "CountQuestion",
     "CountServer",
     "CountedClasses",
+    "DeviceUsers",
     "Embedding",
     "EmbeddingServer",
     "JointClasses",
@@ -72,9 +76,10 @@ __all__ = [
     "RepeatedReports",
     "ReportServer",
     "Server",
+    "Service",
     "Share",
     "StatedFriends",
-    "StoredRows",
+    "StoredUsers",
     "User",
     "Users",
     "classify_counts",
@@ -95,6 +100,7 @@ __all__ = [
     "propagate",
     "propagate_blocks",
     "rehearse",
+    "serve",
     "simulate",
 ]
 
@@ -103,6 +109,7 @@ __getattr__, __dir__ = lazy.attach(
     {
         "questions": "Answers Ask ClassQuestion CountQuestion Question User",
         "questions.counts": "count_cost",
+        "serving": "Service serve",
         "share": "Share",
         "counts": "CountServer CountedClasses classify_counts count_facts predict_from_counts",
         "driver": "Released Server simulate",
@@ -116,7 +123,7 @@ __getattr__, __dir__ = lazy.attach(
         "rehearsal": "Rehearsal StatedFriends rehearse",
         "rounds": "RepeatedReports collect_rounds",
         "reports": "PanelFacts ReportServer panel_facts",
-        "stored": "StoredRows",
+        "stored": "DeviceUsers StoredUsers",
         "users": "Users",
     },
     "estimators links parts reported saved",

@@ -15,7 +15,7 @@ and public randomness.
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
 import jax
@@ -34,11 +34,12 @@ from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, Graph, PRNGKey
+from ldp_jax.deployment import Question as Shipped
 from ldp_jax.edges import NeighbourCounts, ownership
 from ldp_jax.graph.graphs import GraphSet
-from ldp_jax.servers.devices import AskDevices, Devices
 from ldp_jax.servers.driver import simulate
 from ldp_jax.servers.parts.absent import Numbering, absent_words
+from ldp_jax.servers.parts.arrived import ReportRows
 from ldp_jax.servers.parts.count_evidence import DISPERSIONS, evidence, table_size
 from ldp_jax.servers.parts.device_classifier import count_regression
 from ldp_jax.servers.parts.group_design import (
@@ -71,10 +72,14 @@ from ldp_jax.servers.parts.self_training import (
 )
 from ldp_jax.servers.parts.stack import weigh
 from ldp_jax.servers.questions import Answers, CountQuestion
+from ldp_jax.servers.stored import DeviceUsers
 from ldp_jax.servers.users import Users
 
 Protects = Literal["list", "relationship"]
 """What epsilon is about: one bit of one list, or one edge, at both of its ends."""
+
+AskDevices = Callable[[Shipped, Bool[np.ndarray, " n"]], ReportRows]
+"""Broadcasts a question to those who are asked, and returns the rows that have arrived."""
 
 _FOLDS = 10
 _FEW_FOLDS = 5  # where features have more entries than _MANY_ENTRIES
@@ -688,15 +693,18 @@ def classify_counts(
     facts: CountFacts,
     epsilon: float,
     *,
+    unit: Protects = "list",
     most: int = 65_535,
     guarded: bool = True,
     progress: Progress | None = None,
 ) -> CountedClasses:
     """The same as :func:`predict_from_counts`, from counts that devices sent.
 
-    The second question is made of the first round's rows: after a restart give the same rows, or devices pay twice.
-    Guarantee: epsilon per bit of a list of a user who was asked, and 2 epsilon per relationship. What users lost
-    who answered more is :meth:`ldp_jax.deployment.store.ReportStore.spent`.
+    The second question is made of the first round's rows: after a restart give the same rows, or devices pay twice;
+    :func:`~ldp_jax.servers.serve` keeps them by itself.
+    Guarantee: epsilon per bit of a list of a user who was asked. A relationship costs 2 epsilon, and by
+    ``unit="relationship"`` epsilon: the question that is broadcast says which end owns a pair. What users lost who
+    answered more is :meth:`ldp_jax.deployment.store.ReportStore.spent`.
 
     Nobody can check a count: one device that sends the largest count for a class moves the result. Counts are
     clipped to the size of a group and what noise adds. Choose ``most`` near the largest public degree.
@@ -707,6 +715,7 @@ def classify_counts(
         were not asked are never read.
       facts: see :func:`count_facts`.
       epsilon: of each count, in both rounds.
+      unit: the unit of epsilon.
       most: the largest count that a device reports.
       guarded: whether the guard may weaken evidence.
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`).
@@ -733,7 +742,8 @@ def classify_counts(
     >>> int((found.round == 0).sum()), bool((found.classes == data.y)[100:].mean() > 0.5)
     (10, True)
     """
-    server = CountServer(facts, epsilon, most=most, guarded=guarded)
-    released = simulate(key, server, Devices(ask, len(facts.labels)), progress=progress)
+    server = CountServer(facts, epsilon, unit, most, guarded)
+    users = DeviceUsers(len(facts.labels), lambda asked: [ask(asked.shipped(), np.asarray(asked.asked))])
+    released = simulate(key, server, users, progress=progress)
     found = released.value
     return CountedClasses(found.log_posterior, found, found.round, released.guarantee)

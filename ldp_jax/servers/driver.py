@@ -7,7 +7,7 @@ and key cannot rebuild. A server never sees private data.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
@@ -21,6 +21,7 @@ from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.pytree import digest
 from ldp_jax.core.types import PRNGKey, Report
+from ldp_jax.servers import saved
 from ldp_jax.servers.questions.question import Answers, HasSizes, Question
 from ldp_jax.servers.users import Respondents
 
@@ -77,6 +78,7 @@ class Released(Generic[_T]):
       statement: the roles that it stands for.
       realised: the guarantee as if what was asked had been fixed beforehand: for information.
       rounds: the questions, in order.
+      versions: of ``ldp_jax`` and ``jax``, by name, that found it.
     """
 
     value: _T
@@ -84,10 +86,36 @@ class Released(Generic[_T]):
     statement: Statement
     realised: PipelineGuarantee | None
     rounds: tuple[Round, ...]
+    versions: dict[str, str] = dataclasses.field(default_factory=saved.versions)
 
     def __repr__(self) -> str:
         asked = sum(one.asked for one in self.rounds)
         return f"Released({type(self.value).__name__}, {len(self.rounds)} rounds, {asked} answers asked for)"
+
+    def to_bytes(self) -> bytes:
+        """All of it, for a file that :meth:`from_bytes` reads (:mod:`ldp_jax.servers.saved`).
+
+        ``TypeError`` for a value of other things than arrays, numbers and text.
+
+        >>> from ldp_jax.features import GeneralizedRR
+        >>> from ldp_jax.servers import Share, Users
+        >>> found = simulate(jax.random.key(0), Share(GeneralizedRR(2.0, 2), 500), Users(labels=np.arange(500) % 2))
+        >>> again = Released.from_bytes(found.to_bytes())
+        >>> again.guarantee == found.guarantee, bool((again.value == found.value).all()), sorted(again.versions)
+        (True, True, ['jax', 'ldp_jax'])
+        """
+        return saved.to_bytes(self)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, types: Iterable[type] = ()) -> "Released[Any]":
+        """What :meth:`to_bytes` wrote; ``types`` are the classes of the value that are not this library's.
+
+        ``ValueError`` for damaged bytes, other classes, and bytes of anything else than a result.
+        """
+        found = saved.from_bytes(data, types)
+        if not isinstance(found, cls):
+            raise ValueError(f"these bytes are of a {type(found).__name__}, and of no released result")
+        return found
 
 
 @implicit_promotion()
@@ -146,7 +174,7 @@ def simulate(
             number = len(rounds)
             phase(f"round {number + 1}: {int(asked.sum())} users answer", number / (number + 1))
             answers = users.answer(random.fold_in(users_key, number), put)
-            rounds = (*rounds, _round(made.question, answers))
+            rounds = (*rounds, round_of(made.question, answers))
             made = server.step(state, answers)
     if exact:
         guarantee = _without(guarantee)
@@ -162,7 +190,8 @@ def _without(guarantee: PipelineGuarantee) -> PipelineGuarantee:
     return PipelineGuarantee(gone, (), (*guarantee.unprotected, *guarantee.protected))
 
 
-def _round(question: Question, answers: Answers) -> Round:
+def round_of(question: Question, answers: Answers) -> Round:
+    """What was asked and answered, in numbers."""
     asked = np.asarray(question.asked)
     if isinstance(question, HasSizes):
         download, upload = question.download_bytes(), question.upload_bytes()

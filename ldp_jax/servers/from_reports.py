@@ -25,7 +25,7 @@ from ldp_jax.servers.parts.arrived import ReportRows
 from ldp_jax.servers.parts.panel import MOST_EPSILON, PanelArguments, by_node, panel_arguments
 from ldp_jax.servers.parts.rows import Features, Rows
 from ldp_jax.servers.reports import LocalPrediction, PanelFacts, ReportServer, panel_facts
-from ldp_jax.servers.stored import StoredRows
+from ldp_jax.servers.stored import DeviceUsers
 from ldp_jax.servers.users import Users
 
 
@@ -228,8 +228,9 @@ def classify_reports(
     if facts.known.keep < 1.0:
         raise ValueError(f"facts must be of public labels, got keep = {facts.known.keep:g}: what they cost is open")
     server = ReportServer(facts, alphabets.guarantee().epsilon, alphabets=alphabets)
-    users = StoredRows(validate.complete(nodes=nodes), reports)
-    reported = server.question.stored(users.nodes, reports).reported
+    nodes = validate.complete(nodes=nodes)
+    users = DeviceUsers(nodes, lambda _: reports)
+    reported = server.question.read(nodes, reports).reported
     with watched("classify_reports", progress):
         found = _predicted(simulate(key, server, users), reported)
     exposed = (*found.guarantee.unprotected, "who reported")

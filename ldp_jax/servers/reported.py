@@ -5,7 +5,7 @@ Whoever is silent, late or unknown contributes nothing: an estimate of 0, or of 
 likelihood of one under every class. Reporting must not depend on what is private.
 """
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Integer
@@ -14,12 +14,11 @@ from ldp_jax.accounting.guarantee import PipelineGuarantee
 from ldp_jax.core import validate
 from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.shown import by_shapes
-from ldp_jax.core.spaces import SparseReport
 from ldp_jax.core.types import Array, Graph, Scalar
-from ldp_jax.features import Discrete, Sampled
+from ldp_jax.features import Sampled
 from ldp_jax.graph.propagation import Operator
 from ldp_jax.servers.embedding import _as_operator, propagate
-from ldp_jax.servers.parts.arrived import ReportRows, places, reporters
+from ldp_jax.servers.parts.arrived import VectorReports, vectors_by_node
 
 
 class ReportedEmbedding(NamedTuple):
@@ -38,16 +37,6 @@ class ReportedEmbedding(NamedTuple):
     strangers: int
 
     __repr__ = by_shapes
-
-
-@runtime_checkable
-class VectorReports(ReportRows, Protocol):
-    """Vectors of users, as :func:`ldp_jax.deployment.vectors` makes them; ``output`` is int32 [m, k].
-
-    ``index`` int32 [m, k] says which coordinates it is of, ascending.
-    """
-
-    index: np.ndarray
 
 
 @implicit_promotion()
@@ -89,33 +78,10 @@ def embed_reports(
     ((3, 3), [False, False, True], 1)
     """
     op = _as_operator(graph)
-    n, k, dim = op.num_nodes, mechanism.k, mechanism.dim
-    if not isinstance(mechanism.inner, Discrete):
-        raise ValueError(f"mechanism must be Sampled(Discrete.of(table), dim, k), got {mechanism}")
-    table = mechanism.inner.table()
-    if not isinstance(reports, VectorReports):
-        raise ValueError(f"reports must be deployment.vectors(reports, {k}, {dim}), got {type(reports).__name__}")
-    if reports.digest != table.digest:
-        raise ValueError("reports are of another table than the mechanism's, whose epsilon is not theirs")
-    user = reporters(reports.user)
-    index, output = validate.complete(index=reports.index), validate.complete(output=reports.output)
-    if not all(np.issubdtype(part.dtype, np.integer) for part in (index, output)):
-        raise ValueError("index and output must be whole numbers")
-    if index.shape != (len(user), k) or output.shape != index.shape:
-        raise ValueError(f"index and output must be [{len(user)}, {k}], got {index.shape} and {output.shape}")
-    if len(np.unique(user)) != len(user):
-        raise ValueError("reports must have a row a user, and have several of some: choose one round")
-    validate.in_range(0.0, dim - 1.0, index=index)
-    validate.in_range(0.0, table.outputs - 1.0, output=output)
-    if (np.diff(index, axis=1) <= 0).any():
-        raise ValueError("index must ascend in each row")
-    place, known = places(validate.complete(nodes=nodes), n, user)
-    indices, values = np.zeros((n, k), np.int32), np.zeros((n, k), np.int32)
-    reported = np.zeros(n, bool)
-    reported[place], indices[place], values[place] = True, index[known], output[known]
-    given = SparseReport(indices, values)
+    n = op.num_nodes
+    given, reported, strangers = vectors_by_node(mechanism, validate.complete(nodes=nodes), n, reports)
     z = propagate(op, mechanism, given, alpha=alpha, r=r, tol=tol, reported=reported)
     guarantee = PipelineGuarantee.of(
         [mechanism.guarantee()], protected=("features",), unprotected=("edges", "labels", "who reported")
     )
-    return ReportedEmbedding(z, guarantee, reported, int((~known).sum()))
+    return ReportedEmbedding(z, guarantee, reported, strangers)

@@ -9,6 +9,7 @@ of this library, and those that the reader names. The checksum is that of :mod:`
 """
 
 import dataclasses
+import hashlib
 import importlib
 import json
 import math
@@ -35,10 +36,25 @@ def to_bytes(tree: Any) -> bytes:
     [0, 1, 2]
     """
     arrays: list[np.ndarray] = []
-    header = {"ldp_jax": ldp_jax.__version__, "tree": _written(tree, arrays)}
+    header = {**versions(), "tree": _written(tree, arrays)}
     text = json.dumps(header, sort_keys=True).encode("ascii")
     body = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
     return sealed(_START + text + b"\n" + body)
+
+
+def versions() -> dict[str, str]:
+    """The versions of this library and of JAX."""
+    return {"jax": jax.__version__, "ldp_jax": ldp_jax.__version__}
+
+
+def fingerprint(tree: Any) -> str:
+    """64 hexadecimal digits that tell trees apart, by :func:`to_bytes` without versions."""
+    arrays: list[np.ndarray] = []
+    text = json.dumps(_written(tree, arrays), sort_keys=True)
+    found = hashlib.sha256(text.encode("ascii"))
+    for array in arrays:
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def from_bytes(data: bytes, types: Iterable[type] = ()) -> Any:
@@ -79,7 +95,7 @@ def _written(node: Any, arrays: list[np.ndarray]) -> Any:
         return _of_class(node, node._fields, arrays)
     if isinstance(node, (tuple, list)):
         return {type(node).__name__: [_written(one, arrays) for one in node]}
-    raise TypeError(f"a state must hold arrays, numbers and text, got {type(node).__name__}")
+    raise TypeError(f"what is saved must hold arrays, numbers and text, got {type(node).__name__}")
 
 
 def _of_class(node: Any, names: Iterable[str], arrays: list[np.ndarray]) -> dict[str, Any]:

@@ -1,51 +1,150 @@
-"""Rows that real devices sent, as those who answer: of some users, in any order."""
+"""Users who answer by their devices: from a store, from rows at hand, or by a call that broadcasts and waits.
+
+A question says by which tables, or by which question about neighbours, devices report, and reads their rows by
+user. Users who are silent, late or unknown contribute nothing. Reporting must not depend on what is private.
+"""
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
+import jax  # noqa: F401 - the example below
 import numpy as np
 from jaxtyping import Integer
 
+from ldp_jax.core import validate
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import PRNGKey
+from ldp_jax.deployment import Question as Shipped
+from ldp_jax.deployment import Table
 from ldp_jax.servers.parts.arrived import ReportRows
 from ldp_jax.servers.questions.question import Answers, Question
 
+Nodes = int | Integer[np.ndarray, " n"]
+"""The user of each node, distinct whole numbers; or how many there are, whose numbers are those of the nodes."""
+
 
 @runtime_checkable
-class HasStored(Protocol):
-    """A question whose answers devices send as rows."""
+class DeviceQuestion(Protocol):
+    """A question that devices answer, and whose rows the server reads."""
 
-    def stored(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
-        """The answers to this question among rows; ``nodes`` are the users, by node."""
+    def forms(self) -> tuple[Table | Shipped, ...]:
+        """The tables by which devices report, or the question about neighbours that they answer."""
+
+    def read(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
+        """The answers of users who are asked; rows of others are left out.
+
+        ``ValueError`` for rows of another table or question, or several of a user.
+        """
+
+
+@runtime_checkable
+class ReadsReports(Protocol):
+    """A store of reports, such as :class:`ldp_jax.deployment.store.ReportStore`."""
+
+    def all(self, asked: Table | Shipped, *, rounds: Sequence[int] | None = None) -> ReportRows:
+        """The rows about a table or question."""
+
+
+def numbered(nodes: Nodes) -> Integer[np.ndarray, " n"]:
+    """The user of each node, as an array."""
+    if np.ndim(nodes):
+        return np.asarray(nodes)
+    return np.arange(validate.whole(1, nodes=nodes))
+
+
+def for_devices(question: Any) -> DeviceQuestion:
+    """The question; ``TypeError`` for one that devices cannot answer."""
+    if not isinstance(question, DeviceQuestion):
+        raise TypeError(f"{type(question).__name__} has no forms() and read(nodes, rows), which devices need")
+    return question
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class StoredRows:
-    """Users whose devices have sent what they send: the rows that there are answer a question.
+class DeviceUsers:
+    """Users whose rows some call returns.
 
     Attributes:
-      nodes: the user of each node, distinct whole numbers.
-      rows: of each table or question.
+      nodes: see :data:`Nodes`.
+      arrived: takes the question and returns the rows of each of its forms: those at hand, or those that come in
+        after a broadcast.
     """
 
-    nodes: Integer[np.ndarray, " n"]
-    rows: Sequence[ReportRows]
+    nodes: Nodes
+    arrived: Callable[[Any], Sequence[ReportRows]]
 
     __repr__ = by_shapes
 
     @property
     def num_users(self) -> int:
         """How many nodes there are."""
-        return len(self.nodes)
+        return len(numbered(self.nodes))
 
     def put(self, question: Question) -> Question:
-        """The question as it is."""
+        """The question as it is: devices add their own noise."""
+        return question
+
+    def answer(self, key: PRNGKey, question: Question) -> Answers:
+        """The rows of those who are asked; others are silent. No key is used: devices have their own randomness."""
+        return for_devices(question).read(numbered(self.nodes), self.arrived(question))
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class StoredUsers:
+    """Users whose devices' reports are in a store: a question is answered by what has arrived.
+
+    Attributes:
+      store: such as a :class:`~ldp_jax.deployment.store.ReportStore`.
+      nodes: see :data:`Nodes`.
+      round: whose reports by tables are read; None for all, of which a user may have one. A question about
+        neighbours has a round of its own.
+
+    >>> import tempfile
+    >>> from ldp_jax.deployment import Device, Session
+    >>> from ldp_jax.deployment.store import ReportStore
+    >>> from ldp_jax.features import GeneralizedRR
+    >>> from ldp_jax.servers import Share, simulate
+    >>> server = Share(GeneralizedRR(2.0, 2), 3)
+    >>> table = server.mechanism.table()
+    >>> store = ReportStore(tempfile.mkdtemp())
+    >>> for user, label in ((30, 1), (10, 0)):  # user 20 is silent
+    ...     sent = Session(Device.new(), budget=2.0).report(table, label, user=user, round=0)
+    ...     taken = store.add(sent, table)
+    >>> found = simulate(jax.random.key(0), server, StoredUsers(store, np.array([10, 20, 30])))
+    >>> found.rounds[0].asked, found.rounds[0].reported
+    (3, 2)
+    """
+
+    store: ReadsReports
+    nodes: Nodes
+    round: int | None = None
+
+    @property
+    def num_users(self) -> int:
+        """How many nodes there are."""
+        return len(numbered(self.nodes))
+
+    def put(self, question: Question) -> Question:
+        """The question as it is: devices add their own noise."""
         return question
 
     def answer(self, key: PRNGKey, question: Question) -> Answers:
         """What was sent by users who are asked; others are silent. No key is used."""
-        if not isinstance(question, HasStored):
-            raise TypeError(f"{type(question).__name__} has no stored(nodes, rows), by which rows are read")
-        return question.stored(self.nodes, self.rows)
+        return self.read(question)
+
+    def read(self, question: Question) -> Answers:
+        """The same without a key."""
+        asked = for_devices(question)
+        rows = [self._rows(form) for form in asked.forms()]
+        return asked.read(numbered(self.nodes), rows)
+
+    def check(self, question: Question) -> None:
+        """Refuse a question that devices cannot answer, or that these users' numbers do not fit."""
+        asked = for_devices(question)
+        asked.forms()
+        asked.read(numbered(self.nodes), [])
+
+    def _rows(self, form: Table | Shipped) -> ReportRows:
+        if self.round is None or isinstance(form, Shipped):
+            return self.store.all(form)
+        return self.store.all(form, rounds=[self.round])

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import ldp_jax
 from ldp_jax import deployment
-from tests.deployment.vectors import ASKED, GRID, SECRET, list_session, session
+from tests.deployment.vectors import GRID, OWNED, SECRET, list_session, session
 from tests.test_layers import imports, own
 
 ROOT = Path(ldp_jax.__file__).parent
@@ -40,7 +40,7 @@ sent += session.report_sampled(table, [0.1] * 9, 4, user=4, round=2)
 (folder / "memory").write_bytes(session.to_bytes())
 from ldp_jax_client.accounting.guarantee import NEIGHBOUR_LIST, Budget
 lists = client.Session(device, budget=Budget(1e9, unit=NEIGHBOUR_LIST))
-(folder / "sent").write_bytes(sent + lists.report_neighbours(asked, [1, 2, 4], user=0))
+(folder / "sent").write_bytes(sent + lists.report_neighbours(asked, [1, 2, 4], user=8))
 """
 
 
@@ -74,7 +74,7 @@ def test_the_client_reports_word_for_word_what_the_package_reports(tmp_path):
     for source, target in SHIPPED.items():
         (tmp_path / target).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(source, tmp_path / target)
-    for public in (GRID, ASKED):
+    for public in (GRID, OWNED):
         (tmp_path / type(public).__name__).write_bytes(public.to_bytes())
     (tmp_path / "secret").write_bytes(SECRET)
     done = subprocess.run([sys.executable, "-c", CLIENT, tmp_path], capture_output=True, text=True, timeout=60)
@@ -83,6 +83,6 @@ def test_the_client_reports_word_for_word_what_the_package_reports(tmp_path):
     mine = session(budget=1e9, key=key)
     sent = mine.report_many(GRID, [0.5, -1.0, 1.0], user=3, round=2)
     sent += mine.report_sampled(GRID, [0.1] * 9, 4, user=4, round=2)
-    sent += list_session(budget=1e9).report_neighbours(ASKED, [1, 2, 4], user=0)
+    sent += list_session(budget=1e9).report_neighbours(OWNED, [1, 2, 4], user=8)
     assert (tmp_path / "sent").read_bytes() == sent
     assert (tmp_path / "memory").read_bytes() == mine.to_bytes()

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 
 from ldp_jax import deployment
-from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST
+from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RELATIONSHIP
+from ldp_jax.core.checksum import sealed
+from ldp_jax.core.ownership import Ownership
 from ldp_jax.core.whole_noise import law, whole_noise
 from ldp_jax.deployment.codecs import CountReports
 from ldp_jax.edges import NeighbourCounts, privatize_counts
 from ldp_jax.graph import graphs
-from tests.deployment.vectors import ASKED, GROUPS, MINE, SECRET, Forgets, device, list_session
+from tests.deployment.vectors import ASKED, GROUPS, MINE, OWNED, RULE, SECRET, Forgets, device, list_session
 from tests.stats import assert_g
 
 TRUE = [0, 1, 2, 0, 0]
@@ -149,9 +151,90 @@ def test_by_one_rule_each_pair_is_on_one_device_as_it_is_simulated():
     sure = dataclasses.replace(ASKED, epsilon=40.0)
     graph = graphs.from_edges(np.argwhere(np.triu(friends)), 12)
     simulated = privatize_counts(jax.random.key(0), graph, NeighbourCounts(40.0, 5), GROUPS, owners=rule).counts
+    once = dataclasses.replace(sure, owners=rule)
     for user in range(3, 12):
         sent = report(user, sure, mine[user])
         np.testing.assert_array_equal(deployment.decode(sent, sure).output[0], simulated[user])
+        sent = report(user, once, np.flatnonzero(friends[user]))  # the rule is in the question
+        np.testing.assert_array_equal(deployment.decode(sent, once).output[0], simulated[user])
+
+
+# --- A question that says who owns a pair ------------------------------------------------------------------------
+
+
+def test_a_pair_costs_its_one_owner_one_epsilon_and_both_ends_two():
+    bit = ASKED.guarantee().epsilon
+    assert OWNED.guarantee().epsilon == bit
+    assert (OWNED.relationship().epsilon, ASKED.relationship().epsilon) == (bit, 2 * bit)
+    assert OWNED.relationship().unit == ASKED.relationship().unit == RELATIONSHIP
+    assert "owner alone" in str(OWNED.relationship())
+    assert "both its ends" in str(ASKED.relationship())
+
+
+def test_a_report_says_nothing_of_a_pair_that_the_other_end_owns():
+    others = np.setdiff1d(np.arange(12), [8, *RULE.owned(8, range(12))]).tolist()
+    assert len(others) > 3
+    assert report(8, OWNED, others) == report(8, OWNED, [])
+    assert report(8, OWNED, [*MINE, *others]) == report(8, OWNED, RULE.owned(8, MINE))
+    assert report(8, OWNED, RULE.owned(8, range(12))) != report(8, OWNED, [])
+
+
+def test_owners_are_in_the_bytes_as_the_docstring_says():
+    """Another reader: no function of the library but the checksum's hash."""
+    data = OWNED.to_bytes()
+    text = b'{"epsilon": 1.0, "most": 20, "num_groups": 5, "num_nodes": 12, "owners": true, "round": 3}\n'
+    ranks = np.array([0, 1, 2, 3, 4] * 3)[:12].astype("<i2").tobytes()
+    body = GROUPS.astype(np.int8).tobytes() + ranks + bytes([0b1100_0000, 0])
+    signed = b"ldp-question 3\n" + text + body
+    assert data == signed + blake2b(b"ldp_jax 1 public" + signed, digest_size=8).digest()
+    assert OWNED.digest == sha256(b"ldp-question 1\n" + text + body).digest()
+    read = deployment.Question.from_bytes(data)
+    assert read == OWNED != ASKED
+    np.testing.assert_array_equal(read.owners.order, OWNED.owners.order)
+    np.testing.assert_array_equal(read.owners.silent, RULE.silent)
+    assert not read.owners.order.flags.writeable
+    for order in (RULE.order, 7 * RULE.order - 100, OWNED.owners.order.astype(np.int64)):  # one rule, one spelling
+        assert dataclasses.replace(ASKED, owners=Ownership(order, RULE.silent)).to_bytes() == data
+    many = dataclasses.replace(ASKED, groups=np.zeros(40_000, int), owners=deployment.ownership(np.arange(40_000)))
+    assert deployment.Question.from_bytes(many.to_bytes()) == many
+    np.testing.assert_array_equal(many.owners.order, np.arange(40_000))
+
+
+def test_a_question_without_owners_is_written_as_it_was():
+    """Devices of version 2 read it; its digest, random words and memories are those that they were."""
+    assert ASKED.to_bytes().startswith(b"ldp-question 2\n")
+    assert deployment.Question.from_bytes(ASKED.to_bytes()) == ASKED
+    for wrong in (
+        ASKED.to_bytes()[:-8].replace(b"ldp-question 2", b"ldp-question 3"),
+        OWNED.to_bytes()[:-8].replace(b"ldp-question 3", b"ldp-question 2"),
+        OWNED.to_bytes()[:-9] + b"\x01",  # a bit of nobody
+        OWNED.to_bytes()[:-8].replace(b"true", b"null"),
+    ):
+        with pytest.raises(ValueError, match="damaged question: .* written as"):
+            deployment.Question.from_bytes(sealed(wrong))
+    with pytest.raises(ValueError, match="bytes of arrays where 38 of 12 nodes were announced"):
+        deployment.Question.from_bytes(sealed(OWNED.to_bytes()[:-9]))
+
+
+@pytest.mark.usefixtures("untyped")
+def test_silent_users_are_asked_for_nothing_and_owners_fit_the_groups():
+    held = list_session()
+    with pytest.raises(ValueError, match="user 1 is silent by the question's owners"):
+        held.report_neighbours(OWNED, MINE, user=1)
+    assert held.counter == 0
+    forged = CountReports(OWNED).pack(range(5), [0] * 5, 7, 3, None)
+    forged += CountReports(OWNED).pack(range(5), [0] * 5, 1, 3, None)
+    found = deployment.decode(forged, OWNED)
+    assert (found.user.tolist(), found.rejected.impossible) == ([7], 1)
+    for owners, match in (
+        (np.arange(12), "owners must be deployment.ownership"),
+        (deployment.ownership(np.arange(11)), "owners must be of 12 nodes"),
+        (Ownership(np.full(12, np.nan), RULE.silent), "finite"),
+        (Ownership(RULE.order, np.ones(12, bool)), "somebody"),
+        (Ownership(RULE.order, np.zeros(12, int)), "owners must be of 12 nodes"),
+    ):
+        with pytest.raises(ValueError, match=match):
+            dataclasses.replace(ASKED, owners=owners)
 
 
 def test_a_question_has_one_spelling_and_stays_as_it_is():

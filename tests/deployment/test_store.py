@@ -1,6 +1,7 @@
 """Reports on disk: no report is lost or counted twice, whoever is killed; and what is read is what was sent."""
 
 import contextlib
+import dataclasses
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from ldp_jax import deployment, features
+from ldp_jax import deployment, features, servers
 from ldp_jax.accounting.guarantee import NEIGHBOUR_LIST, RECORD, Budget, Guarantee
 from ldp_jax.accounting.ledger import BudgetExceededError, Ledger
 from ldp_jax.core.rounding import log_up
@@ -168,6 +169,8 @@ sqlite3.connect = lambda *given, **named: connect(*given, factory=Database, **na
 os.fsync = lambda file: (synced.append(file), die(f"sync {len(synced)}"), fsync(file))
 if what == "report":
     store.add(data, GRID)
+elif what == "keep":
+    store.keep(0, data)
 else:
     store.spend("round 0", Guarantee(1.0, status="proved", reason="a proof"), 1.0)
 """
@@ -175,6 +178,7 @@ else:
 
 @pytest.mark.parametrize(("what", "moment"), [
     ("report", "sync 1"), ("report", "sync 2"), ("report", "COMMIT"),
+    ("keep", "sync 1"), ("keep", "sync 2"), ("keep", "COMMIT"), ("keep", "after COMMIT"),
     ("spend", "COMMIT"), ("spend", "after COMMIT"),
 ])  # fmt: skip
 def test_a_kill_at_each_step_leaves_all_or_nothing(what, moment, tmp_path):
@@ -189,6 +193,10 @@ def test_a_kill_at_each_step_leaves_all_or_nothing(what, moment, tmp_path):
         store.compact(GRID)
         assert triples(store.all(GRID)) == triples(deployment.decode(UPLOADS[0], GRID))
         assert len(list(store.folder.glob("*.parquet*"))) == 1
+    elif what == "keep":
+        assert store.kept() == ((0, UPLOADS[0]) if moment == "after COMMIT" else None)
+        assert store.keep(0, b"a second one") == (UPLOADS[0] if moment == "after COMMIT" else b"a second one")
+        assert len(list(store.folder.glob("*.step*"))) == 1
     else:
         assert len(store.ledger().releases) == (moment == "after COMMIT")
         for _ in range(2):
@@ -226,6 +234,26 @@ def test_two_servers_share_a_folder(tmp_path):
     assert ReportStore(tmp_path).ledger() == ledger
 
 
+def test_of_several_servers_one_takes_each_step(tmp_path):
+    """The bytes of whoever comes first count for all; a step is not left out, and not written over."""
+    with ThreadPoolExecutor(4) as pool:
+        for number in range(3):
+            mine = [b"step %d of %d" % (number, server) for server in range(4)]
+            taken = list(pool.map(lambda data, at=number: ReportStore(tmp_path).keep(at, data), mine))
+            assert len(set(taken)) == 1
+            assert taken[0] in mine
+            assert ReportStore(tmp_path).kept() == (number, taken[0])
+    store = ReportStore(tmp_path)
+    with pytest.raises(ValueError, match="number must be at most 3"):
+        store.keep(4, b"")
+    assert store.kept(1)[0] == 1
+    assert store.kept(3) is None
+    assert len(list(tmp_path.glob("*.step"))) == 3
+    next(tmp_path.glob("*.step")).unlink()
+    with pytest.raises(FileNotFoundError):
+        [store.kept(number) for number in range(3)]
+
+
 @pytest.fixture(scope="module")
 def ring():
     return graphs.from_edges([[i, (i + 1) % (USERS + 2)] for i in range(USERS + 2)], USERS + 2)
@@ -239,6 +267,20 @@ def test_stored_reports_become_an_embedding(tmp_path, ring):
     found = embed_reports(ring, mechanism, nodes, deployment.vectors(store.all(GRID), K, DIM), alpha=0.2, r=0.5)
     silent = order[0]
     assert found.strangers == 1
+    question = servers.Ask(mechanism, np.arange(USERS + 2) < 20)
+    read = servers.StoredUsers(store, nodes).read(question)
+    np.testing.assert_array_equal(read.reported, found.reported & question.asked)
+    mine = np.flatnonzero(read.reported)
+    sent = deployment.vectors(store.all(GRID), K, DIM)
+    at = np.searchsorted(sent.user, nodes[mine].astype(np.uint64))
+    np.testing.assert_array_equal(read.values.indices[mine], sent.index[at])
+    np.testing.assert_array_equal(read.values.values[mine], sent.output[at])
+    assert not read.values.values[~read.reported].any()
+    store.add(upload(int(order[1]), round=1), GRID)
+    with pytest.raises(ValueError, match="choose one round"):
+        servers.StoredUsers(store, nodes).read(dataclasses.replace(question, asked=np.ones(USERS + 2, bool)))
+    first = servers.StoredUsers(store, nodes, round=0).read(question)
+    np.testing.assert_array_equal(first.values.values, read.values.values)
     assert found.reported.tolist() == [user != silent and user < USERS - 1 for user in range(USERS + 2)]
     assert f"epsilon {mechanism.guarantee().epsilon:.6g} per record" in str(found.guarantee)
     rows = deployment.vectors(deployment.decode(b"".join(UPLOADS), GRID), K, DIM)

@@ -204,7 +204,8 @@ def test_what_the_page_prints_is_decoded_by_its_layouts():
     printed = re.findall(r"^(\d+) (\w+) ([0-9a-f]+)$", text, re.MULTILINE)
     public = [ast.literal_eval(line) for line in text.splitlines() if line.startswith("b'ldp-")]
     table, asked = Table.from_bytes(public[0]), deployment.Question.from_bytes(public[1])
-    assert deployment.Classifier.from_bytes(public[2]).classes == 2
+    assert deployment.Question.from_bytes(public[2]).owners.order.tolist() == [2, 0, 1, 0]
+    assert deployment.Classifier.from_bytes(public[3]).classes == 2
     fields, counts = layouts(2)
     assert [(int(at), name, len(value) // 2) for at, name, value in printed] == fields + counts
     for layout, kind, tag in ((fields, table, b"ldp_jax 2 report"), (counts, asked, b"ldp_jax 1 answer")):

@@ -1,5 +1,6 @@
 """Tables and test vectors. ``python -m tests.deployment.vectors`` writes the vectors anew."""
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -27,6 +28,8 @@ SECOND = Table("warner", integer_masses(np.array([[0.75, 0.25], [0.25, 0.75]]), 
 
 GROUPS = np.array([0, 1, 2, 3, 4, -1] * 2)
 ASKED = deployment.Question(3, GROUPS, num_groups=5, epsilon=1.0, most=20)
+RULE = deployment.ownership(np.arange(12) % 5 / 3, silent=np.arange(12) < 2)
+OWNED = dataclasses.replace(ASKED, owners=RULE)
 MINE = [1, 2, 5, 8, 11]
 
 

@@ -1,27 +1,42 @@
-"""Rows that arrived from devices, and the nodes that they are of."""
+"""Rows that arrived from devices, of some users in any order, as reports by node."""
 
+from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Integer
+from jaxtyping import Bool, Int, Integer
 from numpy.typing import ArrayLike
 
 from ldp_jax.core import validate
+from ldp_jax.core.spaces import SparseReport
+from ldp_jax.deployment import Decoded, Table, vectors
+from ldp_jax.features import Discrete, Sampled
 
 
 @runtime_checkable
 class ReportRows(Protocol):
-    """Reports about one table or question, as :meth:`ldp_jax.deployment.store.ReportStore.all` reads them.
+    """Reports about one table or question, as :meth:`ldp_jax.deployment.store.ReportStore.all` reads them."""
 
-    Attributes:
-      user: uint64 [m], in any order.
-      output: int32, places in an alphabet [m], or noisy counts [m, K].
-      digest: of the table or question.
-    """
+    @property
+    def user(self) -> np.ndarray:
+        """uint64 [m], in any order."""
 
-    user: np.ndarray
-    output: np.ndarray
-    digest: bytes
+    @property
+    def output(self) -> np.ndarray:
+        """int32, places in an alphabet [m], or noisy counts [m, K]."""
+
+    @property
+    def digest(self) -> bytes:
+        """Of the table or question."""
+
+
+@runtime_checkable
+class VectorReports(ReportRows, Protocol):
+    """Vectors of users, as :func:`ldp_jax.deployment.vectors` makes them; ``output`` is int32 [m, k]."""
+
+    @property
+    def index(self) -> np.ndarray:
+        """int32 [m, k], which coordinates ``output`` is of, ascending."""
 
 
 def places(nodes: np.ndarray, n: int, user: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -40,3 +55,113 @@ def reporters(user: ArrayLike) -> Integer[np.ndarray, " m"]:
     """Users of reports as uint64 [m]; a cast alone would make 2^64 - 1 of -1, and 1 of 1.5."""
     validate.ids(user=user)
     return np.asarray(user).astype(np.uint64)
+
+
+def table_of(mechanism: object) -> Table:
+    """The table by which devices report, of each coordinate or of the whole record.
+
+    ``ValueError`` for a mechanism that no table describes.
+    """
+    inner = mechanism.inner if isinstance(mechanism, Sampled) else mechanism
+    if not isinstance(inner, Discrete):
+        raise ValueError(
+            f"mechanism must be Discrete or Sampled(Discrete.of(table), dim, k), got {mechanism}: "
+            "devices report by tables of whole numbers"
+        )
+    return inner.table()
+
+
+def outputs_by_node(
+    tables: dict[bytes, tuple[Table, Bool[np.ndarray, " n"]]],
+    nodes: Integer[np.ndarray, " nodes"],
+    rows: Sequence[ReportRows],
+) -> tuple[Int[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
+    """One output a user, and who reported; ``tables`` says by digest who is asked by which table.
+
+    Rows are left out that no device was asked for: of users who are no node or are not asked by the table, and,
+    where rows have a ``field``, of any but 0. ``ValueError`` for rows of another table, outputs that a table does
+    not have, or a user with two rows.
+    """
+    n = len(next(iter(tables.values()))[1])
+    places(nodes, n, np.zeros(0, np.uint64))  # nodes are checked where there is no row, too
+    values = np.zeros(n, np.int32)
+    reported = np.zeros(n, bool)
+    for some in rows:
+        if some.digest not in tables:
+            raise ValueError("reports must be by the tables that were asked for, and some are by another")
+        table, asked = tables[some.digest]
+        output = np.asarray(some.output)
+        validate.in_range(0.0, table.outputs - 1.0, output=output)
+        node, known = places(nodes, n, reporters(some.user))
+        field = np.broadcast_to(getattr(some, "field", 0), known.shape)[known]
+        wanted = asked[node] & (field == 0)  # others would be a second row of a user
+        node = node[wanted]
+        if reported[node].any() or len(np.unique(node)) != len(node):
+            raise ValueError("reports must be one a user, and are several of some: choose one round")
+        values[node] = output[known][wanted]
+        reported[node] = True
+    return values, reported
+
+
+def vectors_by_node(
+    mechanism: Sampled, nodes: Integer[np.ndarray, " nodes"], n: int, reports: ReportRows
+) -> tuple[SparseReport, Bool[np.ndarray, " n"], int]:
+    """One sparse report a node, who reported, and how many rows were of users who are no node.
+
+    ``ValueError`` for a mechanism without a table, rows of another table, a user with two rows, or indices and
+    outputs that the mechanism does not have.
+    """
+    k, dim = mechanism.k, mechanism.dim
+    table = table_of(mechanism)
+    if not isinstance(reports, VectorReports):
+        raise ValueError(f"reports must be deployment.vectors(reports, {k}, {dim}), got {type(reports).__name__}")
+    if reports.digest != table.digest:
+        raise ValueError("reports are of another table than the mechanism's, whose epsilon is not theirs")
+    user = reporters(reports.user)
+    index = validate.complete(index=reports.index)
+    output = validate.complete(output=reports.output)
+    if not all(np.issubdtype(part.dtype, np.integer) for part in (index, output)):
+        raise ValueError("index and output must be whole numbers")
+    if index.shape != (len(user), k) or output.shape != index.shape:
+        raise ValueError(f"index and output must be [{len(user)}, {k}], got {index.shape} and {output.shape}")
+    if len(np.unique(user)) != len(user):
+        raise ValueError("reports must have a row a user, and have several of some: choose one round")
+    validate.in_range(0.0, dim - 1.0, index=index)
+    validate.in_range(0.0, table.outputs - 1.0, output=output)
+    if (np.diff(index, axis=1) <= 0).any():
+        raise ValueError("index must ascend in each row")
+    place, known = places(nodes, n, user)
+    indices = np.zeros((n, k), np.int32)
+    values = np.zeros((n, k), np.int32)
+    reported = np.zeros(n, bool)
+    indices[place] = index[known]
+    values[place] = output[known]
+    reported[place] = True
+    return SparseReport(indices, values), reported, int((~known).sum())
+
+
+def reports_by_node(
+    mechanism: object,
+    asked: Bool[np.ndarray, " n"],
+    nodes: Integer[np.ndarray, " nodes"],
+    rows: Sequence[ReportRows],
+) -> tuple[SparseReport | Int[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
+    """The reports of one mechanism by node, and who reported; 0 of others. Errors are as of the two above."""
+    table = table_of(mechanism)
+    if not isinstance(mechanism, Sampled):
+        return outputs_by_node({table.digest: (table, asked)}, nodes, rows)
+    n = len(asked)
+    places(nodes, n, np.zeros(0, np.uint64))
+    indices = np.zeros((n, mechanism.k), np.int32)
+    values = np.zeros((n, mechanism.k), np.int32)
+    reported = np.zeros(n, bool)
+    for some in rows:
+        whole = vectors(some, mechanism.k, mechanism.dim) if isinstance(some, Decoded) else some
+        given, who, _ = vectors_by_node(mechanism, nodes, n, whole)
+        who &= asked
+        if (reported & who).any():
+            raise ValueError("reports must have a row a user, and have several of some: choose one round")
+        indices[who] = given.indices[who]
+        values[who] = given.values[who]
+        reported |= who
+    return SparseReport(indices, values), reported

@@ -11,13 +11,12 @@ from jaxtyping import Bool, Float, Int, Integer
 
 from ldp_jax.accounting.guarantee import Guarantee
 from ldp_jax.accounting.statement import Cost
-from ldp_jax.core import validate
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.types import Array, PRNGKey
-from ldp_jax.deployment import Alphabet, Classifier
+from ldp_jax.deployment import Alphabet, Classifier, Table
 from ldp_jax.features import PersonalAlphabets
 from ldp_jax.features.personal_alphabet import best_place
-from ldp_jax.servers.parts.arrived import ReportRows, places, reporters
+from ldp_jax.servers.parts.arrived import ReportRows, outputs_by_node
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier
 from ldp_jax.servers.parts.rows import DenseRows, Rows, feature_rows, of_length_one
 from ldp_jax.servers.parts.self_training import label_evidence
@@ -122,7 +121,11 @@ class ClassQuestion:
         epsilon = float(self.epsilon)
         return Classifier(weights, bias, log_counts=self.log_counts), Alphabet(members, epsilon, table)
 
-    def stored(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
+    def forms(self) -> tuple[Table, ...]:
+        """The tables of the alphabets, one a size."""
+        return tuple(self._tables().values())
+
+    def read(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
         """The answers among the rows of one round, by the tables of the alphabets.
 
         Rows are left out that no device was asked for: of users who are no node or are not asked,
@@ -130,32 +133,14 @@ class ClassQuestion:
         any but 0. ``ValueError`` for rows of a table that no alphabet has, outputs that it does not
         have, or a user with two rows.
         """
+        asked = np.asarray(self.asked)
+        level = np.asarray(self.alphabets.inner.level)
+        tables = {table.digest: (table, asked & (level == one)) for one, table in self._tables().items()}
+        return Answers(*outputs_by_node(tables, np.asarray(nodes), rows))
+
+    def _tables(self) -> dict[int, Table]:
         inner = self.alphabets.inner
-        level, asked = np.asarray(inner.level), np.asarray(self.asked)
-        nodes = np.asarray(nodes)
-        places(nodes, len(asked), np.zeros(0, np.uint64))  # a check, also where there is no row
-        tables = {}
-        for one in np.unique(level).tolist():
-            table = inner.table(one)
-            tables[table.digest] = (one, table)
-        values = np.zeros(len(asked), np.int32)
-        reported = np.zeros(len(asked), bool)
-        for some in rows:
-            if some.digest not in tables:
-                raise ValueError("reports must be by the tables of the alphabets, and some are by another")
-            mine, table = tables[some.digest]
-            output = np.asarray(some.output)
-            validate.in_range(0.0, table.outputs - 1.0, output=output)
-            node, known = places(nodes, len(asked), reporters(some.user))
-            field = np.broadcast_to(getattr(some, "field", 0), known.shape)[known]
-            # Other rows would be a second one of a user.
-            wanted = asked[node] & (level[node] == mine) & (field == 0)
-            node = node[wanted]
-            if reported[node].any() or len(np.unique(node)) != len(node):
-                raise ValueError("reports must be one a user, and are several of some: choose one round")
-            values[node] = output[known][wanted]
-            reported[node] = True
-        return Answers(values, reported)
+        return {one: inner.table(one) for one in np.unique(np.asarray(inner.level)).tolist()}
 
     def download_bytes(self) -> int:
         """The classifier, and the largest alphabet with its table."""

@@ -1,11 +1,12 @@
 """How many neighbours do you have in each public group?"""
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Integer
 
 from ldp_jax.accounting.statement import Cost
 from ldp_jax.core.ownership import Ownership
@@ -13,7 +14,7 @@ from ldp_jax.core.pytree import digest, pytree, static
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.deployment import Question as Shipped
 from ldp_jax.edges import NeighbourCounts, NeighbourList, count_neighbours, privatize_counts
-from ldp_jax.servers.parts.arrived import reporters
+from ldp_jax.servers.parts.arrived import ReportRows, reporters
 from ldp_jax.servers.questions.question import Answers, User
 
 NO_NOISE = 20.0
@@ -91,28 +92,43 @@ class CountQuestion:
         return dataclasses.replace(self, noiseless=True, epsilon=NO_NOISE)
 
     def shipped(self) -> Shipped:
-        """The bytes that devices get, as :meth:`ldp_jax.deployment.Session.report_neighbours` takes them."""
-        return Shipped(self.round, np.asarray(self.groups), self.num_groups, self.epsilon, self.most)
+        """The question as :meth:`ldp_jax.deployment.Session.report_neighbours` takes it, with its owners."""
+        groups = np.asarray(self.groups)
+        return Shipped(self.round, groups, self.num_groups, self.epsilon, self.most, self.owners)
 
-    def read(self, rows: Any) -> Answers:
+    def forms(self) -> tuple[Shipped]:
+        """The question that devices answer."""
+        return (self.shipped(),)
+
+    def read(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
         """The counts that devices sent, by user; rows of users who were not asked are left out.
 
-        ``ValueError`` for rows of another question or of another shape, or several of a user.
+        ``ValueError`` for users who are not numbered as nodes, whom their neighbours' lists name; for rows of
+        another question or of another shape, or several of a user.
         """
-        if rows.digest != self.shipped().digest:
-            raise ValueError("rows must answer the question that was broadcast, and answer another")
-        user, output = reporters(rows.user), np.asarray(rows.output)
-        if output.shape != (len(user), self.num_groups):
-            raise ValueError(f"output must be [{len(user)}, {self.num_groups}], got {output.shape}")
-        if len(np.unique(user)) != len(user):
-            raise ValueError("rows must be one a user, and are several of some")
         asked = np.asarray(self.asked)
-        known = user < len(asked)
-        known[known] = asked[user[known]]
-        counts = np.zeros((len(asked), self.num_groups), np.int32)
-        reported = np.zeros(len(asked), bool)
-        counts[user[known]] = output[known]
-        reported[user[known]] = True
+        n = len(asked)
+        if not np.array_equal(nodes, np.arange(n)):
+            raise ValueError(
+                f"users whose neighbours are counted have the numbers of their nodes: nodes must be {n}"
+            )
+        digest = self.shipped().digest
+        counts = np.zeros((n, self.num_groups), np.int32)
+        reported = np.zeros(n, bool)
+        for some in rows:
+            if some.digest != digest:
+                raise ValueError("rows must answer the question that was broadcast, and answer another")
+            user = reporters(some.user)
+            output = np.asarray(some.output)
+            if output.shape != (len(user), self.num_groups):
+                raise ValueError(f"output must be [{len(user)}, {self.num_groups}], got {output.shape}")
+            known = user < n
+            known[known] = asked[user[known]]
+            mine = user[known]
+            if reported[mine].any() or len(np.unique(user)) != len(user):
+                raise ValueError("rows must be one a user, and are several of some")
+            counts[mine] = output[known]
+            reported[mine] = True
         return Answers(counts, reported)
 
     def download_bytes(self) -> int:

@@ -5,12 +5,13 @@ cost of one answer. The cost's unit says which fields are read: a device is give
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Integer
 
 from ldp_jax.accounting.guarantee import LABEL, WORDS, Guarantee
 from ldp_jax.accounting.statement import Cost
@@ -19,6 +20,8 @@ from ldp_jax.core.pytree import pytree, static
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.spaces import as_records
 from ldp_jax.core.types import Array, PRNGKey, Record, Report
+from ldp_jax.deployment import Table
+from ldp_jax.servers.parts.arrived import ReportRows, reports_by_node, table_of
 
 
 class User(NamedTuple):
@@ -135,6 +138,18 @@ class Ask:
     def exact(self) -> "Ask":
         """The clipped record itself."""
         return dataclasses.replace(self, mechanism=Noiseless(self.mechanism))
+
+    def forms(self) -> tuple[Table]:
+        """The table by which devices report, of a mechanism that has one."""
+        return (table_of(self.mechanism),)
+
+    def read(self, nodes: Integer[np.ndarray, " n"], rows: Sequence[ReportRows]) -> Answers:
+        """The reports that devices sent by the mechanism's table, of one number each or of k of d coordinates.
+
+        Rows are left out of users who are no node or are not asked, and of incomplete vectors. ``ValueError`` for
+        a mechanism without a table, rows of another table, or a user with two rows.
+        """
+        return Answers(*reports_by_node(self.mechanism, np.asarray(self.asked), np.asarray(nodes), rows))
 
 
 @pytree
