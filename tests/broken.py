@@ -372,7 +372,7 @@ class FloatCounts(NeighbourCounts):
     """Noise of whole words is claimed, and that of a float32 logarithm drawn."""
 
     def privatize(self, key: Any, neighbours: Any, own: Any = 0, groups: Any = None) -> Any:
-        counts = self._counts(neighbours, own, groups)
+        counts = self.true_counts(neighbours, own, groups)
         drawn = random_words.geometric(key, jnp.float32(self.epsilon), counts.shape)
         return jnp.clip(counts + drawn.astype(jnp.int32), *self.span())
 

@@ -16,6 +16,7 @@ from ldp_jax.servers import Rehearsal, StatedFriends, rehearse
 from ldp_jax.servers.counts import PilotedCounts
 from ldp_jax.servers.joint import STATED_FRIENDS
 from ldp_jax.servers.parts import self_training
+from ldp_jax.servers.questions.counts import NO_NOISE
 from ldp_jax.servers.rehearsal import echo, homophily, overlap
 
 Unit = Literal["list", "relationship"]
@@ -78,7 +79,7 @@ def _placebo(key: Any, asked: Asked, epsilon: float, unit: Unit, guarded: bool =
 def true_counts(key: Any, asked: Asked, epsilon: float, unit: Unit) -> Answer:
     """The ceiling of piloted counts: the same groups, law, guard and stack on counts without noise."""
     users = servers.Users(lists=asked.graph).exact()
-    return _asked(key, asked, epsilon, users)._replace(guarantee=nothing_kept())
+    return _asked(key, asked, NO_NOISE, users)._replace(guarantee=nothing_kept())
 
 
 def _asked(key: Any, asked: Asked, epsilon: float, users: servers.Users, guarded: bool = True) -> Answer:

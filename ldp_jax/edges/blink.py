@@ -215,6 +215,7 @@ def private_links(
       memory: bytes of reported pairs to allow, 16 for each, without what the host makes of them.
 
     >>> star = graphs.from_edges([[0, 1], [0, 2], [0, 3]], num_nodes=4)
+    >>> import jax
     >>> found = private_links(jax.random.key(0), star, 2.0)
     >>> found.links.sum(jnp.ones((4, 1))).shape
     (4, 1)
