@@ -40,7 +40,7 @@ _MODULES = {
 }
 """The modules of version 0.2, and where their functions are."""
 
-__all__ = list(_NAMES)
+__all__: list[str] = []  # names that moved are given one by one, each with its warning
 
 
 def _moved(old: str, new: str) -> None:
