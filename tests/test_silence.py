@@ -106,6 +106,7 @@ PUBLIC = set(
     ReportStore FieldReports CountReports DendrogramLaw Choice Estimate Transition BranchReport Shape
     ReconstructionQuality Delta ErrorBound Scores ConfidenceInterval Fidelity Settings PublicRecord JointPrivacy
     Foreseen Rehearsal StatedFriends HiddenArgument Questions Account Cost Role Statement Round Released Share
+    Service
 """.split()  # noqa: SIM905 - a list of names would take forty lines
 )
 """Parameters, guarantees, measurements, reports on the wire: nothing within is private, nor a key."""

@@ -82,7 +82,8 @@ class Keys(NamedTuple):
 def keys_of(settings: Settings, seed: int) -> Keys:
     key = jax.random.fold_in(jax.random.key(settings.base_seed + 4), seed)
     # A fourth key leaves the other three as they were.
-    return Keys(*jax.random.split(key, 3), jax.random.fold_in(key, 3))
+    noise, liars, lie = jax.random.split(key, 3)
+    return Keys(noise, liars, lie, facts=jax.random.fold_in(key, 3))
 
 
 Score = Callable[[np.ndarray], dict[str, float]]
@@ -130,10 +131,10 @@ class _Trimmed:
 
     num_users = property(lambda self: self.users.num_users)
 
-    def put(self, question: servers.CountQuestion) -> servers.CountQuestion:
+    def put(self, question: servers.Question) -> servers.Question:
         return question
 
-    def answer(self, key: Any, question: servers.CountQuestion) -> servers.Answers:
+    def answer(self, key: Any, question: Any) -> servers.Answers:
         values, reported = self.users.answer(key, question)
         groups = np.asarray(question.groups)
         sizes = np.bincount(groups[groups >= 0], minlength=question.num_groups)

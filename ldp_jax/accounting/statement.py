@@ -190,7 +190,7 @@ class Role:
 
 def _of_curves(costs: Sequence[Cost], unit: Unit) -> Guarantee:
     """Gaussian noise of several answers: by mu, converted once, at the largest delta."""
-    curves = [cost.curve for cost in costs for _ in range(cost.times)]
+    curves = [cost.curve for cost in costs if cost.curve is not None for _ in range(cost.times)]
     delta = max(cost.delta for cost in costs if cost.delta is not None)
     return GaussianCurve(0.0).compose(*curves).guarantee(delta, unit, costs[0].guarantee.adjacency)
 

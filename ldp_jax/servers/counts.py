@@ -16,7 +16,7 @@ and public randomness.
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -73,7 +73,7 @@ from ldp_jax.servers.parts.self_training import (
 from ldp_jax.servers.parts.stack import weigh
 from ldp_jax.servers.questions import Answers, CountQuestion
 from ldp_jax.servers.stored import DeviceUsers
-from ldp_jax.servers.users import Users
+from ldp_jax.servers.users import of_graph
 
 Protects = Literal["list", "relationship"]
 """What epsilon is about: one bit of one list, or one edge, at both of its ends."""
@@ -487,7 +487,7 @@ def _clipped(question: CountQuestion, answers: Answers) -> Int[np.ndarray, "n gr
 
 def _learned(
     facts: CountFacts, own: np.ndarray, counts: np.ndarray, round: np.ndarray, guarded: bool
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """How far reports are believed, what they teach, and the posterior of all: fields of :class:`PilotedCounts`.
 
     ``own`` [n, C] is the evidence of own reports, ``counts`` [n, 3 C] these by the groups of the second round. The
@@ -667,7 +667,7 @@ def predict_from_counts(
         num_classes = int(labels.max(initial=-1)) + 1
         check_teachers(labels, num_classes, counted=True)
     NeighbourCounts(epsilon, max(num_classes, 1), most=most)  # refuses an epsilon before anybody is asked
-    users = Users(lists=lists)
+    users = of_graph(lists)
     if labels.shape != (users.num_users,):
         raise ValueError(f"labels must be int [{users.num_users}], one a user, got shape {labels.shape}")
     silent_key, fold_key, run_key = random_words.split(key, 3)

@@ -170,7 +170,7 @@ def simulate(
             account = account.charge(made.question.cost(), asked)
             put = users.put(made.question)
             exact = exact or put is not made.question
-            state = made if put is made.question else dataclasses.replace(made, question=put)
+            state = made if put is made.question else _put(made, put)
             number = len(rounds)
             phase(f"round {number + 1}: {int(asked.sum())} users answer", number / (number + 1))
             answers = users.answer(random.fold_in(users_key, number), put)
@@ -179,6 +179,11 @@ def simulate(
     if exact:
         guarantee = _without(guarantee)
     return Released(made, guarantee, total, account.realised(), rounds)
+
+
+def _put(state: Any, question: Question) -> Any:
+    """The state with another question in the place of the open one."""
+    return dataclasses.replace(state, question=question)
 
 
 def _without(guarantee: PipelineGuarantee) -> PipelineGuarantee:

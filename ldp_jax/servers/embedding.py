@@ -359,7 +359,7 @@ def private_embedding(
     _check_memory(mechanism, op, dense, memory, runs)
     asked = server.init(key)
     reports = perturb(key, declared(x, box(mechanism), bounds, clip), mechanism)
-    return Embedding(server.step(asked, Answers(reports, asked.question.asked)), spent)
+    return Embedding(server.step(asked, Answers(reports, np.ones(n, bool))), spent)
 
 
 def _public_choices(x: UserRecords, mechanism: Mechanism, n: int) -> tuple[str, ...]:

@@ -57,7 +57,6 @@ from ldp_jax.servers.questions import Answers, CountQuestion
 from ldp_jax.servers.questions.both import BothQuestion, both_cost
 from ldp_jax.servers.questions.classes import ClassQuestion, class_cost
 from ldp_jax.servers.questions.counts import count_cost
-from ldp_jax.servers.users import Users
 
 STATED_FRIENDS = "mean degree and homophily: public"
 """The field that a guarantee names as unprotected where stated facts of friendships chose or read the reports."""
@@ -345,12 +344,22 @@ class JointServer:
     @cached_property
     def members(self) -> Bool[np.ndarray, " n"]:
         """The panel, without its check."""
-        return self.facts.labels >= 0 if self.panel is None else np.asarray(self.panel.labels.members)
+        if self.panel is None:
+            return self._public.labels >= 0
+        return np.asarray(self.panel.labels.members)
+
+    @property
+    def _public(self) -> JointFacts:
+        """The facts of public labels, where there are such."""
+        if self.facts is None:
+            raise ValueError("facts must be of public labels, and the panel's labels are private")
+        return self.facts
 
     def statement(self) -> Statement:
         """What a private user is asked for, and a member of the panel."""
         privacy = self.privacy
-        classes = self.facts.known.num_classes if self.panel is None else self.panel.labels.num_classes
+        labelled = self._public.known if self.panel is None else self.panel.labels
+        classes = labelled.num_classes
         if privacy.both:
             roles = [Role((both_cost(class_cost(privacy.both, classes)),))]
         else:
@@ -369,11 +378,11 @@ class JointServer:
         protects = [name for name, asked in private.items() if asked]
         return Statement.of(*roles, exposes=(*shown, "number of nodes", *self.exposes), protects=protects)
 
-    def init(self, key: PRNGKey) -> _State:
+    def init(self, key: PRNGKey) -> _State | JointPrediction:
         """Labels of the panel are asked for first, where they are private."""
         if self.panel is not None:
             return self.panel.labels.init(key)
-        return self._taught(key, self.facts, None)
+        return self._taught(key, self._public, None)
 
     def step(self, state: _State, answers: Answers) -> _State | JointPrediction:
         """The next question, or the result."""
@@ -389,14 +398,17 @@ class JointServer:
 
     def _labelled(self, state: LabelsAsked, answers: Answers) -> _State | JointPrediction:
         """Step 1 of a panel whose labels are private."""
-        told = self.panel.labels.step(state, answers)
+        panel = self.panel
+        if panel is None:
+            raise ValueError("panel must be given where labels were asked for")
+        told = panel.labels.step(state, answers)
         reported = told.labels[self.members] >= 0
         if reported.sum() < 2:
             raise ValueError(f"at least two members of the panel must report a label, and {reported.sum()} did")
         fold_key, key = random.split(jax.random.clone(state.key))
         facts = joint_facts(
-            fold_key, self.panel.rows.take(np.flatnonzero(reported)), told.labels,
-            num_classes=self.panel.labels.num_classes, num_folds=self.panel.num_folds, keep=told.keep,
+            fold_key, panel.rows.take(np.flatnonzero(reported)), told.labels,
+            num_classes=panel.labels.num_classes, num_folds=panel.num_folds, keep=told.keep,
         )  # fmt: skip
         return self._taught(key, facts, facts)
 
@@ -492,7 +504,7 @@ class JointServer:
 
     def _halved(self, state: FirstHalf, answers: Answers) -> SecondHalf:
         """How often devices are wrong, by the panel's reports; and the question to the second half."""
-        facts = self.facts
+        facts = self._public
         question = state.question
         labels, panel = facts.labels, facts.known.nodes
         law = _law(question, answers)
@@ -513,7 +525,7 @@ class JointServer:
 
     def _reported(self, state: SecondHalf, answers: Answers) -> JointPrediction:
         """What all reports say, believed as far as the check bears them out."""
-        facts = self.facts
+        facts = self._public
         second = np.asarray(answers.reported)
         law = np.where(second[:, None], _law(state.question, answers), state.law)
         own = evidence(law, np.asarray(state.confusion))
@@ -528,7 +540,7 @@ class JointServer:
     # --- Both ways ---
 
     def _facts(self, state: RecordsAsked | ListsAsked) -> JointFacts:
-        return self.facts if state.facts is None else state.facts
+        return self._public if state.facts is None else state.facts
 
     def _result(
         self, facts: JointFacts, log_posterior: np.ndarray, reason: str, strength: float,
@@ -647,7 +659,7 @@ def predict_jointly(
       epsilon 4 per record + whole neighbour list (any two records and any two neighbour lists of one user; ...
     """
     validate.host_key(key, "predict_jointly")
-    holders = Users(lists=lists)
+    holders = of_graph(lists)
     n = holders.num_users
     if not isinstance(privacy, JointPrivacy):
         raise ValueError(f"privacy must be JointPrivacy(record=..., list=...), got {type(privacy).__name__}")
@@ -687,4 +699,7 @@ def predict_jointly(
         phase("reports", 0.3)
         released = simulate(run_key, server, users)
     found = released.value
-    return JointClasses(*found[:-1], released.guarantee, found.absent)
+    return JointClasses(
+        found.log_posterior, found.log_prior, found.reason, found.strength, found.counts, found.round,
+        released.guarantee, found.absent,
+    )  # fmt: skip

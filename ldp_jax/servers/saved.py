@@ -132,7 +132,7 @@ class _Reader:
         if kind == "float":
             return float(value)
         if kind == "key":
-            return jax.random.wrap_key_data(self.array(value), impl="threefry2x32")
+            return jax.random.wrap_key_data(jax.device_put(self.array(value)), impl="threefry2x32")
         if kind == "device":
             return jax.device_put(self.array(value))
         if kind == "host":

@@ -22,6 +22,7 @@ from ldp_jax.accounting.statement import Account
 from ldp_jax.core import random, validate
 from ldp_jax.core.progress import Progress, watched
 from ldp_jax.core.pytree import digest
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.deployment.store import ReportStore
 from ldp_jax.servers import saved
@@ -52,6 +53,8 @@ class Step(NamedTuple):
     answers: Int[np.ndarray, "n costs"]
     rounds: tuple[Round, ...]
     heard: str
+
+    __repr__ = by_shapes
 
 
 class Service(Generic[_T]):

@@ -119,6 +119,8 @@ class StoredUsers:
     nodes: Nodes
     round: int | None = None
 
+    __repr__ = by_shapes
+
     @property
     def num_users(self) -> int:
         """How many nodes there are."""

@@ -161,7 +161,7 @@ class Users:
         record = None if self.records is None else of_records.rows(self.records, start, stop)
         label = None if self.labels is None else as_records(np.asarray(self.labels)[start:stop])
         lists = None if self.lists is None else _lists(self.lists, start, stop)
-        return User(record, label, lists, own)
+        return User(record, label, lists, jax.device_put(own))
 
     # --- Variants ---
 
@@ -272,6 +272,6 @@ def _dealt(users: Population, holder: Int[np.ndarray, " n"]) -> Population:
     return users._replace(senders=senders[order], receivers=receivers[order])
 
 
-def of_graph(graph: Graph | GraphSet) -> Users:
+def of_graph(graph: Graph | GraphSet | Population) -> Users:
     """Users who hold their neighbour lists alone."""
-    return Users(lists=graph)
+    return Users(lists=Population.of(graph))

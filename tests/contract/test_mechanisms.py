@@ -469,7 +469,7 @@ CONSTRUCTORS["GeneralPiecewise"] = lambda e: features.GeneralPiecewise(e, 2.0)
 BAD_EPSILONS = {
     **{str(bad): bad for bad in (0, math.nan, math.inf, True, None, 1j)},
     **{"-1": -1.0, "'1'": "1"},
-    r"(-2|float32\[2\])": np.array([1.0, -2.0]),  # in full where no record may stand in its place
+    r"(-2|float64\[2\]|float32\[2\])": np.array([1.0, -2.0]),  # in full where no record may stand in its place
     r"(na[n]|float32\[2\])": jnp.array([1.0, jnp.nan]),
     r"\(0[.0]*, \d+[.0]*\], got 1000": 1000.0,
 }

@@ -420,7 +420,8 @@ def public_record(records: Any, value: float) -> Any:
         return PublicRecord(records.num_nodes, records.num_features, value)
     shape = np.shape(records)
     if len(shape) == 2:
-        return PublicRecord(*shape, value)
+        n, dim = shape
+        return PublicRecord(n, dim, value)
     return np.full(shape, value, np.float32)
 
 
