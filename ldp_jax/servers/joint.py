@@ -57,6 +57,7 @@ from ldp_jax.servers.questions import Answers, CountQuestion
 from ldp_jax.servers.questions.both import BothQuestion, both_cost
 from ldp_jax.servers.questions.classes import ClassQuestion, class_cost
 from ldp_jax.servers.questions.counts import count_cost
+from ldp_jax.servers.users import of_graph
 
 STATED_FRIENDS = "mean degree and homophily: public"
 """The field that a guarantee names as unprotected where stated facts of friendships chose or read the reports."""
