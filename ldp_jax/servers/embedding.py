@@ -211,9 +211,15 @@ def propagate_blocks(
     dim = box(mechanism).dim
     validate.integer_in(0, dim, start=start)
     columns = _columns(mechanism, reports, reported)
-    for first in range(start, dim, block_width()):
-        width = min(block_width(), dim - first)
-        yield first, ppr(op, columns(np.int32(first), width=width), alpha, r, tol)
+    return _blocks(op, columns, range(start, dim, block_width()), dim, (alpha, r, tol))
+
+
+def _blocks(
+    op: Operator, columns: Callable[..., Array], starts: range, dim: int, numbers: tuple[Scalar, ...]
+) -> Iterator[tuple[int, Array]]:
+    for start in starts:
+        width = min(starts.step, dim - start)
+        yield start, ppr(op, columns(np.int32(start), width=width), *numbers)
 
 
 @pytree

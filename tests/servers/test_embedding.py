@@ -355,6 +355,8 @@ def test_blocks_of_columns_are_the_embedding_and_begin_anywhere():
     for start, block in later.items():
         np.testing.assert_array_equal(block, blocks[start])
     assert sum(block.shape[1] for block in blocks.values()) == WIDE.shape[1]
+    with pytest.raises(ValueError, match="alpha must be"):  # before a block is asked for
+        servers.propagate_blocks(op, m, reports, alpha=2.0, r=R)
 
 
 def test_records_of_a_file_report_what_they_do_in_memory(tmp_path, monkeypatch):
