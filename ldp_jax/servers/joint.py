@@ -520,7 +520,8 @@ class JointServer:
         posterior = softmax(np.log(facts.prior) + evidence(law, confusion)[known], axis=1)
         friends = np.array(question.friends)
         friends[known] = friend_evidence(posterior, facts.prior, self.homophily)
-        others = dataclasses.replace(question.of_record, asked=~np.asarray(question.asked))
+        # With noise, which users add or do not: a ceiling is asked for what the statement says, too.
+        others = dataclasses.replace(question.of_record, asked=~np.asarray(question.asked), noiseless=False)
         asked = dataclasses.replace(question, of_record=others, friends=friends)
         return SecondHalf(asked, law, reported, confusion)
 

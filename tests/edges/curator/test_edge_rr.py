@@ -24,13 +24,13 @@ def state():
 
 
 def test_an_epsilon_is_claimed_where_chains_agree_and_nowhere_else():
-    """800 sweeps of eight nodes: with a heavy weight of public edges chains are still where they began."""
+    """6 400 sweeps of eight nodes: with a heavy weight of public edges chains are still where they began."""
     split, keys = random_split(8, 14, 5, 0), jax.random.split(jax.random.key(3), 4)
     with pytest.warns(UserWarning, match="public_weight"):
-        slow = EdgeRR(0.5, 0.5, public_weight=30.0, sweeps=800)
+        slow = EdgeRR(0.5, 0.5, public_weight=30.0, sweeps=6400)
     found = slow.measured(keys[0], split, chains=2)
     assert (found.status, found.epsilon) == ("none", np.inf)
-    quick = EdgeRR(0.5, 0.5, sweeps=800)
+    quick = EdgeRR(0.5, 0.5, sweeps=6400)
     assert quick.measured(keys[1], split, chains=2) == quick.stationary()
     assert quick.stationary().epsilon == 1.0
     assert quick.guarantee().status == quick.measured(keys[2], split, chains=0).status == "none"
