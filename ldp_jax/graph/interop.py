@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, cast, runtime_checkable
 
+import jax
 import numpy as np
 import scipy.sparse
 from jaxtyping import Int
@@ -110,6 +111,8 @@ def read(
     [4]
     """
     validate.one_of(("rows", "columns"), pairs_in=pairs_in or "rows")
+    if isinstance(nodes, (np.ndarray, jax.Array)) and nodes.ndim == 0:
+        nodes = nodes.item()
     found = _parse(source, nodes, pairs_in)
     n = len(found.names)
     if n == 0:
