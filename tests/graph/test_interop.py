@@ -441,6 +441,7 @@ def test_isolated_nodes_are_named_beside_a_networkx_graph():
         interop.read(lonely, nodes=["ana", "bo", "cy"])
 
 
+@pytest.mark.usefixtures("untyped")
 @pytest.mark.parametrize("number", [4, np.int64(4), np.array(4), jnp.array(4)], ids=lambda one: type(one).__name__)
 def test_a_number_of_nodes_may_be_an_array_without_axes(number):
     assert interop.read([[0, 1], [1, 2], [0, 2]], nodes=number).graph.n_node.tolist() == [4]
