@@ -4,7 +4,7 @@ A protocol asks questions in rounds. The users whom it asks, and for how much, m
 over what happened is then no epsilon. So a protocol states from public facts which answers one user can be asked
 for at most. Each alternative is a :class:`Role`. The guarantee is that of the worst role, and an :class:`Account`
 refuses a question that would exceed the statement. Such a filter keeps adaptive sums sound, of epsilon and of
-delta, of Gaussian noise by its mu, and of a fixed number of answers of one epsilon by :func:`advanced` composition.
+delta, of Gaussian noise by its mu, and of a fixed number of answers of one epsilon by advanced composition.
 References: Rogers, Roth, Ullman and Vadhan (NeurIPS 2016), privacy filters; Whitehouse et al. (ICML 2023), full
 adaptivity; Smith and Thakurta (2022), Gaussian filters.
 """

@@ -198,7 +198,7 @@ def classify_reports(
       facts: of a panel with public labels; their classifier is what devices ran
         (:class:`ldp_jax.deployment.Classifier`).
       alphabets: of devices: user i has the :class:`ldp_jax.deployment.Alphabet` of ``order[i][:sizes[i]]``.
-        Choose them by :attr:`~ldp_jax.servers.local_prediction.PanelFacts.alphabet_prior`.
+        Choose them by :attr:`~ldp_jax.servers.reports.PanelFacts.alphabet_prior`.
       nodes: the user of each node, distinct.
       reports: of one round, the rows of each table (:func:`ldp_jax.deployment.alphabet_table`).
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.

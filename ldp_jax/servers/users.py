@@ -203,7 +203,7 @@ class Users:
     def lying(self, key: PRNGKey, share: float, lie: Lie) -> "Users":
         """A share of the users is malicious, drawn at random; the noise of the honest ones stays.
 
-        ``lie`` says what they send in place of their reports (:mod:`ldp_jax.servers.lies`).
+        ``lie`` says what they send in place of their reports (:data:`Lie`).
         """
         validate.threefry(key)
         validate.number(0.0, 1.0, share=share)
