@@ -4,8 +4,8 @@
 * :class:`Users` hold private data: the only door to them; :class:`StoredUsers` and :class:`DeviceUsers` answer by
   their devices;
 * questions: :class:`Ask` a mechanism, :class:`ClassQuestion`, :class:`CountQuestion`;
-* servers: :class:`ReportServer`, :class:`LabelServer`, :class:`LabelledReportServer`, :class:`CountServer`,
-  :class:`JointServer`, and the smallest one, :class:`Share`;
+* servers: :class:`EmbeddingServer`, :class:`ReportServer`, :class:`LabelServer`, :class:`LabelledReportServer`,
+  :class:`CountServer`, :class:`JointServer`, and the smallest one, :class:`Share`;
 * in one call: :func:`private_embedding` - private features, public graph; :func:`predict_from_reports` - private
   features, public graph and panel; :func:`predict_from_counts` - public features, private graph;
   :func:`predict_jointly` - private features and graph, public panel;
