@@ -50,6 +50,8 @@ _BLOCK = 2**23  # numbers of the records of pairs that are compared at a time, a
 
 @partial(jax.jit, static_argnames="distances")
 def _compared(rows: Array, pairs: Array, distances: tuple[str, ...]) -> Float[Array, "p distances"]:
+    rows = jnp.asarray(rows)  # an array of NumPy where nothing is compiled
+
     def one(pair: Array) -> Array:
         return jnp.stack([_DISTANCES[distance](rows[pair[0]], rows[pair[1]]) for distance in distances])
 

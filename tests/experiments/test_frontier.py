@@ -94,6 +94,7 @@ def test_the_ceiling_is_the_same_classifier_on_counts_without_noise(monkeypatch)
 def test_a_rehearsal_names_the_facts_of_friendships_that_it_is_told(monkeypatch):
     told = ldp_jax.servers.Rehearsal((1.0,), np.ones((2, 1)), np.ones(2), "lists", 1, 4)
     monkeypatch.setattr(methods, "rehearse", lambda *_, **__: told)
+    monkeypatch.setattr(methods, "facts_of", lambda *_: None)
     found = METHODS[REHEARSAL](jax.random.key(0), methods.Asked(None, None, np.array([0, -1]), 2), 1.0, "list")
     named = {"mean degree and homophily: public", "spread, overlap and echo: public"}
     assert named <= set(found.guarantee.unprotected)
