@@ -29,10 +29,12 @@ COLOURS = dict(zip([*FORMULAS, *TABLES], _SHADES, strict=True))
 
 @dataclasses.dataclass(frozen=True)
 class Config:
-    """Worst-case variance on [-1, 1] of every unbiased mechanism on one number: table, CSV and figure.
+    """Worst-case variance on [-1, 1] of every unbiased mechanism on one number.
 
-    The paper's Figure 1 with all mechanisms of the library: closed forms, and integer tables with their rounding
-    included. Seconds.
+    Table, CSV and figure.
+
+    The paper's Figure 1 with all mechanisms of the library: closed forms, and integer tables with
+    their rounding included. Seconds.
     """
 
     points: int = 33
@@ -65,7 +67,12 @@ def _lines(frame: pd.DataFrame) -> list[list[str]]:
     for name, part in frame.groupby("mechanism", sort=False):
         values = part.set_index("epsilon").worst_variance
         shown = {e: f"{values[e]:.4g}" for e in TABLE}
-        lines.append([str(name), *(f"**{text}**" if values[e] == best[e] else text for e, text in shown.items())])
+        lines.append(
+            [
+                str(name),
+                *(f"**{text}**" if values[e] == best[e] else text for e, text in shown.items()),
+            ]
+        )
     return lines
 
 

@@ -22,7 +22,9 @@ NAME, CALLED = "heterorr_mixing", "chains"
 WEIGHTS = (0.05, 0.25, 1.0)
 CHAINS = 4
 BLOCKS, SWEEPS = 40, 200
-"""The log-likelihood is looked at after every 200 sweeps, 25 moves a node; the default release has 8 000 sweeps."""
+"""The log-likelihood is looked at after every 200 sweeps, 25 moves a node; the default release has
+8 000 sweeps.
+"""
 GRAPHS = ("facebook100_caltech36", "ppi_nofeat")
 
 
@@ -57,7 +59,9 @@ def connected(dataset: str) -> tuple[int, np.ndarray]:
 def plan(config: Config) -> dict[Cell, dict[str, int]]:
     settings = {"blocks": 8, "sweeps": 5} if config.smoke else {"blocks": BLOCKS, "sweeps": SWEEPS}
     return dict(
-        Cell.of(settings, dataset, "mixing", EDGE_CENTRAL, "hrg", 0.0, seed, math.inf, weight=weight)
+        Cell.of(
+            settings, dataset, "mixing", EDGE_CENTRAL, "hrg", 0.0, seed, math.inf, weight=weight
+        )
         for dataset, weight, seed in itertools.product(GRAPHS, WEIGHTS, range(CHAINS))
     )
 
@@ -72,7 +76,9 @@ def compute(cell: Cell, chosen: dict[str, int]) -> _runner.Found:
     # The names are those of whole runs, so that a smoke run has the cell's last metric too.
     names = [_named(BLOCKS - blocks + 1 + block) for block in range(blocks)]
     values = np.asarray(heights[:, 0])
-    return _runner.Found({name: round(float(value), 3) for name, value in zip(names, values, strict=True)})
+    return _runner.Found(
+        {name: round(float(value), 3) for name, value in zip(names, values, strict=True)}
+    )
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
@@ -104,6 +110,8 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     figure.tight_layout()
     where = f": {', '.join(reached)}" if reached else ""
     verdict = f"R-hat is at most {hrg.MIXED} in {len(reached)} of {len(rows)} rows{where}."
-    preface = show.prose(NAME).preface.format(mixed=hrg.MIXED, chains=CHAINS, sweeps=BLOCKS * SWEEPS)
+    preface = show.prose(NAME).preface.format(
+        mixed=hrg.MIXED, chains=CHAINS, sweeps=BLOCKS * SWEEPS
+    )
     text = f"# How chains forget where they began\n\n{preface}\n\n{verdict}\n\n{show.table(rows)}"
     return {NAME: text}, {NAME: figure}

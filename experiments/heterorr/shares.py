@@ -41,7 +41,9 @@ def plan(config: settings.Config) -> Iterator[tuple[Cell, settings.Settings]]:
 def compute(cell: Cell, chosen: settings.Settings) -> _runner.Found:
     known = cells.embedding(cells.prepare(chosen, cell.seed))
     values = (known.alpha, known.beta, known.theta)
-    return _runner.Found({name: float(each[cell.coordinate]) for name, each in zip(METRICS, values, strict=True)})
+    return _runner.Found(
+        {name: float(each[cell.coordinate]) for name, each in zip(METRICS, values, strict=True)}
+    )
 
 
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:

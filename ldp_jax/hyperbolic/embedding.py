@@ -1,11 +1,15 @@
-r"""Poincaré embeddings: a hierarchy's nodes as points of the ball, and how well they reconstruct it.
+r"""Poincaré embeddings.
+
+A hierarchy's nodes as points of the ball, and how well they reconstruct it.
 
 For a relation D of ordered pairs (u, v), such as "u is a v", the loss at curvature -1 is
 
-.. math:: L = - \sum_{(u, v) \in D} \log \frac{e^{-d(u, v)}}{e^{-d(u, v)} + \sum_{s \in N(u)} e^{-d(u, s)}}
+.. math:: L = - \sum_{(u, v) \in D} \log \frac{e^{-d(u, v)}}{e^{-d(u, v)} + \sum_{s \in N(u)}
+e^{-d(u, s)}}
 
 with N(u) random nodes that u is in no pair with. Nothing of this is private.
-Reference: Nickel & Kiela, Poincaré embeddings for learning hierarchical representations (NIPS 2017), eq. 1-6.
+Reference: Nickel & Kiela, Poincaré embeddings for learning hierarchical representations (NIPS
+2017), eq. 1-6.
 """
 
 import math
@@ -42,8 +46,9 @@ class PoincareEmbedding(NamedTuple):
 class ReconstructionQuality(NamedTuple):
     """The quality of a reconstruction by distances.
 
-    The ``mean_rank`` is over pairs (u, v): 1 + the number of nodes in no pair with u that are as near to u.
-    The ``mean_average_precision`` is over nodes with pairs: of all others, ranked by nearness.
+    The ``mean_rank`` is over pairs (u, v): 1 + the number of nodes in no pair with u that are as
+    near to u. The ``mean_average_precision`` is over nodes with pairs: of all others, ranked by
+    nearness.
     """
 
     mean_rank: float
@@ -71,7 +76,9 @@ def closure(parent: ArrayLike | tuple) -> np.ndarray:
     above = np.asarray(parent)
     n = len(above) if above.ndim == 1 else 0
     if not n or not np.issubdtype(above.dtype, np.integer) or above.min() < 0 or above.max() >= n:
-        raise ValueError(f"parent must be integers [n] in [0, n), got {above.dtype} of shape {above.shape}")
+        raise ValueError(
+            f"parent must be integers [n] in [0, n), got {above.dtype} of shape {above.shape}"
+        )
     node, at, found = np.arange(n), above, []
     previous = node
     while (some := at != previous).any():  # as often as the tree is high
@@ -102,7 +109,10 @@ def _table(pairs: np.ndarray) -> np.ndarray:
 
 
 def _squared(x: Array, y: Array) -> Array:
-    """Squared Euclidean distances [b, k] of rows, by differences: products would lose close points."""
+    """Squared Euclidean distances [b, k] of rows, by differences.
+
+    Products would lose close points.
+    """
     y = jax.lax.optimization_barrier(y.T)  # contiguous, for vector instructions
     columns = [(x[:, k, None] - y[k]) ** 2 for k in range(x.shape[1])]
     return jax.lax.optimization_barrier(sum(columns[1:], columns[0]))  # once for all uses
@@ -112,9 +122,10 @@ def _gradient(
     parts: tuple[Array, Array, Array], gaps: tuple[Array, Array, Array], apart: Array, weight: Array
 ) -> tuple[Array, Array]:
     """The loss of each pair, and the gradient of the weighted sum with respect to the rows u, v and s."""
-    # With r^2 = sinh(d / 2)^2 = |u - s|^2 / (gap(u) gap(s)), e^-d is (r + sqrt(1 + r^2))^-2, and d' is
-    # 2 / (r sqrt(1 + r^2)) times half the change of r^2. ``parts`` are u [b, dim], v [b, dim], and s [k, dim],
-    # which all pairs share, ``gaps`` theirs; ``apart`` [b, k] is 1 where s is in no pair with u.
+    # With r^2 = sinh(d / 2)^2 = |u - s|^2 / (gap(u) gap(s)), e^-d is (r + sqrt(1 + r^2))^-2, and d'
+    # is 2 / (r sqrt(1 + r^2)) times half the change of r^2. ``parts`` are u [b, dim], v [b, dim],
+    # and s [k, dim], which all pairs share, ``gaps`` theirs; ``apart`` [b, k] is 1 where s is in no
+    # pair with u.
     (u, v, s), (inverse_u, inverse_v, inverse_s) = parts, (1.0 / gap for gap in gaps)
     ones = lambda rows: jnp.ones((len(rows), 1), u.dtype)  # sums as products, which are vectorised
 
@@ -159,7 +170,9 @@ def _train(
     n, m = len(points), len(pairs)
     steps = -(-m // batch_size)
     bits = int(math.log2(len(table)))
-    method = riemannian_sgd(lambda count: learning_rate * jnp.where(count < burn_in * steps, 0.1, 1.0))
+    method = riemannian_sgd(
+        lambda count: learning_rate * jnp.where(count < burn_in * steps, 0.1, 1.0)
+    )
 
     def step(carry: tuple, chosen: tuple[Array, Array, Array]) -> tuple[tuple, Array]:
         points, state, places = carry
@@ -172,7 +185,8 @@ def _train(
         apart = 1.0 - (taken | (u[:, None] == drawn)).astype(points.dtype)
         cut = lambda rows: (rows[: len(u)], rows[len(u) : 2 * len(u)], rows[2 * len(u) :])
         loss, gradient = _gradient(cut(old), cut(gap(old, 1.0)), apart, weight)
-        # A node that comes twice gets the sum, twice: all its rows are summed at the place of one of them.
+        # A node that comes twice gets the sum, twice: all its rows are summed at the place of one
+        # of them.
         places = places.at[touched].set(jnp.arange(len(touched), dtype=places.dtype))
         place = places[touched]
         gradient = jnp.zeros_like(gradient).at[place].add(gradient)[place]
@@ -187,7 +201,9 @@ def _train(
         order = order.reshape(steps, batch_size)
         weight = (order < m).astype(points.dtype)[..., None]  # the last batch may be short
         # All of an epoch's draws at once: a step has no time to spare for the generator.
-        drawn = jax.vmap(lambda key: random.randint(key, (negatives,), 0, n))(random.split(key, steps))
+        drawn = jax.vmap(lambda key: random.randint(key, (negatives,), 0, n))(
+            random.split(key, steps)
+        )
         carry, losses = jax.lax.scan(step, carry, (pairs[jnp.minimum(order, m - 1)], weight, drawn))
         return carry, losses.sum() / m
 
@@ -211,10 +227,11 @@ def embed(
 ) -> PoincareEmbedding:
     """Train a Poincaré embedding of a relation by Riemannian descent, in one compiled program.
 
-    A batch of pairs shares its random nodes, drawn uniformly. Nodes in a pair with u, and by a hash at most 1/16 of
-    the others, count for nothing in u's sum. ``relation`` [m, 2] has ordered pairs (u, v), each once; both
-    directions of a symmetric relation. The learning rate is a tenth in the ``burn_in`` epochs. A step sums the
-    gradients of ``batch_size`` pairs, of which each node has as many random ``negatives``.
+    A batch of pairs shares its random nodes, drawn uniformly. Nodes in a pair with u, and by a hash
+    at most 1/16 of the others, count for nothing in u's sum. ``relation`` [m, 2] has ordered pairs
+    (u, v), each once; both directions of a symmetric relation. The learning rate is a tenth in the
+    ``burn_in`` epochs. A step sums the gradients of ``batch_size`` pairs, of which each node has as
+    many random ``negatives``.
     """
     validate.threefry(key)
     num_nodes, dim = validate.whole(2, 2**31 - 1, num_nodes=num_nodes), validate.whole(1, dim=dim)
@@ -231,7 +248,10 @@ def embed(
 
 @jax.jit
 def _nearer(points: Array, scaled: Array, pairs: Array) -> tuple[Array, Array]:
-    """For each pair (u, v): how many others are as near to u as v, and |v - u|^2 times ``scaled``, 1 / gap."""
+    """For each pair (u, v).
+
+    How many others are as near to u as v, and |v - u|^2 times ``scaled``, 1 / gap.
+    """
     u, v = pairs.T
     at = points[u]
     far = _squared(at, points) * scaled
@@ -248,8 +268,8 @@ def reconstruction(
 ) -> ReconstructionQuality:
     """The quality of the reconstruction of ordered pairs [m, 2] by distances (Nickel & Kiela 2017, section 4.1).
 
-    Ties count against the pair: where all points are one, nothing is found. ``chunk`` pairs are compared at once,
-    with memory of ``chunk`` times the nodes.
+    Ties count against the pair: where all points are one, nothing is found. ``chunk`` pairs are
+    compared at once, with memory of ``chunk`` times the nodes.
     """
     validate.whole(1, chunk=chunk)
     (x,) = poincare._points(c, points=points)
@@ -260,8 +280,11 @@ def reconstruction(
     scaled = 1.0 / gap(x, c)[:, 0]
     padded = np.concatenate([pairs, np.repeat(pairs[-1:], -len(pairs) % chunk, 0)])
     parts = [_nearer(x, scaled, part) for part in padded.reshape(-1, chunk, 2)]
-    closer, own = (np.concatenate([np.asarray(part[k]) for part in parts])[: len(pairs)] for k in range(2))
-    # Nodes no farther than v that are in a pair with u themselves: each u's pairs are sorted by distance.
+    closer, own = (
+        np.concatenate([np.asarray(part[k]) for part in parts])[: len(pairs)] for k in range(2)
+    )
+    # Nodes no farther than v that are in a pair with u themselves: each u's pairs are sorted by
+    # distance.
     order = np.lexsort((own, pairs[:, 0]))
     u, own, closer = pairs[order, 0], own[order], closer[order].astype(np.int64)
     place = np.arange(len(u))
@@ -276,5 +299,8 @@ def reconstruction(
 
 
 def radius(points: Record, c: Scalar = 1.0) -> Float[Array, " n"]:
-    """Distance of each point to the origin, the hierarchy's level: the smaller, the higher (PoinDP eq. 6)."""
+    """Distance of each point to the origin, the hierarchy's level.
+
+    The smaller, the higher (PoinDP eq. 6).
+    """
     return poincare.norm(points, c)

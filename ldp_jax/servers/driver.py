@@ -1,9 +1,10 @@
 """The driver: a server asks, users answer, and the guarantee is computed before the first question.
 
-A **server** is a frozen dataclass of public facts and options with three methods. ``statement()`` says from these
-alone which answers each user can be asked for at most. ``init(key)`` gives the first state, and ``step(state,
-answers)`` the next one or the result. A **state** is a pytree with a ``question`` that is open; it holds what facts
-and key cannot rebuild. A server never sees private data.
+A **server** is a frozen dataclass of public facts and options with three methods. ``statement()``
+says from these alone which answers each user can be asked for at most. ``init(key)`` gives the
+first state, and ``step(state, answers)`` the next one or the result. A **state** is a pytree with a
+``question`` that is open; it holds what facts and key cannot rebuild. A server never sees private
+data.
 """
 
 import dataclasses
@@ -108,13 +109,17 @@ class Released(Generic[_T]):
 
     @classmethod
     def from_bytes(cls, data: bytes, types: Iterable[type] = ()) -> "Released[Any]":
-        """What :meth:`to_bytes` wrote; ``types`` are the classes of the value that are not this library's.
+        """What :meth:`to_bytes` wrote.
+
+        ``types`` are the classes of the value that are not this library's.
 
         ``ValueError`` for damaged bytes, other classes, and bytes of anything else than a result.
         """
         found = saved.from_bytes(data, types)
         if not isinstance(found, cls):
-            raise ValueError(f"these bytes are of a {type(found).__name__}, and of no released result")
+            raise ValueError(
+                f"these bytes are of a {type(found).__name__}, and of no released result"
+            )
         return found
 
 
@@ -130,19 +135,24 @@ def simulate(
 ) -> Released[_T]:
     """Run a protocol: ask, blank whoever was not asked, charge, and step until there is a result.
 
-    Guarantee: that of the server's statement, composed with ``history``. It is checked against ``budget`` before
-    the first question, and every question against the statement before anybody answers.
+    Guarantee: that of the server's statement, composed with ``history``. It is checked against
+    ``budget`` before the first question, and every question against the statement before anybody
+    answers.
 
     Args:
       key: a typed threefry key: of the server's public randomness and of the users' noise.
       server: see :class:`Server`.
       users: :class:`~ldp_jax.servers.users.Users`, or others who answer.
-      budget: the most that the protocol may cost, as :class:`~ldp_jax.accounting.ledger.Ledger` takes it.
-      history: the statement of what the same users took part in before (:attr:`Released.statement`).
-      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after five seconds.
+      budget: the most that the protocol may cost, as :class:`~ldp_jax.accounting.ledger.Ledger`
+        takes it.
+      history: the statement of what the same users took part in before
+        (:attr:`Released.statement`).
+      progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after
+        five seconds.
 
     Raises:
-      BudgetExceededError: where the statement does not fit the budget, or a question not the statement.
+      BudgetExceededError: where the statement does not fit the budget, or a question not the
+        statement.
       TypeError: for a state that is no pytree, or a question that holds private data or code.
       ValueError: for a question that asks nobody, or of another number of users.
 
@@ -189,7 +199,9 @@ def _put(state: Any, question: Question) -> Any:
 def _without(guarantee: PipelineGuarantee) -> PipelineGuarantee:
     """No privacy in any unit: what exact answers cost."""
     gone = tuple(
-        dataclasses.replace(one, epsilon=np.inf, status="none", reason="users answered without noise")
+        dataclasses.replace(
+            one, epsilon=np.inf, status="none", reason="users answered without noise"
+        )
         for one in guarantee.guarantees
     )
     return PipelineGuarantee(gone, (), (*guarantee.unprotected, *guarantee.protected))
@@ -201,7 +213,10 @@ def round_of(question: Question, answers: Answers) -> Round:
     if isinstance(question, HasSizes):
         download, upload = question.download_bytes(), question.upload_bytes()
     else:
-        download, upload = _nbytes(question) - asked.nbytes, _report_bytes(answers.values, len(asked))
+        download, upload = (
+            _nbytes(question) - asked.nbytes,
+            _report_bytes(answers.values, len(asked)),
+        )
     who, reported = int(asked.sum()), int(np.asarray(answers.reported).sum())
     return Round(digest(question).hex(), who, reported, download, upload)
 
@@ -214,7 +229,7 @@ def _report_bytes(values: Report, users: int) -> int:
     return _nbytes(values) // max(users, 1)
 
 
-# --- What a server could get wrong -------------------------------------------------------------------------------
+# --- What a server could get wrong ----------------------------------------------------------------
 
 
 def check_state(state: State, users: Respondents) -> None:
@@ -223,14 +238,20 @@ def check_state(state: State, users: Respondents) -> None:
     if jax.tree_util.all_leaves([state]):
         raise TypeError(f"{name} must be a pytree: decorate it with ldp_jax.core.pytree.pytree")
     if not isinstance(state.question, Question) or jax.tree_util.all_leaves([state.question]):
-        raise TypeError(f"the question of {name} must be a pytree with asked, cost() and answer(key, user)")
+        raise TypeError(
+            f"the question of {name} must be a pytree with asked, cost() and answer(key, user)"
+        )
     for leaf in jax.tree.leaves(state):
-        if callable(leaf) or not isinstance(leaf, (bool, int, float, np.ndarray, np.generic, jax.Array)):
+        if callable(leaf) or not isinstance(
+            leaf, (bool, int, float, np.ndarray, np.generic, jax.Array)
+        ):
             raise TypeError(f"{name} must hold arrays and numbers, got {type(leaf).__name__}")
     asked = np.asarray(state.question.asked)
     if asked.shape != (users.num_users,) or asked.dtype != bool:
         wanted = f"bool [{users.num_users}]"
-        raise ValueError(f"asked must be {wanted}, one a user, got {asked.dtype} of shape {asked.shape}")
+        raise ValueError(
+            f"asked must be {wanted}, one a user, got {asked.dtype} of shape {asked.shape}"
+        )
     if not asked.any():
         raise ValueError(f"the question of {name} asks nobody: return a result in its place")
     for held in private_arrays(users):
@@ -244,9 +265,15 @@ def check_state(state: State, users: Respondents) -> None:
 def private_arrays(users: Any) -> list[Any]:
     """The arrays of the users' private fields; nothing of respondents who hold none."""
     fields = (getattr(users, name, None) for name in ("records", "labels", "lists"))
-    return [leaf for leaf in jax.tree.leaves(tuple(fields)) if isinstance(leaf, (np.ndarray, jax.Array))]
+    return [
+        leaf for leaf in jax.tree.leaves(tuple(fields)) if isinstance(leaf, (np.ndarray, jax.Array))
+    ]
 
 
 def _shares(leaf: Any, held: Any) -> bool:
     """Whether two arrays of the host overlap in memory."""
-    return isinstance(leaf, np.ndarray) and isinstance(held, np.ndarray) and np.may_share_memory(leaf, held)
+    return (
+        isinstance(leaf, np.ndarray)
+        and isinstance(held, np.ndarray)
+        and np.may_share_memory(leaf, held)
+    )

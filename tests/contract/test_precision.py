@@ -1,4 +1,6 @@
-"""No product is rounded below float32: a GPU takes 11 bits of each factor, a TPU 8, where nothing else is asked."""
+"""No product is rounded below float32: a GPU takes 11 bits of each factor, a TPU 8, where nothing
+else is asked.
+"""
 
 from typing import Any
 
@@ -20,7 +22,11 @@ from tests.contract.test_mechanisms import ON_THE_BALL
 def rounded(function: Any, *arguments: Any) -> list[Any]:
     """Precisions of products that a device may round to fewer bits."""
     program = jax.make_jaxpr(function)(*arguments)
-    of = [one.params["precision"] for one in checks.equations(program.jaxpr) if one.primitive.name == "dot_general"]
+    of = [
+        one.params["precision"]
+        for one in checks.equations(program.jaxpr)
+        if one.primitive.name == "dot_general"
+    ]
     return [precision for precision in of if precision != (Precision.HIGHEST, Precision.HIGHEST)]
 
 
@@ -30,7 +36,9 @@ def test_a_product_of_no_stated_precision_is_found():
     assert not rounded(lambda x: jnp.matmul(x, x, precision="highest"), x)
 
 
-ASKED = [n for n, case in CASES.items() if case.contract or case.hyperbolic or case.public in ON_THE_BALL]
+ASKED = [
+    n for n, case in CASES.items() if case.contract or case.hyperbolic or case.public in ON_THE_BALL
+]
 
 
 @pytest.mark.parametrize("name", ASKED)

@@ -24,8 +24,12 @@ def counts(user=0, asked=ASKED, **keys):
 
 def sealed(found):
     """Reports with right checksums, whatever they say: what a broken or hostile device can send."""
-    parts = [FieldReports(GRID).pack([0], [0], 0, 0, None)[:2] + row.tobytes()[2:28] for row in found]
-    return b"".join(part + wire.tag(wire.tag_start(b"ldp_jax 2 report", None), part) for part in parts)
+    parts = [
+        FieldReports(GRID).pack([0], [0], 0, 0, None)[:2] + row.tobytes()[2:28] for row in found
+    ]
+    return b"".join(
+        part + wire.tag(wire.tag_start(b"ldp_jax 2 report", None), part) for part in parts
+    )
 
 
 def test_foreign_reports_are_counted_and_left_out():
@@ -58,11 +62,17 @@ def test_counts_that_count_for_nothing_are_counted_apart():
     low, high = [0, 0, 0, 0, -margin - 1], [0, 0, 0, 0, 21 + margin]
     wrong = pack(low, 3) + pack(high, 3) + pack([0] * 5, 12) + pack([0] * 5, 2**64 - 1)
     edge = pack([0, 0, 0, -margin, 20 + margin], 3)
-    found = deployment.decode(foreign + counts(2) + foreign + wrong + edge + counts(2) + b"junk", ASKED)
+    found = deployment.decode(
+        foreign + counts(2) + foreign + wrong + edge + counts(2) + b"junk", ASKED
+    )
     assert found.user.tolist() == [2, 3]
     assert found.rejected == deployment.Rejected(damaged=1, foreign=4, impossible=4, replayed=1)
     second = deployment.decode(counts(2) + counts(0), ASKED, seen=found.seen)
-    assert (second.user.tolist(), second.rejected.replayed, second.seen["user"].tolist()) == ([0], 1, [0, 2, 3])
+    assert (second.user.tolist(), second.rejected.replayed, second.seen["user"].tolist()) == (
+        [0],
+        1,
+        [0, 2, 3],
+    )
     by_node, reported = found.by_node(12)
     assert np.flatnonzero(reported).tolist() == [2, 3]
     np.testing.assert_array_equal(by_node[[2, 3]], found.output)
@@ -113,7 +123,9 @@ def test_replays_are_dropped_within_and_across_batches():
     for report in data.tolist():
         first.setdefault(report[2:5], report[5])  # the first report wins
     whole = deployment.decode(sealed(data), GRID)
-    found = zip(*(a.tolist() for a in (whole.user, whole.round, whole.field, whole.output)), strict=True)
+    found = zip(
+        *(a.tolist() for a in (whole.user, whole.round, whole.field, whole.output)), strict=True
+    )
     assert list(found) == [(*triple, output) for triple, output in first.items()]
     assert whole.rejected == (0, 0, 0, 1000 - len(first))
     assert whole.seen.tolist() == sorted(first)
@@ -133,18 +145,26 @@ def test_vectors_are_put_together():
     held = session()
     xs = np.linspace(-1, 1, 20)
     sent = [
-        held.report_sampled(GRID, xs, 3, user=user, round=round) for user in (9, 2**64 - 1, 4) for round in (1, 0)
+        held.report_sampled(GRID, xs, 3, user=user, round=round)
+        for user in (9, 2**64 - 1, 4)
+        for round in (1, 0)
     ]
     shuffled = np.random.default_rng(1).permutation(np.frombuffer(b"".join(sent), REPORT))
     lone = held.report(GRID, 0.0, user=5, round=0)
     many = held.report_many(GRID, xs[:4], user=6, round=0)
-    far = session().report_many(GRID, np.zeros(21), user=7, round=0)[-3 * SIZE :]  # three fields, one beyond
-    found = deployment.vectors(deployment.decode(shuffled.tobytes() + lone + many + far, GRID), 3, 20)
+    far = session().report_many(GRID, np.zeros(21), user=7, round=0)[
+        -3 * SIZE :
+    ]  # three fields, one beyond
+    found = deployment.vectors(
+        deployment.decode(shuffled.tobytes() + lone + many + far, GRID), 3, 20
+    )
     assert found.user.tolist() == [4, 4, 9, 9, 2**64 - 1, 2**64 - 1]
     assert found.round.tolist() == [0, 1] * 3
     assert found.incomplete == 3
     assert found.index.dtype == found.output.dtype == np.int32
-    for user, round, index, output in zip(found.user, found.round, found.index, found.output, strict=True):
+    for user, round, index, output in zip(
+        found.user, found.round, found.index, found.output, strict=True
+    ):
         expected = deployment.decode(held.resend(GRID, user=user, round=round), GRID)
         assert index.tolist() == expected.field.tolist()
         assert output.tolist() == expected.output.tolist()

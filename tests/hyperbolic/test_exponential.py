@@ -1,4 +1,6 @@
-"""The exponential mechanism of a hyperbolic disc: its normaliser, its losses and its draws, near the rim too."""
+"""The exponential mechanism of a hyperbolic disc: its normaliser, its losses and its draws, near
+the rim too.
+"""
 
 import math
 
@@ -17,7 +19,9 @@ def rings(radius, c, count=400, rays=400):
     return points.reshape(-1, 2), np.repeat(area, rays)
 
 
-@pytest.mark.parametrize(("epsilon", "radius", "c", "share"), [(1.0, 2.0, 1.0, 0.0), (8.0, 4.0, 0.5, 0.6)])
+@pytest.mark.parametrize(
+    ("epsilon", "radius", "c", "share"), [(1.0, 2.0, 1.0, 0.0), (8.0, 4.0, 0.5, 0.6)]
+)
 def test_the_density_is_the_exponential_of_the_distance(epsilon, radius, c, share):
     """Its normaliser is a sum over 160 000 cells about the origin: to 2e-3 of it."""
     m = HyperbolicExponential(epsilon, radius, c)
@@ -36,19 +40,25 @@ def test_the_density_is_the_exponential_of_the_distance(epsilon, radius, c, shar
 
 
 def test_the_smallest_disc_has_the_law_of_a_flat_one():
-    """Of 2 000 draws about a record at the rim: to 1e-3 of the radius. Of a radius of 1e-13 all were the record."""
+    """Of 2 000 draws about a record at the rim: to 1e-3 of the radius. Of a radius of 1e-13 all
+    were the record.
+    """
     keys, found = jax.random.key_data(jax.random.split(jax.random.key(0), 2000)), []
     for radius in (1e-6, 1e-3):
         m = HyperbolicExponential(10.0, radius)
         x = np.float32([m.rim, 0.0])
-        draw = jax.jit(jax.vmap(lambda key, m=m, x=x: m.privatize(jax.random.wrap_key_data(key), x)))
+        draw = jax.jit(
+            jax.vmap(lambda key, m=m, x=x: m.privatize(jax.random.wrap_key_data(key), x))
+        )
         found.append(np.asarray(draw(keys)) / m.rim)
     np.testing.assert_allclose(found[0], found[1], atol=1e-3)
     assert found[0].std() > 0.1
 
 
 def test_losses_are_at_most_the_budget_and_the_rate_times_the_distance():
-    """Over 400 random pairs of records, some of them close, at 1600 reports each; the budget is attained."""
+    """Over 400 random pairs of records, some of them close, at 1600 reports each; the budget is
+    attained.
+    """
     epsilon, radius, c = 10.0, 6.0, 0.5
     m = HyperbolicExponential(epsilon, radius, c)
     rate = m.metric_guarantee().epsilon

@@ -14,7 +14,9 @@ START = ref.points(np.random.default_rng(1), (4,), 3, 2.0, C)
 
 
 def slope64(x):
-    """Of half the squared distance to the target: minus the logarithm, here as coordinates' gradient."""
+    """Of half the squared distance to the target: minus the logarithm, here as coordinates'
+    gradient.
+    """
     return -ref.log(x, TARGETS, C) * (2 / ref.gap(x, C)) ** 2
 
 

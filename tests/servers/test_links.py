@@ -36,7 +36,9 @@ def test_it_is_the_formula():
     for epsilon in (0.3, 2.0, 40.0):
         found = link_scores(reports, groups, pairs, epsilon)
         np.testing.assert_allclose(found, by_hand(reports, groups, pairs, epsilon), atol=2e-5)
-    np.testing.assert_allclose(link_scores(reports, groups, pairs[:, ::-1], epsilon), found, atol=1e-6)
+    np.testing.assert_allclose(
+        link_scores(reports, groups, pairs[:, ::-1], epsilon), found, atol=1e-6
+    )
 
 
 def test_counts_by_class_find_links_that_are_in_no_list_and_next_to_no_epsilon_finds_none():
@@ -48,7 +50,9 @@ def test_counts_by_class_find_links_that_are_in_no_list_and_next_to_no_epsilon_f
     graph = graphs.from_edges(ends[order[1000:]], 900)
 
     def found(reports, groups, epsilon):
-        return float(auc(*(link_scores(reports, groups, pairs, epsilon) for pairs in (linked, others))))
+        return float(
+            auc(*(link_scores(reports, groups, pairs, epsilon) for pairs in (linked, others)))
+        )
 
     nobody, by_class = np.zeros(900, int), {}
     for epsilon in (2.0, 40.0):
@@ -65,14 +69,27 @@ def test_what_does_not_fit_is_refused():
     for asked, ends, epsilon, message in (
         (groups, pairs, 0.0, "epsilon must be"),
         (np.array([0, 1, 2]), pairs, 1.0, r"groups must be in \[-1, 2\), got 0 to 2"),
-        (groups, np.array([[0, 3]]), 1.0, r"pairs must be in \[0, 3\), the users of reports, got 3"),
+        (
+            groups,
+            np.array([[0, 3]]),
+            1.0,
+            r"pairs must be in \[0, 3\), the users of reports, got 3",
+        ),
         (groups, pairs + 0.5, 1.0, "pairs must be integers"),
-        (groups, np.zeros((2, 3), int), 1.0, r"pairs must be integers \[m, 2\], got int64 of shape \(2, 3\)"),
+        (
+            groups,
+            np.zeros((2, 3), int),
+            1.0,
+            r"pairs must be integers \[m, 2\], got int64 of shape \(2, 3\)",
+        ),
         (groups + 0.5, pairs, 1.0, "groups must be int"),
     ):
         with pytest.raises(ValueError, match=message):
             link_scores(np.zeros((3, 2), int), asked, ends, epsilon)
-    for reports in (np.zeros((3, 2), int), np.full((3, 2), -4)):  # users of no counts have finite scores
+    for reports in (
+        np.zeros((3, 2), int),
+        np.full((3, 2), -4),
+    ):  # users of no counts have finite scores
         assert np.isfinite(np.asarray(link_scores(reports, np.array([0, 1, -1]), pairs, 1.0))).all()
 
 

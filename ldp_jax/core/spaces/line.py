@@ -29,7 +29,10 @@ def edges_of(codomain: Interval, x: Values, log_density: Log) -> tuple[np.ndarra
         if math.isinf(ends[side]):
             logs = log_density(start + sign * widths)  # all at once
             most = max(known.max(), logs.max())
-            last = [np.flatnonzero(logs > most - fallen).max(initial=-1) for fallen in (50.0, math.log(2))]
+            last = [
+                np.flatnonzero(logs > most - fallen).max(initial=-1)
+                for fallen in (50.0, math.log(2))
+            ]
             if last[0] == len(widths) - 1:
                 raise NotApplicable("the density has no end that could be found")
             ends[side], scales[side] = start + sign * widths[last[0] + 1], widths[last[1] + 1]
@@ -37,7 +40,9 @@ def edges_of(codomain: Interval, x: Values, log_density: Log) -> tuple[np.ndarra
     return np.concatenate([ends[:1], breaks if len(breaks) else [ends.mean()], ends[1:]]), scales
 
 
-def line(codomain: Interval, x: Values, log_density: Log) -> tuple[partial[np.ndarray], float, np.ndarray]:
+def line(
+    codomain: Interval, x: Values, log_density: Log
+) -> tuple[partial[np.ndarray], float, np.ndarray]:
     """A distribution function (not normalised), what float32 may misplace of it, and the breaks.
 
     ``NotApplicable`` where the law has pieces of few float64 spacings.
@@ -66,7 +71,10 @@ def _outwards(width: float, scale: float) -> np.ndarray:
 
 
 def refuse_narrow(misplaced: float) -> None:
-    """``NotApplicable`` where float64 may misplace too much of a law: four spacings of the densest report."""
+    """``NotApplicable`` where float64 may misplace too much of a law.
+
+    Four spacings of the densest report.
+    """
     if misplaced > _MISPLACED:
         raise NotApplicable(
             f"pieces of the law are of few float64 spacings, which misplace up to {misplaced:.2g} of its mass"

@@ -25,13 +25,20 @@ def test_who_has_no_confident_users():
     """Where the posterior says nothing, and where everybody is labelled."""
     found = np.asarray(fine_groups(jnp.log(jnp.full((10, 2), 0.5)), np.array([0, 1] + [-1] * 8)))
     assert found.tolist() == [0, 1] + [4] * 8
-    assert np.asarray(fine_groups(jnp.zeros((4, 2)), np.array([0, 1, 1, 0]))).tolist() == [0, 1, 1, 0]
+    assert np.asarray(fine_groups(jnp.zeros((4, 2)), np.array([0, 1, 1, 0]))).tolist() == [
+        0,
+        1,
+        1,
+        0,
+    ]
 
 
 @pytest.mark.parametrize("name", MERGES)
 def test_a_merge_does_what_its_name_says(name):
     found = merge(name, 5)
-    blocks = [block.replace("predicted", "confident + rest").split(" + ") for block in name.split(" | ")]
+    blocks = [
+        block.replace("predicted", "confident + rest").split(" + ") for block in name.split(" | ")
+    ]
     for tier, word in enumerate(TIERS):
         column = found[tier * 5 : tier * 5 + 5]
         at = [number for number, block in enumerate(blocks) if word in block]

@@ -1,4 +1,6 @@
-"""What structure is read from, of small graphs and of large ones: whom the panel reaches, eigenvectors, friends."""
+"""What structure is read from, of small graphs and of large ones: whom the panel reaches,
+eigenvectors, friends.
+"""
 
 import jax
 import numpy as np
@@ -69,8 +71,12 @@ def test_a_graph_of_few_eigenvalues_has_the_same_coordinates_again(ends):
 
 def test_shared_friends_are_singular_vectors_and_tell_classes_that_befriend_others():
     rng = np.random.default_rng(0)
-    y = np.arange(300) % 3  # everybody's friends are of other classes: those of 0 and 2 are of class 1
-    ends = np.argwhere(np.triu(rng.random((300, 300)) < np.where((y[:, None] == 1) != (y == 1), 0.1, 0.0), 1))
+    y = (
+        np.arange(300) % 3
+    )  # everybody's friends are of other classes: those of 0 and 2 are of class 1
+    ends = np.argwhere(
+        np.triu(rng.random((300, 300)) < np.where((y[:, None] == 1) != (y == 1), 0.1, 0.0), 1)
+    )
     graph = graphs.from_edges(ends, 300)
     friends = interop.to_scipy(graph).toarray().astype(float)
     weighed = friends * np.log(300 / np.maximum(friends.sum(0), 1))
@@ -86,7 +92,9 @@ def test_shared_friends_are_singular_vectors_and_tell_classes_that_befriend_othe
 
 RING, HUB = np.arange(300), np.zeros(900, int)
 SPECTRA = {
-    "wide": np.concatenate([np.stack([RING, np.roll(RING, 1)], 1) + 1000, np.stack([HUB, np.arange(1, 901)], 1)]),
+    "wide": np.concatenate(
+        [np.stack([RING, np.roll(RING, 1)], 1) + 1000, np.stack([HUB, np.arange(1, 901)], 1)]
+    ),
     "of low rank": np.array([[i, 20 + j] for i in range(20) for j in range(100)]),
     "none": np.zeros((0, 2), int),
     "of few nodes": np.array([[0, 1], [1, 2], [2, 0], [2, 3]]),
@@ -95,7 +103,9 @@ SPECTRA = {
 
 @pytest.mark.parametrize("name", SPECTRA)
 def test_shared_friends_are_those_of_exact_arithmetic(name):
-    """The same iteration in float64, by QR: float32 loses no direction beside one that is 30 times as long."""
+    """The same iteration in float64, by QR: float32 loses no direction beside one that is 30 times
+    as long.
+    """
     ends = SPECTRA[name]
     graph = graphs.from_edges(ends, n := int(ends.max(initial=3)) + 2)
     friends = interop.to_scipy(graph).toarray().astype(float)
@@ -111,7 +121,9 @@ def test_shared_friends_are_those_of_exact_arithmetic(name):
 
 @pytest.fixture(scope="module")
 def islands():
-    """A planted graph, with a pair and two nodes on their own; labels of a quarter, and their folds."""
+    """A planted graph, with a pair and two nodes on their own; labels of a quarter, and their
+    folds.
+    """
     graph, y, _ = blocks(n=N - 4, degree=8.0)
     graph = graphs.from_edges(np.append(graphs.to_edges(graph), [[N - 4, N - 3]], axis=0), N)
     y = np.append(y, [0, 1, 2, 0])
@@ -132,8 +144,12 @@ def test_sums_leave_out_a_member_s_fold(islands, kind, monkeypatch):
     fold = np.where(known.labels < 0, -1, known.fold)
     wanted, sizes = (np.asarray(reach) * (fold[:, None] != fold[PANEL])) @ values, set()
     reached = structure._reached
-    monkeypatch.setattr(structure, "_reached", lambda op, x, *given: sizes.add(x.shape) or reached(op, x, *given))
-    np.testing.assert_allclose(sums_by_folds(op, known, values, kind), wanted, atol=3e-3)  # to 1e-3 of a column
+    monkeypatch.setattr(
+        structure, "_reached", lambda op, x, *given: sizes.add(x.shape) or reached(op, x, *given)
+    )
+    np.testing.assert_allclose(
+        sums_by_folds(op, known, values, kind), wanted, atol=3e-3
+    )  # to 1e-3 of a column
     ((n, width),) = sizes  # one program
     assert (n, width <= structure.block_width()) == (N, True)
 
@@ -182,7 +198,9 @@ def test_leading_vectors_span_what_eigenvectors_span(islands):
     graph = islands[0]
     found, exact = leading_vectors(operator(graph), 8), spectral_coordinates(graph, 8).astype(float)
     np.testing.assert_allclose(found.T @ found, np.eye(8), atol=1e-4)
-    kept = np.linalg.svd(exact[:, :4].T @ found)[1]  # three classes and the pair; the rest is the edge of the bulk
+    kept = np.linalg.svd(exact[:, :4].T @ found)[
+        1
+    ]  # three classes and the pair; the rest is the edge of the bulk
     assert kept.min() > 0.999
 
 
