@@ -89,7 +89,8 @@ def on_files(files: Files, config: Any) -> Files:
 
 def notebook(name: str, read: dict[str, Any]) -> tuple[str, dict[str, bytes]]:
     """A notebook in Markdown, with its outputs as they stand, and its figures by file name."""
-    parts, figures = [], {}
+    parts = []
+    figures = {}
     for cell in read["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
@@ -115,7 +116,8 @@ def _dollars(match: re.Match[str]) -> str:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
     """Links to files of the repository, and sections of others, whose code links to the API."""
-    here, source = posixpath.dirname(page.file.src_uri), f"docs/{page.file.src_uri}"
+    here = posixpath.dirname(page.file.src_uri)
+    source = f"docs/{page.file.src_uri}"
     if not (ROOT / source).exists():
         return markdown
 

@@ -79,10 +79,8 @@ def failures(
     """Sound forms with something ``found`` broken, and others with nothing, but at budgets that are ``unseen``."""
     said = []
     for row in wide.to_dict("records"):
-        sound, broken = (
-            subjects[row["mechanism"]].sound,
-            "; ".join(w for w, holds in found(row).items() if holds),
-        )
+        sound = subjects[row["mechanism"]].sound
+        broken = "; ".join(w for w, holds in found(row).items() if holds)
         if broken if sound else not broken and row["epsilon"] not in unseen:
             said.append(
                 f"{row['mechanism']} at epsilon {row['epsilon']:g}: {broken or 'its defect was not seen'}"

@@ -75,7 +75,10 @@ def single_moves(
         node_key, side_key, accept_key = jax.random.split(key, 3)
         r = jax.random.randint(node_key, (), 1, n - 1)
         slot_x, slot_z = 2 * r + jax.random.randint(side_key, (), 0, 2), slot[r] ^ 1
-        p, x, y, z = slot[r] >> 1, children[slot_x], children[slot_x ^ 1], children[slot_z]
+        p = slot[r] >> 1
+        x = children[slot_x]
+        y = children[slot_x ^ 1]
+        z = children[slot_z]
         start = hrg.positions(state.tree)
         place = start[n - 1 + jnp.asarray(edges.ends)]
         at_p, at_r = lca == p, lca == r
@@ -106,9 +109,11 @@ def linkteller_sides(nodes: int = 500) -> tuple[str, _sides.Sides]:
     Derivatives, and the paper's way.
     """
     data = datasets.load("blogcatalog")
-    x, labels = jnp.asarray(data.scaled_rows(0, data.num_nodes)), np.asarray(data.y, np.int32)
+    x = jnp.asarray(data.scaled_rows(0, data.num_nodes))
+    labels = np.asarray(data.y, np.int32)
     op = propagation.operator(data.graph)
-    inputs, model = models.NodeInputs(op, x), models.gcn(3, 16, data.num_classes)
+    inputs = models.NodeInputs(op, x)
+    model = models.gcn(3, 16, data.num_classes)
     order = np.random.default_rng(0).permutation(len(x)).astype(np.int32)
     parts = [training.Examples(part, labels[part]) for part in np.split(order, [2000, 2500])]
     fitted = training.fit(

@@ -72,7 +72,8 @@ def chung_lu(n: int, m: int) -> np.ndarray:
             ends = ((first + rng.random((2, 10**7)) * (last - first)) ** (1 / 0.55) - 10.0).astype(
                 np.int64
             )
-            low, high = ends.min(0), np.minimum(ends.max(0), n - 1)
+            low = ends.min(0)
+            high = np.minimum(ends.max(0), n - 1)
             blocks.append((low * n + high)[low < high])
         codes = np.sort(np.concatenate(blocks))  # np.unique hashes, which takes ten times as long
         codes = codes[np.append(True, codes[1:] != codes[:-1])]
@@ -146,7 +147,8 @@ def classes_job(job: str, n: int) -> dict[str, Any]:
     classes = 7
     sizes = {"num_nodes": n, "num_classes": classes, "num_features": 1000}
     data = datasets.synthetic(key_of(0), **sizes, mean_degree=15, homophily=0.7)
-    known, truth = np.random.default_rng(0).permutation(n)[:1000], np.asarray(data.y)
+    known = np.random.default_rng(0).permutation(n)[:1000]
+    truth = np.asarray(data.y)
     labels = np.full(n, -1)
     labels[known] = truth[known]
 
@@ -193,7 +195,9 @@ def big_reports() -> list[dict[str, Any]]:
 def reports_job(users: int) -> dict[str, Any]:
     """What the reports of so many users take, compilation counted."""
     records = np.random.default_rng(0).uniform(-1, 1, (4096, 1000)).astype(np.float32)
-    source, mechanism, bare = Tiled(records, users), features.HDS(1.0, dim=1000, k=10), _gigabytes()
+    source = Tiled(records, users)
+    mechanism = features.HDS(1.0, dim=1000, k=10)
+    bare = _gigabytes()
     reports, wall, cpu = _timed(lambda: servers.perturb(key_of(1), source, mechanism))
     sent = sum(leaf.nbytes for leaf in jax.tree.leaves(reports)) / 1e9
     note = (
@@ -222,9 +226,11 @@ def draw_growth(rows: pd.DataFrame, path: Path) -> None:
 
 def big_job(name: str, folder: str, n: int) -> dict[str, Any]:
     """What DPRR, counts or an embedding takes on the graph of a folder."""
-    bare, start = _gigabytes(), time.perf_counter()
+    bare = _gigabytes()
+    start = time.perf_counter()
     graph: Any = graphs.from_edges(np.load(f"{folder}/edges.npy"), n)
-    loaded, directed = time.perf_counter() - start, len(graph.senders)
+    loaded = time.perf_counter() - start
+    directed = len(graph.senders)
     found = (
         _embedding(graph, n, folder) if name == "embedding" else _released(name, graph, n, loaded)
     )
@@ -255,12 +261,14 @@ def _timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
 
 def _released(name: str, graph: Any, n: int, loaded: float) -> dict[str, Any]:
     """DPRR or counts at epsilon 1; the times are of all, from the file on."""
-    key, start = jax.random.key(0), time.perf_counter()
+    key = jax.random.key(0)
+    start = time.perf_counter()
     if name == "dprr":
         noisy = edges.privatize_graph(key, graph, edges.DPRR.from_epsilon(1.0, n_max=n))
         sent = f"{len(noisy.graph.senders):,} directed edges out"
     else:
-        groups, counts = np.random.default_rng(0).integers(0, 10, n), edges.NeighbourCounts(1.0, 10)
+        groups = np.random.default_rng(0).integers(0, 10, n)
+        counts = edges.NeighbourCounts(1.0, 10)
         sent = f"{edges.privatize_counts(key, graph, counts, groups).counts.size:,} counts out"
     took = time.perf_counter() - start
     return {
@@ -275,7 +283,8 @@ def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
 
     The times are of the embedding.
     """
-    dim, mechanism = 64, features.HDS(1.0, dim=64, k=10)
+    dim = 64
+    mechanism = features.HDS(1.0, dim=64, k=10)
     x = np.lib.format.open_memmap(f"{folder}/x.npy", "w+", np.float32, (n, dim))
     for start in range(0, n, 2**16):
         rows = x[start : start + 2**16]
@@ -302,10 +311,8 @@ def _embedding(graph: Any, n: int, folder: str) -> dict[str, Any]:
         training.Examples(np.arange(at, at + 1000), known[at : at + 1000] % 4)
         for at in (0, 1000, 2000)
     ]
-    settings, model = (
-        training.Settings(training.adam(0.01), epochs=20, batch_size=100),
-        models.linear(4),
-    )
+    settings = training.Settings(training.adam(0.01), epochs=20, batch_size=100)
+    model = models.linear(4)
 
     def classes() -> jax.Array:
         fitted = training.fit(

@@ -66,7 +66,8 @@ def _means(results: Results) -> dict[tuple[Any, ...], dict[str, Any]]:
 
     Values in per cent, what is proved, minutes.
     """
-    frame, found = results.read(), {}
+    frame = results.read()
+    found = {}
     names = [
         name for name in results.key if name not in ("seed", "config", "unit", "epsilon_proved")
     ]
@@ -82,7 +83,8 @@ def _means(results: Results) -> dict[tuple[Any, ...], dict[str, Any]]:
 @tabled
 def beside_the_paper(name: str, out: Path) -> Rows:
     """Your rows where there are some, else the committed ones; each beside the paper's number."""
-    experiment, printed = EXPERIMENTS[name], getattr(_registry.module(name), "printed", None)
+    experiment = EXPERIMENTS[name]
+    printed = getattr(_registry.module(name), "printed", None)
     for mine, theirs in zip(experiment.results(out), experiment.results(REFERENCE), strict=True):
         yours, committed = _means(mine), _means(theirs)
         for key, row in (committed | yours).items():
@@ -146,7 +148,8 @@ def page(
     ]
     about = f"# {name}: {experiment.about}"
     words = [about, said, "## Beside the paper", _TEXT.beside, beside_the_paper(name, out)]
-    parts, shown = [render("\n\n".join(words), out)], ""
+    parts = [render("\n\n".join(words), out)]
+    shown = ""
     for file in dict.fromkeys(file for file in wanted if file in experiment.tables):
         own = (out / file).exists()
         base = out if own else REFERENCE

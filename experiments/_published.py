@@ -28,7 +28,9 @@ class ReleasedSquareWave(features.SquareWave):
 
     def draw(self, key: Any, x: Any) -> Any:
         """Reports as the release draws them: a branch and a place, two uniforms each."""
-        x, b, be = clip(x), self.b, self._be
+        x = clip(x)
+        b = self.b
+        be = self._be
         branch_key, place_key = jax.random.split(key)
         branch, place = uniform(branch_key, jnp.shape(x)), uniform(place_key, jnp.shape(x))
         left, middle = (1 + x) / (2 * (be + 1)), be / (be + 1)

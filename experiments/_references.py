@@ -20,7 +20,8 @@ def chosen(rng: np.random.Generator, users: int, dim: int, k: int) -> np.ndarray
 
     All sets are equally likely, by redrawing repeats.
     """
-    found, due = np.empty((users, k), np.int32), np.arange(users)
+    found = np.empty((users, k), np.int32)
+    due = np.arange(users)
     while len(due):
         drawn = np.sort(rng.integers(0, dim, (len(due), k), np.int32), axis=1)
         found[due] = drawn
@@ -36,7 +37,8 @@ def hds(
     Ids and reports [users, k].
     """
     wave = SquareWave(epsilon / k)
-    b, high = np.float32(wave.b), np.exp(np.float32(epsilon / k))
+    b = np.float32(wave.b)
+    high = np.exp(np.float32(epsilon / k))
     users, dim = x.shape
     places = chosen(rng, users, dim, k)
     value = x.reshape(-1).take(places + dim * np.arange(users)[:, None])  # one index a number
@@ -86,7 +88,8 @@ def fused_iteration(senders: np.ndarray, receivers: np.ndarray, degree: np.ndarr
     start = np.concatenate([[0], np.cumsum(np.bincount(receivers, minlength=len(degree)))]).astype(
         np.int32
     )
-    columns, share = senders.astype(np.int32), (1.0 / degree).astype(np.float32)
+    columns = senders.astype(np.int32)
+    share = (1.0 / degree).astype(np.float32)
 
     @numba.njit(parallel=True, fastmath=True)
     def step(
@@ -105,7 +108,9 @@ def fused_iteration(senders: np.ndarray, receivers: np.ndarray, degree: np.ndarr
                 before[row, column] += omega * inner
 
     def solve(source: np.ndarray, decay: float, count: int) -> np.ndarray:
-        z, before, omega = source.copy(), np.zeros_like(source), 2.0
+        z = source.copy()
+        before = np.zeros_like(source)
+        omega = 2.0
         for _ in range(count):
             omega = 1.0 / (1.0 - 0.25 * decay**2 * omega)
             step(z, before, source, np.float32(decay), np.float32(omega))
@@ -126,13 +131,13 @@ def dendrogram_chain(state: Any, edges: Any, scales: np.ndarray) -> Any:
     import numba  # pyrefly: ignore[missing-import]
 
     children, slot, size = (np.array(part, np.int64) for part in state.tree)
-    internal, real = len(children) // 2, np.asarray(edges.kind) < 2
-    ends, kind = internal + np.asarray(edges.ends, np.int64)[:, real], np.asarray(edges.kind)[real]
-    lca, counts, weights = (
-        np.array(state.lca)[real],
-        np.array(state.count, np.int64),
-        np.array(scales, np.float64),
-    )
+    internal = len(children) // 2
+    real = np.asarray(edges.kind) < 2
+    ends = internal + np.asarray(edges.ends, np.int64)[:, real]
+    kind = np.asarray(edges.kind)[real]
+    lca = np.array(state.lca)[real]
+    counts = np.array(state.count, np.int64)
+    weights = np.array(scales, np.float64)
 
     @numba.njit
     def term(count: Any, pairs: Any) -> float:
@@ -175,7 +180,10 @@ def dendrogram_chain(state: Any, edges: Any, scales: np.ndarray) -> Any:
                 edge = after[edge]
             for at in range(count):
                 marked[below[at]] = False
-            a, b, c, change = size[x], size[y], size[z], 0.0
+            a = size[x]
+            b = size[y]
+            c = size[z]
+            change = 0.0
             for of in range(2):
                 at_p, at_r = between[of] + counts[of, r], counts[of, p] - between[of]
                 new = term(at_p, a * (b + c)) + term(at_r, b * c)
@@ -191,7 +199,9 @@ def dendrogram_chain(state: Any, edges: Any, scales: np.ndarray) -> Any:
                 slot_x,
                 b + c,
             )
-            edge, low, sunk = first[p], first[r], -1
+            edge = first[p]
+            low = first[r]
+            sunk = -1
             while edge >= 0:
                 following = after[edge]
                 if within[edge]:
@@ -208,7 +218,8 @@ def dendrogram_chain(state: Any, edges: Any, scales: np.ndarray) -> Any:
         return counts
 
     def run(repeat: int, moves: int) -> np.ndarray:
-        first, after = np.full(internal, -1), np.empty(len(lca), np.int64)
+        first = np.full(internal, -1)
+        after = np.empty(len(lca), np.int64)
         for edge, node in enumerate(lca):
             after[edge], first[node] = first[node], edge
         tree = (part.copy() for part in (children, slot, size, counts))

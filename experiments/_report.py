@@ -164,7 +164,8 @@ def publish(
 
 def redraw(results: Results, stem: str, content: Any, draw: Callable[[], Any]) -> Path:
     """The file of a figure, which is drawn where it is missing or the manifest knows it with other content."""
-    path, digest = results.csv.with_name(f"{stem}.png"), config_hash(content)
+    path = results.csv.with_name(f"{stem}.png")
+    digest = config_hash(content)
     if not path.exists() or results.describe().get("figures", {}).get(stem) != digest:
         save(draw(), path)
         results.append([], notes={"figures": {stem: digest}})

@@ -95,7 +95,8 @@ def _of_product(graph: Any, columns: int) -> _Path:
     Each node writes a row.
     """
     op = propagation.operator(graph)
-    n, m = op.num_nodes, len(graph.senders)
+    n = op.num_nodes
+    m = len(graph.senders)
     x = op.rows(
         jnp.asarray(np.random.default_rng(0).standard_normal((n, columns), dtype=np.float32))
     )
@@ -113,8 +114,10 @@ def _of_counts(graph: Any) -> _Path:
 
     Each edge is read once, and a count is written for each node and group.
     """
-    n, m = graphs.num_nodes(graph), len(graph.senders)
-    groups, mechanism = np.random.default_rng(0).integers(0, 10, n), edges.NeighbourCounts(1.0, 10)
+    n = graphs.num_nodes(graph)
+    m = len(graph.senders)
+    groups = np.random.default_rng(0).integers(0, 10, n)
+    mechanism = edges.NeighbourCounts(1.0, 10)
 
     def run(repeat: int) -> Any:
         return edges.privatize_counts(key_of(repeat), graph, mechanism, groups).counts

@@ -342,7 +342,8 @@ class Results:
         """
         size = self.csv.stat().st_size if self.csv.exists() else 0
         if size < self._read_to:  # another file: taken away, or cut by hand
-            self._read_to, self._known = 0, set()
+            self._read_to = 0
+            self._known = set()
         if size == self._read_to:
             return
         with open(self.csv, "rb") as file:
@@ -360,7 +361,8 @@ class Results:
 
         Of a whole file after its header.
         """
-        lines, found = csv.reader(io.StringIO(whole.decode(errors="replace"))), set()
+        lines = csv.reader(io.StringIO(whole.decode(errors="replace")))
+        found = set()
         try:
             if self._read_to == 0 and whole:
                 self._check_header(tuple(next(lines)))

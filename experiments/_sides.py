@@ -35,7 +35,8 @@ def key_of(repeat: int) -> jax.Array:
 
 def clock() -> Callable[[], tuple[float, float]]:
     """Wall and CPU seconds from now on, whenever it is asked."""
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall = time.perf_counter()
+    cpu = time.process_time()
     return lambda: (time.perf_counter() - wall, time.process_time() - cpu)
 
 

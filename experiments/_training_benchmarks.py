@@ -261,7 +261,8 @@ def _torch_gat(
 
         def forward(self, h: Any) -> Any:
             h = self.linear(functional.dropout(h, DROPPED, self.training)).view(n, *self.shape)
-            a, b = (h * self.receiver).sum(-1), (h * self.sender).sum(-1)
+            a = (h * self.receiver).sum(-1)
+            b = (h * self.sender).sum(-1)
             scores = functional.leaky_relu(a[receives] + b[sends], 0.2)
             index = receives[:, None].expand_as(scores)
             zeros = h.new_zeros(n, self.shape[0])

@@ -155,7 +155,8 @@ def main(config: Config) -> None:
     results = results_in(config.out, name=name)
     epsilons = QUICK if config.quick else (*EPSILONS, *ABOVE)
     wide = table(_ask_all(config, results, epsilons))
-    failures, lines = verdicts(wide), _lines(wide)
+    failures = verdicts(wide)
+    lines = _lines(wide)
     _print(HEADER, lines, "epsilon lost, and (shown by draws), at each budget")
     text = f"{markdown(HEADER, lines)}\n\n{prose(NAME).mechanisms}"
     if config.quick:
@@ -301,7 +302,8 @@ def named(text: str, epsilons: tuple[float, ...] = EPSILONS) -> list[Any]:
         maker: Any = importlib.import_module(module)
         for part in name.split("."):
             maker = getattr(maker, part)
-        made, refused = [maker(*arguments, **options)] if call else [], ""
+        made = [maker(*arguments, **options)] if call else []
+        refused = ""
         for epsilon in () if call else epsilons:
             try:
                 made.append(maker(epsilon))
@@ -356,7 +358,8 @@ def examine(
             delta=guarantee.delta,
         )
         varying = pool.submit(_worst_variance, made) if whole else None
-    fit, bound = fitting.result(), bounding.result()
+    fit = fitting.result()
+    bound = bounding.result()
     measured = {
         "claimed": guarantee.epsilon,
         "exact": float(guarantee.arithmetic == "exact"),
@@ -560,7 +563,8 @@ def _lines(wide: pd.DataFrame) -> list[list[str]]:
         variance = "" if np.isnan(worst) else f"{worst:.4g}"
         exact = "exact" if one["exact"] else "ideal"
         named = str(label) if sound else f"*{label}*"
-        words, count = [beyond.get(epsilon, "") for epsilon in ABOVE], one["records asked"]
+        words = [beyond.get(epsilon, "") for epsilon in ABOVE]
+        count = one["records asked"]
         asked = "" if np.isnan(count) else f"{count:.0f} ({100 * one['region']:.2g} %)"
         lines.append([named, exact, *cells, *words, fits, asked, often, edge, given, variance])
     return lines

@@ -207,7 +207,11 @@ def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[st
     The other sides make as many products as we do, so that the product alone differs; the power
     series makes what takes it to the same error, which is that of a few columns.
     """
-    n, alpha, r, tol, some = graphs.num_nodes(graph), 0.1, 0.1, 1e-5, 8
+    n = graphs.num_nodes(graph)
+    alpha = 0.1
+    r = 0.1
+    tol = 1e-5
+    some = 8
     x = np.random.default_rng(0).standard_normal((n, columns), dtype=np.float32)
     senders, receivers = np.asarray(graph.senders), np.asarray(graph.receivers)
     degree = np.maximum(np.bincount(receivers, minlength=n), 1.0)
@@ -220,9 +224,11 @@ def ppr(repeats: int, name: str, graph: Any, columns: int = 256) -> list[dict[st
     def error(z: Any) -> float:
         return float(np.linalg.norm(np.asarray(z[:, :some]) - exact) / np.linalg.norm(exact))
 
-    op, on_device = propagation.operator(graph), jnp.asarray(x)
+    op = propagation.operator(graph)
+    on_device = jnp.asarray(x)
     ours = error(propagation.ppr(op, on_device, alpha, r, tol))
-    z, count = alpha * x[:, :some], 0
+    z = alpha * x[:, :some]
+    count = 0
     while error(z) > ours:
         z, count = step @ z + alpha * x[:, :some], count + 1
     reached = error(semi_iteration(step, alpha * x[:, :some], 1 - alpha, products))
@@ -297,7 +303,8 @@ def semi_iteration(step: Any, source: np.ndarray, decay: float, count: int) -> n
 
 def _iterated(step: Any, source: Any, decay: float, count: int, before: Any) -> Any:
     """The iteration on arrays of NumPy or tensors of PyTorch."""
-    z, omega = source, 2.0
+    z = source
+    omega = 2.0
     for _ in range(count):
         omega = 1.0 / (1.0 - 0.25 * decay**2 * omega)
         after = step @ z  # in place from here on, to spare memory traffic
@@ -329,11 +336,9 @@ def discrete(repeats: int) -> list[dict[str, Any]]:
     n = 2**24
     records = jnp.linspace(-1.0, 1.0, n)
     categories = jnp.asarray(np.random.default_rng(0).integers(0, 256, n, dtype=np.int32))
-    table, grid, wave = (
-        features.GeneralizedRR(1.0, 256),
-        features.GridSquareWave(1.0),
-        features.SquareWave(1.0),
-    )
+    table = features.GeneralizedRR(1.0, 256)
+    grid = features.GridSquareWave(1.0)
+    wave = features.SquareWave(1.0)
     words, of_jax = (
         jax.jit(lambda key, bits=bits: bits(key, (n,))) for bits in (random.bits, jax.random.bits)
     )

@@ -166,7 +166,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     arrays = arrays_of(options.dump.read_bytes(), options.release)
     with options.out.open("wb") as file:
         np.savez_compressed(file, allow_pickle=False, **arrays)  # pyrefly: ignore[bad-argument-type]
-    (nodes, words), ends = arrays["x_shape"].tolist(), arrays["y"][arrays["edges"]]
+    nodes, words = arrays["x_shape"].tolist()
+    ends = arrays["y"][arrays["edges"]]
     print(
         f"{options.out}: {nodes} nodes, {len(arrays['edges'])} edges, {words} words, "
         f"edge homophily {(ends[:, 0] == ends[:, 1]).mean():.3f}, {options.out.stat().st_size} bytes, "

@@ -154,11 +154,10 @@ def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | 
         "heterorr.md",
     )
     if len(frame := friendships.results_in(out).read()):
-        found, page = friendships_report.points(frame), "frontier_edges.md"
-        lines, noisy = (
-            friendships_report.gains(found),
-            friendships_report.gains_of_lists(found, "gcn"),
-        )
+        found = friendships_report.points(frame)
+        page = "frontier_edges.md"
+        lines = friendships_report.gains(found)
+        noisy = friendships_report.gains_of_lists(found, "gcn")
         yield "noisy neighbour lists, GCN, epsilon 1", "features alone", noisy, page
         yield "neighbour counts, epsilon 1", "features alone", [line.mine for line in lines], page
         yield (
@@ -168,10 +167,8 @@ def _asked(out: Path) -> Iterator[tuple[str, str, Iterable[ConfidenceInterval | 
             page,
         )
     if len(frame := features.results_in(out).read()):
-        found, best = (
-            features_report.points(frame),
-            (features_report.OVER_BEST, "the best structure-only row"),
-        )
+        found = features_report.points(frame)
+        best = (features_report.OVER_BEST, "the best structure-only row")
         for words, method, (over, beside) in (
             ("records sent with noise (PrivGE), a panel", features_report.PRIVGE, best),
             ("classes that devices find, a panel", features_report.LOCAL, best),

@@ -43,7 +43,9 @@ class Config:
 def main(config: Config) -> None:
     if config.out.resolve() == REFERENCE.resolve():
         raise UsageError(f"--out {config.out}: these are the committed rows themselves")
-    names, every, apart = [config.name], config.name == "all", []
+    names = [config.name]
+    every = config.name == "all"
+    apart = []
     if every:
         names = [
             name
@@ -141,7 +143,9 @@ keys.
 
 def compare(mine: Results, committed: Results) -> Comparison:
     """Rows by identity, means over seeds by their 95 % intervals."""
-    ours, theirs, keys = mine.read(), committed.read(), list(committed.key)
+    ours = mine.read()
+    theirs = committed.read()
+    keys = list(committed.key)
     theirs = theirs[~theirs.metric.str.contains(r"(?:^| )(?:s|seconds|variance)$", regex=True)]
     both = theirs.merge(ours, on=keys, suffixes=("_committed", ""))
     same = (both.value == both.value_committed) | (both.value.isna() & both.value_committed.isna())

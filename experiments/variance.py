@@ -53,7 +53,8 @@ def main(config: Config) -> None:
         for e, v in zip(grid, values, strict=True)
     ]
     frame = pd.DataFrame(rows)
-    header, lines = ["worst-case variance", *(f"{e:g}" for e in TABLE)], _lines(frame)
+    header = ["worst-case variance", *(f"{e:g}" for e in TABLE)]
+    lines = _lines(frame)
     write_tables(config.out, NAME, frame, markdown(header, lines))
     console.print(terminal(header, lines, "worst-case variance on [-1, 1]"))
     path = config.out / f"{NAME}.png"

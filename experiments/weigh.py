@@ -166,7 +166,8 @@ def exported_names(tree: ast.Module) -> int:
 
 def underscore_imports(tree: ast.Module, path: Path) -> list[str]:
     """The names that a module imports from another package, where they or their module start with an underscore."""
-    here, names = path.with_suffix("").parts, []
+    here = path.with_suffix("").parts
+    names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
@@ -225,7 +226,9 @@ def measure_calls(job: str) -> dict[str, float]:
 
 def calls(job: str) -> dict[str, float]:
     """What the calls of a job take in this process; imports and data are loaded before."""
-    data, programs, found = ldp.load("debian"), [], {}
+    data = ldp.load("debian")
+    programs = []
+    found = {}
     for name in ldp.__all__:
         getattr(ldp, name)  # imported on first use
     listen = jax.monitoring.register_event_duration_secs_listener
@@ -236,7 +239,8 @@ def calls(job: str) -> dict[str, float]:
         ("warm call", 2, False),
     ):
         key = jax.block_until_ready(jax.random.key(seed))  # which is JAX's own
-        before, start = len(programs), time.process_time()
+        before = len(programs)
+        start = time.process_time()
         jax.block_until_ready(_call(job, data, key, changed))
         found[f"{job}: {call}"] = round(time.process_time() - start, 2)
         found[f"{job}: {call}, compiled"] = len(programs) - before
@@ -245,13 +249,15 @@ def calls(job: str) -> dict[str, float]:
 
 def time_command(name: str, *words: str) -> dict[str, float]:
     """Wall and CPU seconds of ``python -m`` with some words, its children included, from an empty cache."""
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    start = time.perf_counter()
     with tempfile.TemporaryDirectory() as cache:
         environment = {**os.environ, "JAX_COMPILATION_CACHE_DIR": cache}
         done = subprocess.run(
             [sys.executable, "-m", *words], cwd=ROOT, env=environment, check=False
         )
-    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    wall = time.perf_counter() - start
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     if done.returncode:
         console.print(
             f"[bold red]{name}: exit code {done.returncode}; these seconds may be of an incomplete run"

@@ -387,7 +387,8 @@ class FloatFeatures(RandomizedFeatures):
     """The same of the coordinates of a vector."""
 
     def privatize(self, key: Any, x: Any) -> Any:
-        keys, each = jax.random.split(key, self.dim), FloatTable(**vars(self.inner))
+        keys = jax.random.split(key, self.dim)
+        each = FloatTable(**vars(self.inner))
         return jax.vmap(lambda level, key, x: each.at(level).draw(key, x))(
             self.inner.level, keys, jnp.asarray(x)
         )
@@ -429,7 +430,8 @@ class OverspentCurator(EdgeRand):
     def release_law(self, split: Any) -> Any:
         count = split.pairs().candidates
         told = np.arange(1 << count)[:, None] >> np.arange(count) & 1
-        nodes, every = split.pairs(), np.stack(np.triu_indices(split.num_nodes, 1), 1)
+        nodes = split.pairs()
+        every = np.stack(np.triu_indices(split.num_nodes, 1), 1)
         codes = nodes.codes(every)
         true = np.isin(codes[~np.isin(codes, nodes.public)], nodes.private)
         wrong = (told != true).sum(1)

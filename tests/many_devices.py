@@ -102,8 +102,10 @@ def users_of(name: str) -> Callable[[], None]:
     """``shard_map(vmap(m.privatize))`` draws the reports of one device."""
 
     def check() -> None:
-        m, atol = cases.CASES[name].make(1.0), 2e-5 if name in ROUNDED else 0.0
-        x, one = records_of(m), jax.jit(draws)(m, user_keys(), records_of(m))
+        m = cases.CASES[name].make(1.0)
+        atol = 2e-5 if name in ROUNDED else 0.0
+        x = records_of(m)
+        one = jax.jit(draws)(m, user_keys(), records_of(m))
         check_divided(jax.jit(divided_draws())(m, user_keys(), x), one, "devices", atol=atol)
 
     return check
@@ -120,8 +122,10 @@ def users_on_meshes() -> None:
     """``privatize`` and ``jit(vmap)`` of divided records, by a table: explicit axes would refuse
     its gather.
     """
-    m, key = cases.CASES["GeneralizedRR"].make(1.0), jax.random.key
-    x, one = records_of(m), mechanisms.privatize(key(3), m, records_of(m))
+    m = cases.CASES["GeneralizedRR"].make(1.0)
+    key = jax.random.key
+    x = records_of(m)
+    one = mechanisms.privatize(key(3), m, records_of(m))
     for mesh in meshes().values():
         check_divided(mechanisms.privatize(key(3), m, put(x, mesh, "devices")), one, "devices")
     found, moved = compiled(draws, m, user_keys(), put(x, meshes()["Auto"], "devices"))
@@ -146,8 +150,11 @@ def columns_of(layout: Any) -> Callable[[], None]:
     """Columns stay where they are, whatever the axes are, and nothing moves."""
 
     def check() -> None:
-        op, x, all_meshes = operator(network(), layout), values(), meshes()
-        one, spec = pages(op, x), P(None, "devices")
+        op = operator(network(), layout)
+        x = values()
+        all_meshes = meshes()
+        one = pages(op, x)
+        spec = P(None, "devices")
         check_divided(pages(op, put(x, all_meshes["Auto"], *spec)), one, *spec, atol=TOLERANCE)
         for mesh in all_meshes.values():
             found, moved = compiled(pages, op, put(x, mesh, *spec))
@@ -168,7 +175,9 @@ def columns_of(layout: Any) -> Callable[[], None]:
 
 def rows_are_exchanged() -> None:
     """Divided rows become columns, and rows again: that alone moves."""
-    op, x = operator(network()), values(columns=17)  # which eight do not divide
+    # which eight do not divide
+    op = operator(network())
+    x = values(columns=17)
     one = pages(op, x)
     check_divided(pages(op, put(x, meshes()["Auto"], "devices")), one, "devices", atol=TOLERANCE)
     divided = put(x, meshes()["Explicit"], "devices")
@@ -182,7 +191,8 @@ def rows_are_exchanged() -> None:
 def nodes_on_a_mesh() -> None:
     """A graph whose nodes and edges are divided; rows that the devices do not divide, too."""
     for nodes, mesh in zip((NODES, 61), meshes().values(), strict=True):
-        x, one = values(nodes, 3), pages(operator(network(nodes)), values(nodes, 3))
+        x = values(nodes, 3)
+        one = pages(operator(network(nodes)), values(nodes, 3))
         op = operator(network(nodes), mesh=mesh)
         held = [part.data.size for part in op.neighbours.senders.addressable_shards]
         assert max(held) < 1.5 * len(network(nodes).senders) / jax.device_count()
@@ -213,7 +223,9 @@ def nodes_and_other_arrays() -> None:
     """Divided nodes bring an x to their rows that is not divided, or by columns, and wider than a
     block.
     """
-    x, m, one = values(), features.HDS(1.0, COLUMNS, 5), operator(network())
+    x = values()
+    m = features.HDS(1.0, COLUMNS, 5)
+    one = operator(network())
     size = lambda op, x: (pages(op, x) ** 2).sum()
     wanted = (
         pages(one, x),
@@ -272,7 +284,9 @@ def other_meshes() -> None:
         values(columns=40),
         features.HDS(1.0, 40, 5),
     )  # more columns than a block
-    one, pushed, sent = pages(op, x), ppr_push(op, x, 0.1, 0.3), embedded(op, x, m)
+    one = pages(op, x)
+    pushed = ppr_push(op, x, 0.1, 0.3)
+    sent = embedded(op, x, m)
     mixed = jax.make_mesh((4, 2), ("one", "other"), (AxisType.Auto, AxisType.Explicit))
     for spec in (
         ("one", "other"),
@@ -302,12 +316,12 @@ def counts_by_user() -> None:
     """Counts of divided groups are those of one device; a process counts for its own users; noise
     moves nothing.
     """
-    graph, key, groups = network(), jax.random.key(2), np.arange(NODES) % 4 - 1
+    graph = network()
+    key = jax.random.key(2)
+    groups = np.arange(NODES) % 4 - 1
     m, real = edges.NeighbourCounts(0.5, 3), edges.NeighbourCounts(0.5, 3, noise="laplace")
-    level, owners = (
-        np.arange(NODES) % 2,
-        edges.ownership(values(columns=1)[:, 0], np.arange(NODES) % 2 == 0),
-    )
+    level = np.arange(NODES) % 2
+    owners = edges.ownership(values(columns=1)[:, 0], np.arange(NODES) % 2 == 0)
     menu = [m, edges.NeighbourCounts(2.0, 3)]
     asked = (m, {}), (menu, {"levels": level}), (real, {"reporters": level > 0, "owners": owners})
     with jax.debug_key_reuse(False), pytest.MonkeyPatch.context() as patch:
@@ -320,7 +334,8 @@ def counts_by_user() -> None:
                 one = counts(groups)
                 for mesh in meshes().values():
                     check_divided(counts(put(groups, mesh, "devices")), one, "devices")
-        counted, count = [], whole_counts._counts
+        counted = []
+        count = whole_counts._counts
         patch.setattr(
             whole_counts, "_counts", lambda *given: (counted.append(given[-1]), count(*given))[1]
         )
@@ -348,7 +363,8 @@ def graphs_in_batches() -> None:
 
     size = np.arange(36) % 7 + 3
     hub = np.cumsum(size) - size
-    others, at = np.setdiff1d(np.arange(size.sum()), hub), np.repeat(np.arange(36), size)
+    others = np.setdiff1d(np.arange(size.sum()), hub)
+    at = np.repeat(np.arange(36), size)
     ends = (
         np.where(at[others] % 2, hub[at[others]], others - 1),
         others,
@@ -360,7 +376,8 @@ def graphs_in_batches() -> None:
     settings = training.Settings(
         optax.sgd(0.1), epochs=2, batch_size=12
     )  # which the devices may not divide
-    model, mesh = models.gin(layers=3, hidden=8, dropout=0.2), [*meshes().values()][-1]
+    model = models.gin(layers=3, hidden=8, dropout=0.2)
+    mesh = [*meshes().values()][-1]
     fit = lambda on: graph_training.fit_graphs(
         jax.random.key(0), model, directed, both, both, dataclasses.replace(settings, mesh=on)
     )
@@ -397,10 +414,13 @@ def models_by_key() -> None:
         training,
     )  # which takes longer to import than what else is asked
 
-    x, mesh, keys = values(columns=5), meshes()["Auto"], jax.random.split(jax.random.key(0), 16)
+    x = values(columns=5)
+    mesh = meshes()["Auto"]
+    keys = jax.random.split(jax.random.key(0), 16)
     settings = training.Settings(training.adam(0.05), epochs=2, batch_size=8)
     stacked = lambda leaf: np.stack([leaf] * 16)
-    index, model = np.arange(8, dtype=np.int32), models.mlp(2, 8, 3, dropout=0.5)
+    index = np.arange(8, dtype=np.int32)
+    model = models.mlp(2, 8, 3, dropout=0.5)
     data = stacked(x), *[training.Examples(stacked(index), stacked(index % 3))] * 3
     fit = lambda keys, data: training.fit_many(
         keys, model, training.node_classification, *data, settings
@@ -419,7 +439,8 @@ def models_by_key() -> None:
 
 def checks_can_fail() -> None:
     """What is not divided, or off by little, is seen."""
-    x, mesh = values(columns=8), meshes()["Auto"]
+    x = values(columns=8)
+    mesh = meshes()["Auto"]
     check_divided(put(x, mesh, "devices"), x, "devices")
     for twin in (
         put(x, mesh),

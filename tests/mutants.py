@@ -44,7 +44,8 @@ class Copy:
     """A copy of the tree, with a cache of programs of its own."""
 
     def __init__(self, folder):
-        self.folder, self.edits = folder, int(time.time())
+        self.folder = folder
+        self.edits = int(time.time())
         listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         names = subprocess.run(
             listed, cwd=ROOT, check=True, capture_output=True, text=True
@@ -88,7 +89,8 @@ class Copy:
 
     def judge(self, mutant):
         """Seconds, and what became of the fault."""
-        start, file = time.perf_counter(), mutant["file"]
+        start = time.perf_counter()
+        file = mutant["file"]
         text = (self.folder / file).read_text()
         self.write(file, planted(mutant, text))
         code, said = self.test(mutant["tests"])
@@ -119,7 +121,8 @@ def main():
         parser.error(f"no entry's name or file holds {given.only!r}")
     for mutant in mutants:
         planted(mutant, (ROOT / mutant["file"]).read_text())
-    width, begin = max(len(mutant["name"]) for mutant in mutants), time.perf_counter()
+    width = max(len(mutant["name"]) for mutant in mutants)
+    begin = time.perf_counter()
     with tempfile.TemporaryDirectory() as temporary:
         copies = [Copy(Path(temporary) / str(place)) for place in range(given.jobs)]
         if given.baseline:

@@ -88,10 +88,8 @@ def wrong(path: Path) -> Iterator[str]:
     if here not in ALLOWED:
         yield f"{here} has no place among the rooms: add it to ALLOWED"
         return
-    reached, foreign = (
-        {room(name) for name in own(path)} - {here},
-        {name.split(".")[0] for name in imports(path)},
-    )
+    reached = {room(name) for name in own(path)} - {here}
+    foreign = {name.split(".")[0] for name in imports(path)}
     yield from (f"{where} may not import {name}" for name in reached - ALLOWED[here])
     yield from (
         f"{where}: {package} outside {home}"

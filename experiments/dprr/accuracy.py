@@ -73,7 +73,8 @@ def main(config: Config) -> None:
 
 def write(out: Path) -> list[Path]:
     results = results_in(out)
-    frame, configs = results.read(), results.settings()
+    frame = results.read()
+    configs = results.settings()
     if frame.empty:
         return []
     return show.publish(

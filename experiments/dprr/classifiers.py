@@ -48,7 +48,9 @@ def of_lists(noisy: packing.GraphSet) -> np.ndarray:
     close, and triangles less those of a random graph with the same degrees; all but the share as
     logarithms.
     """
-    node_graph, sizes, n = noisy.node_graph, noisy.nodes_per_graph, len(noisy.node_graph)
+    node_graph = noisy.node_graph
+    sizes = noisy.nodes_per_graph
+    n = len(noisy.node_graph)
     code = (
         noisy.receivers.astype(np.int64) * n + noisy.senders
     )  # user i's list are the edges into i
@@ -94,7 +96,8 @@ def triangles(
     u: np.ndarray, v: np.ndarray, node_graph: np.ndarray, sizes: np.ndarray
 ) -> np.ndarray:
     """How many triangles each graph has, float64 [graphs], from undirected edges u-v [m], each given once."""
-    n, graph = len(node_graph), node_graph[u]
+    n = len(node_graph)
+    graph = node_graph[u]
     count = np.bincount(graph, minlength=len(sizes))
     dense = count > _DENSE * sizes * (sizes - 1) / 2
     found = np.zeros(len(sizes))

@@ -47,7 +47,8 @@ STARTS = np.array(
     ]
 )
 """The first degree of each bin; bins are about equally wide in the logarithm."""
-TRUE, _TRUE_NAME = Variant("non-private", 0.0, 0.0), "true degrees"
+TRUE = Variant("non-private", 0.0, 0.0)
+_TRUE_NAME = "true degrees"
 """The degrees themselves, and the mechanism of their rows."""
 _LOW, _HIGH = 4, 10
 _SHOWN, _FEW = 4000, 10
@@ -159,7 +160,8 @@ def bins(values: np.ndarray) -> np.ndarray:
 
 
 def bin_name(place: int) -> str:
-    first, last = STARTS[place], STARTS[place + 1] - 1
+    first = STARTS[place]
+    last = STARTS[place + 1] - 1
     return f"{first}" if first == last else f"{first}-{last}"
 
 

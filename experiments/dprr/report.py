@@ -103,7 +103,8 @@ def paired(
 
 def lines(frame: pd.DataFrame, configs: Configs) -> str:
     """A table of all rows: one line a data set, setting, mechanism, classifier and budget."""
-    gains, values = paired(frame, configs), show.by_seed(_ranked(frame), [*Group._fields, "metric"])
+    gains = paired(frame, configs)
+    values = show.by_seed(_ranked(frame), [*Group._fields, "metric"])
     return show.table(
         {
             "data set": group.dataset, "setting": cells.setting(group.public), "mechanism": LABELS[group.mechanism],
@@ -193,7 +194,8 @@ def verdict(frame: pd.DataFrame, configs: Configs) -> show.Rows:
             each.setdefault((group.dataset, group.variant.forest), []).append(gain)
     for (dataset, forest), mine in sorted(each.items()):
         up, down, _ = show.counted(mine)
-        means, seeds = [gain.mean for gain in mine], {gain.n for gain in mine}
+        means = [gain.mean for gain in mine]
+        seeds = {gain.n for gain in mine}
         yield {
             "DPRR's lists against released degrees": dataset, "classifier": CLASSIFIERS[forest],
             "settings": len(mine), "clearly higher": up, "clearly lower": down,
@@ -271,7 +273,8 @@ def _grid(
     if not datasets:
         return None
     drawn = frame[keep | flat | (frame.mechanism == "degrees")]
-    alone, means = len(datasets) == 1, []
+    alone = len(datasets) == 1
+    means = []
     figure, axes = show.panels(
         2 * len(datasets), width=5.0 if alone else 4.2, height=2.7, columns=len(datasets)
     )
@@ -314,14 +317,13 @@ def figures(frame: pd.DataFrame, configs: Configs) -> dict[str, Any]:
     others = [name for name in LABELS if name not in SPLITS[1:]]
     frame = _ranked(frame)
     trained, forests = frame[~frame.forest], frame[frame.forest]
-    nobody, splits = trained.public == 0, frame[frame.mechanism.isin(SPLITS[1:])]
+    nobody = trained.public == 0
+    splits = frame[frame.mechanism.isin(SPLITS[1:])]
     of_splits = trained.dataset.isin(splits.dataset.unique()) & trained.epsilon.isin(
         splits.epsilon.unique()
     )
-    at_one, by_epsilon = (
-        trained.epsilon.isin([0.0, 1.0]),
-        "epsilon per bit of a list (no public users)",
-    )
+    at_one = trained.epsilon.isin([0.0, 1.0])
+    by_epsilon = "epsilon per bit of a list (no public users)"
     of_split = "epsilon that the split is made for"
     made = {
         "dprr_figure4": _grid(

@@ -226,7 +226,8 @@ def _timed(function: Callable[[int], Any], repeats: int) -> tuple[Any, float, fl
 
     The first compiles, and is out.
     """
-    result, taken = None, []
+    result = None
+    taken = []
     gc.collect()
     for number in range(repeats + 1):
         result = None  # two results at once would double the memory
@@ -242,7 +243,8 @@ def _epochs(key: Any, train: GraphSet, model: Any, resolved: Settings) -> tuple[
     The first is not counted.
     """
     one = GraphSet.from_edges([1, 0], [0, 1], [0, 0], [0])  # validation and test: next to no time
-    since, ends = clock(), [(0.0, 0.0)]
+    since = clock()
+    ends = [(0.0, 0.0)]
     optimizer = graph_training.step_decay_adam(resolved.learning_rate)
     fitted = graph_training.fit_graphs(
         key, model, train, one, one, training.Settings(optimizer, EPOCHS + 1, resolved.batch_size),
@@ -277,7 +279,8 @@ def as_markdown(frame: pd.DataFrame) -> str:
         counts = (f"{top[metric]:.0f}" for metric in ("nodes", "true edges", "edges"))
         times = (f"{1000 * top[metric]:.3g}" for metric in clocks)
         largest.append([*name, *counts, f"{top['bytes'] / 1e6:.3f}", *times])
-    graphs, milliseconds = ["graphs", "mechanism"], [f"{words} (ms)" for words in clocks.values()]
+    graphs = ["graphs", "mechanism"]
+    milliseconds = [f"{words} (ms)" for words in clocks.values()]
     return "\n\n".join([
         "Growth with the number of nodes: the slope of the least-squares line through the logarithms.",
         show.markdown([*graphs, *clocks.values(), "memory"], slopes),

@@ -207,17 +207,17 @@ def _counts(key: Any, draw: Pairs, epsilon: float, *, alike: bool) -> Scored:
 
     Of one class likelier still, where asked.
     """
-    group, classes = draw.facts().groups, draw.log_q.shape[1]
+    group = draw.facts().groups
+    classes = draw.log_q.shape[1]
     if math.isinf(epsilon):
-        counts, guarantee = (
-            edges.count_neighbours(edges.Population.of(draw.graph), group, classes),
-            nothing_kept(),
-        )
+        counts = edges.count_neighbours(edges.Population.of(draw.graph), group, classes)
+        guarantee = nothing_kept()
     else:
         noisy = edges.privatize_counts(
             key, draw.graph, edges.NeighbourCounts(epsilon, classes), group
         )
-        counts, guarantee = noisy.counts, spent(noisy.guarantee)
+        counts = noisy.counts
+        guarantee = spent(noisy.guarantee)
     return Scored(_by_counts(draw, counts, group, epsilon, alike), guarantee)
 
 
@@ -297,7 +297,8 @@ def _graph_counts(keys: tuple[Any, Any], whole: graphs.GraphSet, epsilon: float)
         reports = edges.privatize_counts(
             count_key, whole, edges.NeighbourCounts(half, classes), group
         )
-        counts, guarantee = reports.counts, spent(guarantee, reports.guarantee)
+        counts = reports.counts
+        guarantee = spent(guarantee, reports.guarantee)
     columns = [_numbers(whole, degree), *(_numbers(whole, counts[:, k]) for k in range(classes))]
     columns.append(_numbers(whole, counts.sum(1)))
     return Scored(_classified(keys[0], whole, columns), guarantee)

@@ -22,7 +22,8 @@ _PLACE = ["task", "dataset", "labels"]
 def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     told = frame.mechanism.str.startswith(methods.REHEARSAL)
     foretold, frame = frame[told], frame[~told]
-    sections, figures = ["# Counts beyond the classes of nodes", _TEXT.preface, verdict(frame)], {}
+    sections = ["# Counts beyond the classes of nodes", _TEXT.preface, verdict(frame)]
+    figures = {}
     if found := rehearsal_report.outcomes(*rehearsed(foretold, frame), "labels"):
         asked_of = f"public features, labels, and the lists of {PILOT} users at random before links were taken out"
         about = asked_of, "released degrees", CHOSEN_ON_LISTS
@@ -127,7 +128,8 @@ def verdict(frame: pd.DataFrame) -> str:
 @show.tabled
 def table(part: pd.DataFrame) -> show.Rows:
     for (name, epsilon), one in part.groupby(["mechanism", "epsilon"], sort=False):
-        private, row = 0 < epsilon < np.inf, (part, name, epsilon)
+        private = 0 < epsilon < np.inf
+        row = (part, name, epsilon)
         yield {
             "row": name,
             "eps": f"{epsilon:g}" if private else "",

@@ -116,7 +116,8 @@ def scored(found: Answer, asked: Asked) -> dict[str, float]:
         return {name: round(value, 6) for name, value in found.scores.items()}
     if np.ndim(found.scores) == 0:
         return {ACCURACY: round(float(found.scores), 6)}
-    private, y = asked.private, asked.data.y[asked.private]
+    private = asked.private
+    y = asked.data.y[asked.private]
     scores = np.asarray(found.scores, np.float64)[private]
     log_p = scores - np.logaddexp.reduce(scores, axis=1, keepdims=True)
     return {
@@ -156,7 +157,8 @@ def variants(config: Config, part: Part = FEATURES) -> Iterator[tuple[str, float
 
 def compute(cell: Cell, settings: Settings, part: Part = FEATURES) -> _runner.Found:
     """What a method makes of a draw; its noise is the same at every budget."""
-    asked, method = draw(settings, cell.panel, cell.seed), part.methods[cell.mechanism]
+    asked = draw(settings, cell.panel, cell.seed)
+    method = part.methods[cell.mechanism]
     key = jax.random.fold_in(
         jax.random.fold_in(jax.random.key(settings.base_seed + 1), cell.seed), method.noise
     )

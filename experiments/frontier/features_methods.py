@@ -67,10 +67,8 @@ STRUCTURE_CORRELATION, ERROR, CORRELATION = (
     "relative error",
     "correlation",
 )
-PROTECTED, PANEL = (
-    "features of private users",
-    ("edges", "the panel's records", "the panel's labels"),
-)
+PROTECTED = "features of private users"
+PANEL = ("edges", "the panel's records", "the panel's labels")
 
 _NOTHING = Guarantee(
     0.0, unit=RECORD, status="proved", reason="no record of a private user is read"
@@ -274,7 +272,8 @@ def _fidelity(key: Any, asked: Asked, epsilon: float) -> Answer:
 def _bench(key: Any, asked: Asked, epsilon: float) -> tuple[cells.Bench, cells.Mechanism]:
     """A draw as PrivGE's cells take it, and HDS."""
     parts_key, noise_key, fit_key = jax.random.split(key, 3)
-    config, data = published.Config(), fingerprint(asked.data)
+    config = published.Config()
+    data = fingerprint(asked.data)
     settings = published.settings(
         config, "node", asked.dataset, data, published.Plan((epsilon,), 1)
     )

@@ -244,7 +244,8 @@ _BESIDE = (
 
 def _figure(found: pd.DataFrame) -> Any:
     """A line a graph and panel, all of them, the largest gain on top; a mark a budget."""
-    budgets, rows = _budgets(found), []
+    budgets = _budgets(found)
+    rows: list[tuple[Any, ...]] = []
     for (dataset, panel), part in found.groupby(_points.PANEL, sort=False):
         mine, fakes = (
             [

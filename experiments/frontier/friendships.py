@@ -121,7 +121,8 @@ def draw(settings: Settings, labels: str, seed: int) -> tuple[Asked, np.ndarray]
     key = jax.random.fold_in(jax.random.key(settings.base_seed), seed)
     y = data.y.astype(np.int32)
     known = public_labels(key, y, labels)
-    rows, classes = rows_of(settings.dataset, settings.logs), data.num_classes
+    rows = rows_of(settings.dataset, settings.logs)
+    classes = data.num_classes
     q = None
     if rows is not None:
         folds = 10 if len(rows.value) <= 100_000 else 5

@@ -125,7 +125,8 @@ def _joint(
     if placebo:
         key, list_key, record_key = jax.random.split(key, 3)
         dealt = np.sort(np.append(asked.private, checked_members(asked.members, privacy.check)))
-        graph, rows = renamed(list_key, graph, dealt), shuffled(record_key, rows, dealt)
+        graph = renamed(list_key, graph, dealt)
+        rows = shuffled(record_key, rows, dealt)
     alike = publicly_stated(asked.data, wrong).homophily if privacy.both else None
     made = predict_jointly(
         key, graph, rows, asked.members, asked.labels[asked.members], privacy,
@@ -220,7 +221,8 @@ TOO_HIGH, TOO_LOW = (
 NOTHING = "nothing asked"
 PUBLIC, PUBLIC_ALONE = "public graph, reports", "public graph, no reports"
 TRUE_RECORD, TRUE_ALL = f"{TRUE}, record alone", f"{TRUE}, class scores"
-BEST, CEILING = f"{TRUE}, best report", "ceiling of one report"
+BEST = f"{TRUE}, best report"
+CEILING = "ceiling of one report"
 
 METHODS: dict[str, Method] = {
     NOTHING: Method(10, _nothing), PUBLIC_ALONE: Method(10, partial(_public_graph, CHOSEN)),

@@ -122,7 +122,8 @@ def verdict(found: pd.DataFrame) -> str:
     panels = found.groupby(_points.PANEL, sort=False)
     cells = [(*names, part, total) for names, part in panels for total in totals(part)]
     for dataset, _, part, total in cells:
-        words, mine = f"{dataset} at {total:g}", (JOINT, total)
+        words = f"{dataset} at {total:g}"
+        mine = (JOINT, total)
         share = regained(part, *mine)
         if share is not None and share < LITTLE:
             everything.append(words)
@@ -238,7 +239,8 @@ def _listed(words: list[str]) -> str:
 def summary(found: pd.DataFrame) -> show.Rows:
     for (dataset, setting), part in found.groupby(_points.PANEL, sort=False):
         for total in totals(part):
-            foreseen, mine = _interval(part, JOINT, total, FORESEEN), (JOINT, total)
+            foreseen = _interval(part, JOINT, total, FORESEEN)
+            mine = (JOINT, total)
             yield {
                 "graph, panel (members)": f"{dataset}, {setting} ({part.members.iloc[0]})",
                 "total": f"{total:g}",
@@ -285,7 +287,8 @@ def _shares(part: pd.DataFrame, mechanism: str, total: float) -> str:
 @show.tabled
 def _table(part: pd.DataFrame) -> show.Rows:
     for (mechanism, epsilon), one in part.groupby(["mechanism", "epsilon"], sort=False):
-        row, over = (str(mechanism), float(epsilon)), partial(_points.interval_of, one)
+        row = (str(mechanism), float(epsilon))
+        over = partial(_points.interval_of, one)
         yield {
             "row": row[0], "total": f"{epsilon:g}" if 0 < epsilon < np.inf else "", "draws": one.seed.nunique(),
             "accuracy (%)": over(_points.ACCURACY),

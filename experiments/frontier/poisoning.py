@@ -40,7 +40,8 @@ NONE, RANDOM, WORST, FRIENDS, CLASSES, RESPONSE = (
     "classes",
     "response",
 )
-SHARE, SHARES = 0.05, (0.01, 0.05, 0.1, 0.2)
+SHARE = 0.05
+SHARES = (0.01, 0.05, 0.1, 0.2)
 AS_IT_IS, UNGUARDED, TRIMMED, CHECKED = "as it is", "no guard", "trimmed", "both ends"
 EXACT = 20.0
 """The epsilon of reports without privacy: their law's noise is 0 but once in 2e8."""
@@ -166,7 +167,8 @@ class _Trimmed:
 def _of_counts(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> Answer:
     """Piloted counts: accuracy of the honest whose class is asked for."""
     asked, y = friendships.draw(settings, cell.setting, cell.seed)
-    users, n = population(settings.dataset), len(y)
+    users = population(settings.dataset)
+    n = len(y)
     log_q = np.zeros((n, asked.classes)) if asked.q is None else np.asarray(asked.q.log_q)
     known = np.where(asked.labels[:, None] >= 0, np.eye(asked.classes)[asked.labels], np.exp(log_q))
 
@@ -219,7 +221,8 @@ def _places(
 def _embedded(dataset: str) -> tuple[Any, Any, Any]:
     """Records in [-1, 1], the graph's operator, and the true embedding."""
     data = friendships.load(dataset)
-    x, op = jnp.asarray(data.scaled_rows(0, data.num_nodes)), operator(data.graph)
+    x = jnp.asarray(data.scaled_rows(0, data.num_nodes))
+    op = operator(data.graph)
     return x, op, ppr(op, x, ALPHA, 0.5)
 
 
@@ -230,7 +233,8 @@ def _of_embedding(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray)
     if math.isinf(cell.epsilon):
         lies = {NONE: x, RANDOM: jax.random.uniform(keys.lie, x.shape, minval=-1, maxval=1), WORST: one_way,
                 CLASSES: -x}[cell.lie]  # fmt: skip
-        sent, promised = jnp.where(liars[:, None], lies, x), SHOWN
+        sent = jnp.where(liars[:, None], lies, x)
+        promised = SHOWN
     else:
         made = MultiPiecewise(cell.epsilon, x.shape[1])
         reports = _reported(made, keys.noise, x)
@@ -261,8 +265,10 @@ def _reported(mechanism: Sampled, key: Any, x: Any) -> Any:
 def _of_degree(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> Answer:
     """The mean degree, from everybody's noisy one: one number, whoever it is for."""
     users = population(settings.dataset)
-    n, true = len(users.group), users.degree[:, None]
-    noise, nowhere = _noise(cell, 1, n), np.zeros(n, int)
+    n = len(users.group)
+    true = users.degree[:, None]
+    noise = _noise(cell, 1, n)
+    nowhere = np.zeros(n, int)
     reports = np.asarray(noise.add_noise(keys.noise, true))
     if cell.lie != NONE:
         reports = poisoning.lying_counts(
@@ -282,7 +288,8 @@ def _released(
     users = population(settings.dataset)
     if math.isinf(epsilon):
         return np.stack([users.receivers, users.senders], 1), nothing_kept()
-    graph, noise = friendships.load(settings.dataset).graph, edges.RandomizedResponse(epsilon)
+    graph = friendships.load(settings.dataset).graph
+    noise = edges.RandomizedResponse(epsilon)
     made = edges.privatize_graph(keys_of(settings, seed).noise, graph, noise)
     return np.stack([np.asarray(made.graph.receivers), np.asarray(made.graph.senders)], 1), spent(
         made.guarantee
@@ -291,11 +298,10 @@ def _released(
 
 def _of_lists(cell: Cell, settings: Settings, keys: Keys, liars: np.ndarray) -> Answer:
     """Every honest user's degree, from lists that both ends report by randomised response."""
-    users, flip = (
-        population(settings.dataset),
-        1 / (1 + math.exp(cell.epsilon)) if cell.epsilon < math.inf else 0.0,
-    )
-    n, (pairs, promised) = len(users.group), _released(settings, cell.seed, cell.epsilon)
+    users = population(settings.dataset)
+    flip = 1 / (1 + math.exp(cell.epsilon)) if cell.epsilon < math.inf else 0.0
+    n = len(users.group)
+    pairs, promised = _released(settings, cell.seed, cell.epsilon)
     if cell.lie != NONE:
         rate = {RANDOM: 0.5, WORST: 1.0, FRIENDS: _fakes(users) / n}[cell.lie]
         claimed = np.asarray(jax.random.uniform(keys.lie, (int(liars.sum()), n))) < rate
@@ -381,7 +387,8 @@ def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
                 not data.num_features and name in ("panel", "embedding")
             ):
                 continue
-            panel, task = name == "panel", TASKS[name]
+            panel = name == "panel"
+            task = TASKS[name]
             logs = dataset in friendships.COUNTS
             settings = Settings(
                 dataset, _common.fingerprint(data), logs, *((features.BASE_SEED,) if panel else ())
@@ -413,7 +420,8 @@ def _unharmed(cell: Cell, settings: Settings) -> Answer:
 
 def compute(cell: Cell, settings: Settings) -> Found:
     """What liars leave to the honest."""
-    task, liars = TASKS[cell.task], liars_of(cell, settings)
+    task = TASKS[cell.task]
+    liars = liars_of(cell, settings)
     if cell.lie == NONE:
         score, promised = _unharmed(dataclasses.replace(cell, share=0.0), settings)
     else:

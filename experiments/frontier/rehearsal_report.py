@@ -122,7 +122,8 @@ def sections(
     """
     if not found:
         return []
-    title, stem = "## Rehearsal before anybody reports, against outcome", f"{name}_rehearsal"
+    title = "## Rehearsal before anybody reports, against outcome"
+    stem = f"{name}_rehearsal"
     sections = [title, words(found, asked_of, over, chosen)]
     if asked := [one for one in found if one.labels >= LEAST_LABELS]:
         figures[stem] = figure(asked, over)

@@ -77,7 +77,8 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any], pd.DataF
     for (dataset, labels), part in found.groupby(SETTING, sort=False):
         known = "half of the labels" if labels == "half" else f"{labels} labels a class"
         sections += [f"## {dataset}, {known}", table(part)]
-    lines, short = gains(found), shortfalls(found)
+    lines = gains(found)
+    short = shortfalls(found)
     said = _counted(found, short), worth(lines), _ceiling(lines), _summary(found, lines, short)
     sections += filter(None, ("## All graphs", *said))
     figures = (
@@ -250,7 +251,8 @@ def shown_at(found: pd.DataFrame) -> float:
 
 def gains(found: pd.DataFrame) -> list[Line]:
     """Of all graphs and settings, in alphabetical order, at the budget of :func:`shown_at`."""
-    lines, epsilon = [], shown_at(found)
+    lines = []
+    epsilon = shown_at(found)
     for (dataset, labels), part in _points.pick(found, unit=_LIST).groupby(SETTING):
         at = _points.pick(part, epsilon=epsilon)
         mine, plain = (

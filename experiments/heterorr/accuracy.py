@@ -36,8 +36,10 @@ def variants(
     config: Config, level: Level, labels: bool
 ) -> Iterator[tuple[str, float, float, str, float]]:
     """Mechanism, epsilon, rho, mechanism and epsilon of the edges: baselines first."""
-    asked_for, budgets = set(config.mechanisms), config.epsilons or rows_of.EPSILONS
-    last, by_labels = config.private_shares[-1], () if labels else (cells.LABEL_PROPAGATION,)
+    asked_for = set(config.mechanisms)
+    budgets = config.epsilons or rows_of.EPSILONS
+    last = config.private_shares[-1]
+    by_labels = () if labels else (cells.LABEL_PROPAGATION,)
     if level == "features":
         for name in (cells.NON_PRIVATE, cells.RECORDS, releases.FEATURES + cells.NON_PRIVATE):
             yield name, math.inf, 0.0, "", 0.0
@@ -74,8 +76,10 @@ def variants(
 def plan(config: Config) -> Iterator[tuple[cells.Cell, Settings]]:
     levels = [level for level in LEVELS if level in config.parts]
     for level, dataset in itertools.product(levels, config.datasets):
-        data, chosen = load(dataset), resolved(config, dataset, level)
-        labels, unit = data.y.ndim == 2, EDGE_CENTRAL if level == "edges" else RECORD
+        data = load(dataset)
+        chosen = resolved(config, dataset, level)
+        labels = data.y.ndim == 2
+        unit = EDGE_CENTRAL if level == "edges" else RECORD
         for seed in range(config.seeds):
             bench = cells.prepare(chosen, seed)
             for mechanism, epsilon, rho, other, of_edges in variants(config, level, labels):
@@ -110,10 +114,8 @@ def _proved(bench: cells.Bench, cell: cells.Cell) -> float:
 def compute(cell: cells.Cell, chosen: Settings) -> _runner.Found:
     bench = cells.prepare(chosen, cell.seed)
     mechanism = f"{cell.mechanism} + {cell.edges}" if cell.edges else cell.mechanism
-    name, promised = (
-        f"{cell.level}: {mechanism}, epsilon {cell.epsilon:g}",
-        cells.guarantee(bench, cell),
-    )
+    name = f"{cell.level}: {mechanism}, epsilon {cell.epsilon:g}"
+    promised = cells.guarantee(bench, cell)
     return cells.compute(bench, cell)._replace(
         notes=_common.said_of(load(chosen.dataset), name, promised)
     )

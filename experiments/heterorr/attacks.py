@@ -50,7 +50,8 @@ results_in = partial(_runner.Results, name=NAME, cell=Cell)
 @_common.planned
 def plan(config: Config) -> Iterator[tuple[Cell, Settings]]:
     for dataset in config.datasets:
-        data, chosen = accuracy.load(dataset), accuracy.resolved(config, dataset, "edges")
+        data = accuracy.load(dataset)
+        chosen = accuracy.resolved(config, dataset, "edges")
         rows = [("public knowledge", 0.0, attack) for attack in KNOWN]
         rows += [
             (releases.PUBLIC_EDGES, 0.0, LINKTELLER),
@@ -95,7 +96,8 @@ def compute(cell: Cell, chosen: Settings) -> _runner.Found:
     n = bench.data.num_nodes
     if cell.attack == LINKTELLER:
         seen = cells.edges(bench, cell.mechanism, cell.epsilon, cell.rho)
-        op, x = cells.layout(seen.graph), cells.records(bench)
+        op = cells.layout(seen.graph)
+        x = cells.records(bench)
         score = cells.train(bench, op, x, (0,))
         inputs = models.NodeInputs(op, x if score.chosen.endswith("raw") else cells.standardized(x))
         judge = partial(attacks.linkteller, cells.model_of(bench), score.variables, inputs)

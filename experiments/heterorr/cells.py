@@ -196,10 +196,8 @@ def guarantee(bench: Bench, cell: Cell) -> PipelineGuarantee | None:
     spent: list[Guarantee] = []
     fields: list[str] = []
     if cell.level != "edges":
-        twin, name = (
-            cell.mechanism.startswith(releases.STRUCTURE),
-            cell.mechanism.removeprefix(releases.FEATURES),
-        )
+        twin = cell.mechanism.startswith(releases.STRUCTURE)
+        name = cell.mechanism.removeprefix(releases.FEATURES)
         if name in (*FEATURE_MECHANISMS, PRIVATE_LABELS):
             # Only FeatureRR asks for the shares, which take seconds to find.
             theta = embedding(bench).theta if name == "featurerr" else np.ones(bench.settings.width)
@@ -233,7 +231,8 @@ def _operator(dataset: str) -> propagation.Operator:
 
 def layout(graph: Any) -> propagation.Operator:
     """A graph for training, with as many places for edges as few programs need."""
-    places, room = len(graph.senders), _PLACES
+    places = len(graph.senders)
+    room = _PLACES
     while room < places:
         room *= 2
     quarter = room // 8
@@ -318,7 +317,8 @@ def _noisy(
 def compute(bench: Bench, cell: Cell) -> _runner.Found:
     if cell.mechanism == LABEL_PROPAGATION:  # of the public edges alone where some are private
         seen = edges(bench, releases.PUBLIC_EDGES if cell.rho else NON_PRIVATE, 0.0, cell.rho)
-        op, classes = propagation.operator(seen.graph), bench.data.num_classes
+        op = propagation.operator(seen.graph)
+        classes = bench.data.num_classes
         test, *chosen = label_propagation(
             op, bench.parts, bench.settings, tol=1e-4, classes=classes
         )

@@ -23,7 +23,8 @@ from ldp_jax.graph import graphs
 
 NAME, CALLED = "heterorr_counts", "releases"
 DATASET = "ppi_nofeat"
-EPSILONS, SEEDS = (0.1, 1.0, 4.0), 3
+EPSILONS = (0.1, 1.0, 4.0)
+SEEDS = 3
 AUC = "AUC of common neighbours"
 """Of the pairs that are no public edge, by their common neighbours in all that is released."""
 
@@ -48,7 +49,8 @@ def _split(seed: int, rho: float) -> curator.EdgeSplit:
 
 @_common.planned
 def plan(config: Config) -> Iterator[tuple[Cell, dict[str, Any]]]:
-    sweeps, rho = 20 if config.smoke else 8000, config.private_shares[-1]
+    sweeps = 20 if config.smoke else 8000
+    rho = config.private_shares[-1]
     made = {"sweeps": sweeps, "dataset": DATASET}
     budgets = [(name, 0.0) for name in EPSILON_0] + [
         (name, eps) for eps in EPSILONS for name in EDGE_MECHANISMS
@@ -61,7 +63,8 @@ def plan(config: Config) -> Iterator[tuple[Cell, dict[str, Any]]]:
 
 
 def compute(cell: Cell, made: dict[str, Any]) -> _runner.Found:
-    split, root = _split(cell.seed, cell.rho), jax.random.key(cell.seed)
+    split = _split(cell.seed, cell.rho)
+    root = jax.random.key(cell.seed)
     key, pairs_key = jax.random.fold_in(root, 1), jax.random.fold_in(root, 2)
     graph, _ = releases.released_edges(
         key, split, cell.mechanism, cell.epsilon, cell.rho, made["sweeps"]

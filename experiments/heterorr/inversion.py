@@ -181,7 +181,8 @@ def _key(seed: int, purpose: str) -> Any:
 def load(seed: int, settings: Settings) -> Images:
     given: Any = load_digits()
     order = np.asarray(jax.random.permutation(_key(seed, "split"), len(given.data)))
-    x, digit = (given.data[order] / 16).astype(np.float32), given.target[order].astype(np.int32)
+    x = (given.data[order] / 16).astype(np.float32)
+    digit = given.target[order].astype(np.int32)
     return Images(x, digit, round(settings.public * len(order)))
 
 
@@ -193,7 +194,8 @@ def prepare(embedding: Embedding, seed: int, settings: Settings) -> Bench:
     kind, width = embedding.split("-")
     layer = partial(_layer, _key(seed, "embedding"), digit=digit, settings=settings)
     embed = (_components if kind == "pca" else layer)(shown, width=int(width))
-    lower, upper = embed(shown).min(0), embed(shown).max(0)
+    lower = embed(shown).min(0)
+    upper = embed(shown).max(0)
 
     def normalised(x: Any) -> np.ndarray:
         return np.clip((embed(np.asarray(x)) - lower) / (upper - lower), 0.0, 1.0).astype(
@@ -265,7 +267,8 @@ def _classifier(key: Any, z: np.ndarray, digit: np.ndarray, settings: Settings) 
 
     Rows [b, d'] to [b, 10].
     """
-    mean, spread = z.mean((0, 1)), z.std((0, 1))
+    mean = z.mean((0, 1))
+    spread = z.std((0, 1))
     model = models.mlp(2, settings.classifier, 10)
     fitted = _fit(key, model, (z - mean) / spread, digit, settings)
     return lambda rows: model.apply(
@@ -292,7 +295,8 @@ def release(
     All independently.
     """
     (_, _, public), z, _ = prepare(embedding, seed, settings)
-    private, copies = z[public:], _copies(z[:public], settings)
+    private = z[public:]
+    copies = _copies(z[:public], settings)
     if name == "non-private":
         return Release(private, copies)
     made = make_mechanism(name, epsilon, embedding, seed, settings)

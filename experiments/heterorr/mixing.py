@@ -67,11 +67,13 @@ def plan(config: Config) -> dict[Cell, dict[str, int]]:
 
 
 def compute(cell: Cell, chosen: dict[str, int]) -> _runner.Found:
-    blocks, (n, pairs) = chosen["blocks"], connected(cell.dataset)
+    blocks = chosen["blocks"]
+    n, pairs = connected(cell.dataset)
     edges = hrg.Edges.of(pairs, np.zeros((0, 2), np.int64))
     start, key = jax.random.split(jax.random.key(cell.seed))
     scales = np.array((cell.weight, 0.0), np.float32)
-    keys, state = jax.random.split(key, blocks), hrg.init(start, n, edges)
+    keys = jax.random.split(key, blocks)
+    state = hrg.init(start, n, edges)
     _, heights = hrg.trace(keys, state, edges, scales, chosen["sweeps"])
     # The names are those of whole runs, so that a smoke run has the cell's last metric too.
     names = [_named(BLOCKS - blocks + 1 + block) for block in range(blocks)]
@@ -93,7 +95,8 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
     figure, axes = show.panels(len(traces), width=3.4, height=2.6, columns=len(WEIGHTS))
     rows, reached = [], []
     for axis, ((dataset, weight), chains) in zip(axes, traces.items(), strict=True):
-        r_hat, ends = hrg.r_hat(chains.iloc[len(chains) // 2 :].to_numpy().T), chains.iloc[-1]
+        r_hat = hrg.r_hat(chains.iloc[len(chains) // 2 :].to_numpy().T)
+        ends = chains.iloc[-1]
         if r_hat <= hrg.MIXED:
             reached.append(f"{dataset} at w = {weight:g}")
         axis.plot(chains.index, chains, linewidth=0.9, color="C0")

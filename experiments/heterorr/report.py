@@ -69,7 +69,8 @@ def pages(frame: pd.DataFrame) -> tuple[dict[str, str], dict[str, Any]]:
             name = stem if dataset == part.dataset.iloc[0] else f"{stem}_{dataset}"
             figures[name] = draw(of_set)
             rhos = ", ".join(f"{rho:g}" for rho in sorted(of_set.rho.unique()) if rho)
-            seeds, config = of_set.seed.nunique(), of_set.config.iloc[0]
+            seeds = of_set.seed.nunique()
+            config = of_set.config.iloc[0]
             made = f"{seeds} seeds{f', rho {rhos}' if rhos else ''}; config `{config}`."
             sections += [f"## {title}: {dataset}", f"![{title}]({name}.png)", made, make(of_set)]
     return {accuracy.NAME: "\n\n".join(filter(None, sections))}, figures
@@ -203,7 +204,8 @@ def _without(axis: Any, rows: show.Values, label: str) -> None:
     axis.relim()
     low = {key: s for key, s in rows.items() if key[0].rpartition(":")[2] in BELOW}
     shown = [s for key, s in rows.items() if key not in low]
-    bottom, top = min(s.min() for s in shown), max(s.max() for s in shown)
+    bottom = min(s.min() for s in shown)
+    top = max(s.max() for s in shown)
     axis.set_ylim(bottom - 0.05 * (top - bottom), top + 0.1 * (top - bottom))
     if low:
         words = f"{label}: from {min(s.mean() for s in low.values()):.0f} %"
@@ -244,7 +246,8 @@ def _figure_6(frame: pd.DataFrame) -> Any:
 
 
 def _figure_7(frame: pd.DataFrame) -> Any:
-    values, rho = _values(frame), frame.rho.max()
+    values = _values(frame)
+    rho = frame.rho.max()
     figure, axes = show.panels(2, width=5.2, height=3.6)
     known = {NON_PRIVATE: "-", PUBLIC_EDGES: "--", LINK_PREDICTION: "-.", EPSILON_0[2]: ":"}
     _axis(axes[0], f"rho {rho:g}", frame[frame.rho == rho])

@@ -85,7 +85,8 @@ def variants(
 @planned
 def plan(config: Config) -> Iterator[tuple[cells.Cell, Settings]]:
     for place, dataset in enumerate(config.asked("table1")[0]):
-        data, chosen = load(dataset), resolved(config, dataset)
+        data = load(dataset)
+        chosen = resolved(config, dataset)
         wanted = dict.fromkeys(variants(config, data, first=place == 0))
         for seed in range(config.seeds):
             for split, mechanism, epsilon in wanted:
@@ -98,7 +99,8 @@ def cell_of(
 ) -> cells.Cell:
     with asked(f"{dataset}, {mechanism}, epsilon {epsilon:g}"):
         promised = releases.guarantee(mechanism, epsilon, chosen)
-    proved, delta = 0.0 if mechanism.startswith(STRUCTURE) else math.inf, 0.0
+    proved = 0.0 if mechanism.startswith(STRUCTURE) else math.inf
+    delta = 0.0
     if promised is not None:
         proved, delta = promised[RECORD].epsilon, promised[RECORD].delta
     row = dataset, "node", RECORD, mechanism, epsilon, seed, proved

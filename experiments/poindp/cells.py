@@ -189,7 +189,8 @@ def noisy_rows(bench: Bench, name: str, epsilon: float) -> Any:
 
     The projected records themselves of ``PROJECTED``.
     """
-    here, mine = bench.world, releases.base(name)
+    here = bench.world
+    mine = releases.base(name)
     if mine == "laplace":
         records = to_one(here.unit)
     else:
@@ -250,7 +251,8 @@ def train_on_records(bench: Bench, name: str, epsilon: float) -> Score:
     Of its twin on none.
     """
     if name.startswith(STRUCTURE):
-        bench, name = without_private(bench), name.removeprefix(STRUCTURE)
+        bench = without_private(bench)
+        name = name.removeprefix(STRUCTURE)
     here = bench.world
     settings, classes = here.settings, here.data.num_classes
     if name == "mlp":

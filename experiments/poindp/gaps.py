@@ -89,7 +89,8 @@ def plan(config: rows_of.Config) -> Iterator[tuple[Cell, rows_of.Settings]]:
     # Which ones differ is read off the committed rows.
     asked = dict.fromkeys(gap[1:4] for gap in gaps(accuracy.results_in(_runner.REFERENCE).read()))
     for seed, dataset in itertools.product(range(config.seeds), config.asked("gaps")[0]):
-        base, called = accuracy.resolved(config, dataset), accuracy.load(dataset).name
+        base = accuracy.resolved(config, dataset)
+        called = accuracy.load(dataset).name
         for name, epsilon in [
             (name, eps) for of, name, eps in asked if of == called and config.asks_for(name)
         ]:
@@ -178,14 +179,17 @@ PUBLIC_SPLIT, OTHER_METRIC = "public split", "micro-F1"
 
 
 def section(out: Path) -> list[str]:
-    frame, tables = results_in(out).read(), accuracy.results_in(out).read()
+    frame = results_in(out).read()
+    tables = accuracy.results_in(out).read()
     if frame.empty:
         return []
     means = (
         100 * frame.groupby(["dataset", "mechanism", "epsilon", "metric", "variant"]).value.mean()
     )
     ours = 100 * tables.groupby(["split", "dataset", "mechanism", "epsilon", "metric"]).value.mean()
-    rows, closing, unasked = [], [], 0
+    rows = []
+    closing = []
+    unasked = 0
     for gap in gaps(tables):
         cell = (gap.dataset, gap.mechanism, gap.epsilon)
         tried = {cause: means.get((*cell, gap.metric, cause)) for cause in VARIANTS}
@@ -222,11 +226,9 @@ def section(out: Path) -> list[str]:
 
 def _ablations(tables: pd.DataFrame) -> list[str]:
     at = tables[(tables.split == "random") & (tables.epsilon == rows_of.BUDGETS["table2"][0])]
-    values, rows, gains = (
-        by_seed(at[at.metric == cells.METRICS[0]], ["dataset", "mechanism"]),
-        [],
-        [],
-    )
+    values = by_seed(at[at.metric == cells.METRICS[0]], ["dataset", "mechanism"])
+    rows = []
+    gains = []
     for (dataset, whole), less in itertools.product(values, rows_of.WITHOUT):
         gain = contrast(values, (dataset, whole), (dataset, whole + less))
         if gain is not None and whole == f"{rows_of.PUBLISHED}poindp":

@@ -39,7 +39,8 @@ users.
 NON_PRIVATE = ("gcn", "gat", "gcn+H")
 
 METRICS = ("precision", "average precision", "TPR at 1 % FPR", "TPR at 0.1 % FPR", "AUC")
-GRAPH, DELTAS = "hyperbolicity", ("mean delta", "maximum delta")
+GRAPH = "hyperbolicity"
+DELTAS = ("mean delta", "maximum delta")
 SAMPLES = 50_000
 
 
@@ -204,7 +205,8 @@ def compute(cell: Cell, chosen: Attacked) -> _runner.Found:
 
 _TEXT = show.prose("poindp_membership")
 
-TRAINED, LIRA = rows_of.ATTACKS[0], "LiRA online"
+TRAINED = rows_of.ATTACKS[0]
+LIRA = "LiRA online"
 """The paper's attack, and a stronger one."""
 _STRICT = ("TPR at 1 % FPR", "TPR at 0.1 % FPR")
 
@@ -309,16 +311,16 @@ def match(frame: pd.DataFrame) -> list[str]:
 
 def _grid(frame: pd.DataFrame) -> str:
     """A row for each network and attack, a column for each protocol."""
-    values, pairs, rows = _areas(frame), _protocols(frame), []
+    values = _areas(frame)
+    pairs = _protocols(frame)
+    rows = []
 
     def cell(*key: Any) -> str:
         if key not in values:
             return ""
         *of, name, attack = key
-        text, gap = (
-            f"{values[key].mean():.1f}",
-            show.contrast(values, key, (*of, STRUCTURE + name, attack)),
-        )
+        text = f"{values[key].mean():.1f}"
+        gap = show.contrast(values, key, (*of, STRUCTURE + name, attack))
         return f"**{text}**" if gap is not None and gap.mean > 0 and show.significant(gap) else text
 
     asked = dict.fromkeys(frame.dataset), MECHANISMS, ("", STRUCTURE), (TRAINED, LIRA)
@@ -333,8 +335,10 @@ def _grid(frame: pd.DataFrame) -> str:
 
 def _above_gcn(frame: pd.DataFrame) -> str:
     """How often LaP's networks give more away than unprotected ones, and whether records are why."""
-    lap, gcn = f"{PUBLISHED}lap", "gcn"
-    values, gaps = _areas(frame), []
+    lap = f"{PUBLISHED}lap"
+    gcn = "gcn"
+    values = _areas(frame)
+    gaps = []
     for key in values:
         if key[3:] == (lap, LIRA):
             both = [
@@ -359,7 +363,8 @@ def _attacks(frame: pd.DataFrame, dataset: str) -> show.Rows:
             str(metric): show.interval(100 * each.value.dropna())
             for metric, each in part.groupby("metric")
         }
-        area, proved = found["AUC"], part.iloc[0].epsilon_proved
+        area = found["AUC"]
+        proved = part.iloc[0].epsilon_proved
         printed = TABLE_3.get((dataset, str(name)), ("", "")) if attack == TRAINED else ("", "")
         yield {
             "row": label(str(name)), "eps": f"{epsilon:g}",
@@ -375,7 +380,9 @@ def _figure(frame: pd.DataFrame) -> Any:
 
     A panel for each data set and attack, filled for rows, hollow for twins.
     """
-    datasets, pairs, values = list(dict.fromkeys(frame.dataset)), _protocols(frame), _areas(frame)
+    datasets = list(dict.fromkeys(frame.dataset))
+    pairs = _protocols(frame)
+    values = _areas(frame)
     names = [name for name in MECHANISMS if (frame.mechanism == name).any()]
     figure, axes = show.panels(
         2 * len(datasets), width=3.6, height=0.8 + 0.42 * len(names), columns=len(datasets)

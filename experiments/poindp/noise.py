@@ -57,7 +57,8 @@ def noise_of(bench: cells.Bench, name: str, epsilon: float) -> np.ndarray:
     quiet: Any = poindp(here.data.num_classes, settings.hidden, settings.dropout)
     plain = given = networks.inputs_of(kind, here.op, here.records, here.known, epsilon, settings)
     if kind == "noisy":
-        (quiet, _), plain = networks.network("gcn", settings, here.data.num_classes), given.inputs
+        quiet, _ = networks.network("gcn", settings, here.data.num_classes)
+        plain = given.inputs
     return np.asarray(_added(score.variables, given, plain, model=model, quiet=quiet), np.float64)
 
 
@@ -107,7 +108,8 @@ def pages(out: Path) -> tuple[list[str], dict[str, Any]]:
         return [], {}
     dataset, epsilon = frame.dataset.iloc[-1], frame.epsilon.iloc[-1]  # of several the last
     nodes = _nodes(frame[(frame.dataset == dataset) & (frame.epsilon == epsilon)])
-    most, title = max(map(len, nodes.values())), f"{dataset}, epsilon {epsilon:g}"
+    most = max(map(len, nodes.values()))
+    title = f"{dataset}, epsilon {epsilon:g}"
     about = _TEXT.about.format(nodes=most, dataset=dataset, epsilon=epsilon, chance=_chance(nodes))
     shares = {"10 % below": 0.1, "median": 0.5, "90 % below": 0.9}
     rows = [

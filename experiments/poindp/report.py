@@ -24,7 +24,8 @@ results_in = accuracy.results_in
 
 def write(out: Path) -> list[Path]:
     frame = accuracy.results_in(out).read()
-    levels, (of_noise, figures) = _levels(frame), noise.pages(out)
+    levels = _levels(frame)
+    of_noise, figures = noise.pages(out)
     figures |= {} if levels.empty else {_FIGURE_3_NAME: _figure_3(levels)}
     sections = [*_accuracy(frame), *gaps.section(out), *of_noise]
     text = "\n\n".join(["# PoinDP: hierarchy-aware noise for graph networks", *sections])
@@ -114,7 +115,8 @@ def _table_2(frame: pd.DataFrame, dataset: str, epsilon: float) -> show.Rows:
     if not any((name, epsilon, WEIGHTED) in values for name in rows_of.ABLATED[1:4]):
         return
     for name in (*rows_of.ABLATED, *rows_of.SHARES):
-        whole, key = name.split(" without")[0], (name, epsilon, WEIGHTED)
+        whole = name.split(" without")[0]
+        key = (name, epsilon, WEIGHTED)
         if key not in values:
             continue
         less = show.contrast(values, key, (whole, epsilon, WEIGHTED)) if name != whole else None

@@ -231,7 +231,9 @@ HYPERBOLICITY: dict[str, float] = _KNOWN["hyperbolicity"]
 
 
 def printed(row: Mapping[str, Any]) -> float | None:
-    place, epsilon, metric = (row["dataset"], row["mechanism"]), row["epsilon"], row["metric"]
+    place = (row["dataset"], row["mechanism"])
+    epsilon = row["epsilon"]
+    metric = row["metric"]
     if row["task"] == "membership":
         scores = dict(zip(("AUC", "precision"), TABLE_3.get(place, ()), strict=False))
         return scores.get(metric) if row["attack"] == "trained" else None

@@ -35,7 +35,8 @@ def plan_task(
     if task == "node" and data.y.shape != (data.num_nodes,):
         console.print(f"{dataset} has no single label for each node: node task left out")
         return
-    resolved, dim = settings(config, task, dataset, fingerprint(data), todo), data.num_features
+    resolved = settings(config, task, dataset, fingerprint(data), todo)
+    dim = data.num_features
     own_k = min(dim, cells.published_k(dataset, task))
     sweep: list[tuple[str, float, int]] = []
     if not config.ks:

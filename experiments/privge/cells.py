@@ -81,7 +81,8 @@ def ledger(
     unspent = Ledger(Budget(mechanism.epsilon))
     if structure_only:
         return unspent
-    exposed, released = ("edges", "labels", *chosen), mechanism.value.guarantee()
+    exposed = ("edges", "labels", *chosen)
+    released = mechanism.value.guarantee()
     return unspent.spend(
         f"features by {mechanism.name}", released, protects=("features",), exposes=exposed
     )
@@ -241,11 +242,9 @@ def compute(bench: Bench, cell: Cell) -> _runner.Found:
 
 def label_propagation(bench: Bench) -> _runner.Found:
     """PageRank of the training labels; validation chooses its alpha and r: column ``chosen``."""
-    parts, classes, tol = (
-        (bench.train, bench.validation, bench.test),
-        bench.data.num_classes,
-        bench.settings.tol,
-    )
+    parts = (bench.train, bench.validation, bench.test)
+    classes = bench.data.num_classes
+    tol = bench.settings.tol
     test, *found = _common.label_propagation(
         bench.op, parts, bench.settings, tol=tol, classes=classes
     )

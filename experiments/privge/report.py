@@ -74,7 +74,8 @@ def published_ks(frame: pd.DataFrame) -> dict[str, int]:
 
 
 def digest(results: Results) -> str:
-    summaries, rows = _of_folder(results.read()), []
+    summaries = _of_folder(results.read())
+    rows = []
     for one in summaries:
         graph, known = (
             one.find(cells.GRAPH_ALONE[one.task], 0.0),
@@ -203,10 +204,8 @@ def _far(summaries: Sequence[summary.Summary], raw: Sequence[summary.Summary]) -
         theirs = PUBLISHED_VALUES.get(("link", one.dataset, line.mechanism, line.epsilon))
         if theirs is None:
             continue
-        on_raw, gap = (
-            plain.get((one.config, line.mechanism, line.epsilon)),
-            line.value.mean - theirs,
-        )
+        on_raw = plain.get((one.config, line.mechanism, line.epsilon))
+        gap = line.value.mean - theirs
         counts.append({
             "mechanism": summary.LABELS[line.mechanism], "rows with a printed number": True,
             "of them far": abs(gap) > FAR,
@@ -321,7 +320,8 @@ def figure_k(frame: pd.DataFrame, task: str) -> Any | None:
         for epsilon, colour in shades.items():
             lines = {x.k: x for x in one.lines if x.epsilon == epsilon and x.twin}
             if len(lines) > 1:
-                name, values = f"HDS, eps {epsilon:g}", {k: line.value for k, line in lines.items()}
+                name = f"HDS, eps {epsilon:g}"
+                values = {k: line.value for k, line in lines.items()}
                 show.curves(axis, {name: values}, {name: name}, {name: colour}, ms=4)
                 summary.twin_curve(axis, {k: lines[k].twin for k in sorted(lines)}, color=colour)
         axis.set_title(f"{one.dataset}, {task} task\n{_by_k(one)}", fontsize=9)

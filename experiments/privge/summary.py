@@ -140,7 +140,8 @@ def _repeats(values: dict[Key, pd.Series], key: Key) -> float | None:
     mechanism, epsilon, k = key
 
     def same(name: str, lower: float) -> bool:
-        one, other = values[name, epsilon, k], values.get((name, lower, k))
+        one = values[name, epsilon, k]
+        other = values.get((name, lower, k))
         return (
             other is not None
             and one.index.equals(other.index)
@@ -169,7 +170,8 @@ def chosen(group: pd.DataFrame) -> tuple[pd.DataFrame, str]:
     of = {name: embedding == name for name in EMBEDDINGS if (embedding == name).any()}
     if not of:
         return group, ""
-    seeds, scores = group.seed.to_numpy(), group.validation.to_numpy()
+    seeds = group.seed.to_numpy()
+    scores = group.validation.to_numpy()
     there = [seeds[rows & ~np.isnan(scores)] for rows in of.values()]
     common = np.isin(seeds, np.intersect1d(there[0], there[-1]))
     if len(of) == 1 or not common.any():  # as while a run is under way
@@ -218,7 +220,8 @@ def draw(axis: Any, summary: Summary) -> None:
             if line.mechanism == name:
                 level(axis, line.value.mean, LABELS[name], style, linewidth=1.0)
     if summary.best_value is not None:
-        mean, half = summary.best_value.mean, float(np.nan_to_num(summary.best_value.half_width))
+        mean = summary.best_value.mean
+        half = float(np.nan_to_num(summary.best_value.half_width))
         axis.axhspan(
             mean - half, mean + half, color="#b8b8b8", alpha=0.35, lw=0, label="best structure-only"
         )

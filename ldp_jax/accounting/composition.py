@@ -182,10 +182,8 @@ def advanced(guarantee: Guarantee, times: int, delta: float) -> Guarantee:
     _totalled("advanced", guarantee.unit)
     epsilon = validate.number(0.0, **{"epsilon of guarantee": guarantee.epsilon})
     each = validate.number(0.0, 1.0, open_upper=True, **{"delta of guarantee": guarantee.delta})
-    k, delta = (
-        validate.whole(1, 10**7, times=times),
-        validate.number(0.0, 1.0, open_upper=True, delta=delta),
-    )
+    k = validate.whole(1, 10**7, times=times)
+    delta = validate.number(0.0, 1.0, open_upper=True, delta=delta)
     least = -math.expm1(k * math.log1p(-each))
     if delta < least * (1.0 - 1e-12):
         raise ValueError(

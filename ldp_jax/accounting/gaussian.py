@@ -47,7 +47,8 @@ def _gaussian_delta(mu: float, epsilon: np.ndarray) -> np.ndarray:
         x = np.minimum(epsilon / mu - mu / 2.0, 1e3)  # beyond 38 the result is 0 anyway
     if mu >= 1.0:
         # e^epsilon phi(x + mu) = phi(x), so that in the tail no large exponents meet
-        tail, root = np.maximum(x, 0.0), math.sqrt(2.0)
+        tail = np.maximum(x, 0.0)
+        root = math.sqrt(2.0)
         beyond = (
             np.exp(-(tail**2) / 2.0)
             / 2.0
@@ -150,7 +151,8 @@ class GaussianCurve:
         >>> GaussianCurve(1e-3).epsilon(0.1)
         0.0
         """
-        delta, mu = _delta(delta), float(self.mu)
+        delta = _delta(delta)
+        mu = float(self.mu)
         if _holds(mu, 0.0, delta):
             return 0.0
         # P(loss > epsilon) <= exp(-(epsilon / mu - mu / 2)^2 / 2) is at most delta here
@@ -229,13 +231,15 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     >>> 1 - 1e-9 < GaussianCurve(mu).delta(1.0) / 1e-5 <= 1
     True
     """
-    epsilon, delta = number(0.0, 1e9, epsilon=epsilon), _delta(delta)
+    epsilon = number(0.0, 1e9, epsilon=epsilon)
+    delta = _delta(delta)
     tail = math.sqrt(2.0 * -math.log(delta))
     # From the Gaussian tail bound.
     good = 2.0 * epsilon / (tail + math.sqrt(tail**2 + 2.0 * epsilon)) * (1.0 - 1e-9)
     bad = max(good, delta)
     while _holds(bad, epsilon, delta):
-        good, bad = bad, 2.0 * bad
+        good = bad
+        bad = 2.0 * bad
     return _bisect(good, bad, lambda mu: _holds(mu, epsilon, delta))
 
 

@@ -102,10 +102,8 @@ class Release:
                 raise ValueError(
                     f"{what}: its guarantee protects {said}, not {', '.join(protects)}"
                 )
-            protects, exposes = (
-                self.cost.protected,
-                tuple(dict.fromkeys((*self.cost.unprotected, *exposes))),
-            )
+            protects = self.cost.protected
+            exposes = tuple(dict.fromkeys((*self.cost.unprotected, *exposes)))
         object.__setattr__(self, "protects", protects)
         object.__setattr__(self, "exposes", exposes)
         if isinstance(self.cost, GaussianCurve):
@@ -270,7 +268,8 @@ class Ledger(Public):
     def _check_units(self, release: Release) -> None:
         """Refuse a release that has no budget, or hides what it costs under another one."""
         kept = [budget.unit for budget in self.budgets]
-        what, stated = f"release {release.name!r} ({release})", release.units
+        what = f"release {release.name!r} ({release})"
+        stated = release.units
         touched = set[str]().union(*map(_about, stated))
         covered = set[str]().union(*(_about(unit) for unit in stated if unit in kept))
         speaks_of = touched | {_EDGES} & {*release.protects}
@@ -305,7 +304,8 @@ class Ledger(Public):
 
         The last one is the one that is named.
         """
-        last, budget = releases[-1], self._budget(unit)
+        last = releases[-1]
+        budget = self._budget(unit)
         what = f"release {last.name!r} ({last})"
         total = _spent(releases, unit, budget)
         if budget is None:
@@ -434,7 +434,8 @@ class Ledger(Public):
             [*(b.unit for b in self.budgets), *(unit for r in self.releases for unit in r.units)]
         )
         for unit in units:
-            spent, budget = self.spent(unit), self._budget(unit)
+            spent = self.spent(unit)
+            budget = self._budget(unit)
             reason = f": {spent.reason}" if spent.status != "proved" and spent.reason else ""
             lines.append(
                 f"{spent.unit}: spent {_pair(spent)} ({spent.arithmetic} arithmetic; {spent.status}{reason})"
@@ -458,7 +459,8 @@ class Ledger(Public):
 
     @classmethod
     def _made(cls, header: Header, body: bytes) -> "Ledger":
-        budgets, releases = _objects(header["budget"], Budget), []
+        budgets = _objects(header["budget"], Budget)
+        releases = []
         for line in _objects(header["releases"], dict):
             of, cost = line.pop("of"), line.pop("cost")
             if of == "PipelineGuarantee":

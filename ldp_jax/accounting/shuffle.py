@@ -134,7 +134,8 @@ def amplified(
     own = validate.number(0.0, **{"epsilon of guarantee": guarantee.epsilon})
     n = validate.whole(1, 10**9, users=users)
     delta = validate.number(0.0, 1.0, open_lower=True, open_upper=True, delta=delta)
-    share, most = math.exp(-own), 2.0 * math.exp(-own) / (1.0 + math.exp(-own))
+    share = math.exp(-own)
+    most = 2.0 * math.exp(-own) / (1.0 + math.exp(-own))
     if clones is not None:
         share = min(validate.number(0.0, 1.0, clones=clones), most)
         if clones > most * (1.0 + _SAME):
@@ -156,7 +157,8 @@ def _epsilon(own: float, n: int, share: float, delta: float) -> float:
     if own == 0.0 or own > 50.0:  # nothing to save, or next to no clones
         return own
     counts, masses = _clones(n - 1, share, delta)
-    low, high = 0.0, own
+    low = 0.0
+    high = own
     if _delta(low, own, counts, masses) <= delta:
         return 0.0
     for _ in range(_HALVINGS):
@@ -173,11 +175,14 @@ def _clones(others: int, share: float, delta: float) -> tuple[np.ndarray, np.nda
     The first is 0.
     """
     law = stats.binom(others, share)
-    low, high = 0, others  # the largest number below which next to nothing is
+    # the largest number below which next to nothing is
+    low = 0
+    high = others
     while low < high:
         middle = (low + high + 1) // 2
         low, high = (middle, high) if law.cdf(middle - 1) <= 1e-7 * delta else (low, middle - 1)
-    mean, deviation = others * share, math.sqrt(others * share * (1.0 - share))
+    mean = others * share
+    deviation = math.sqrt(others * share * (1.0 - share))
     last = max(low, min(others, math.ceil(mean + 6.0 * deviation)))
     counts = np.unique(np.concatenate([[0], np.round(np.linspace(low, last, _INTERVALS))]))
     ends = np.append(law.cdf(counts[1:] - 1), 1.0)
@@ -195,6 +200,7 @@ def _delta(epsilon: float, own: float, counts: np.ndarray, masses: np.ndarray) -
     )  # beyond, the first law is the likelier by e^epsilon
     some = least <= counts + 1.0
     c, t = counts[some], least[some]
-    here, above = stats.binom.pmf(t - 1.0, c, 0.5), stats.binom.sf(t - 1.0, c, 0.5)
+    here = stats.binom.pmf(t - 1.0, c, 0.5)
+    above = stats.binom.sf(t - 1.0, c, 0.5)
     each = weight * here * (1.0 + _EACH) - math.expm1(epsilon) * above * (1.0 - _EACH)
     return float((np.maximum(each, 0.0) * masses[some]).sum() * (1.0 + _ALL))

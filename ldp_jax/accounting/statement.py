@@ -370,7 +370,8 @@ def _of_pair(one: Role, other: Role) -> Guarantee | None:
                 if many:
                     end.append(cost.total(bit, many))
             continue
-        both, single = min(first, second), abs(first - second)
+        both = min(first, second)
+        single = abs(first - second)
         if both and cost.pair is not None:
             parts.append(cost.total(cost.pair, both))
         if single:

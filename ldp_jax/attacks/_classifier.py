@@ -62,7 +62,8 @@ def trained_answers(
 ) -> Float[np.ndarray, "p c"]:
     """Outputs for the features ``asked``, of a network trained on the first of two ``parts`` of the rows."""
     # The second chooses the epoch. Features are standardised over all rows.
-    mean, spread = rows.features.mean(0), rows.features.std(0) + 1e-6
+    mean = rows.features.mean(0)
+    spread = rows.features.std(0) + 1e-6
     scaled = lambda features: jnp.asarray((features - mean) / spread, jnp.float32)
     train, validation = (
         Rows(scaled(rows.features[part]), jnp.asarray(rows.truth[part])) for part in parts

@@ -470,7 +470,8 @@ def evaluate_membership(
         np.ones_like(member), np.take_along_axis(member, order, 1), ends, density, rates
     )
     found = [mean_interval(column, confidence) for column in each.T]
-    share, samples = float(member.mean()), each[:, : len(_METRICS)]
+    share = float(member.mean())
+    samples = each[:, : len(_METRICS)]
     metrics = dict(zip((*_METRICS, "strict_tpr"), found, strict=False))
     targets = Targets(places[:, None], member)
     return Attack(name, metrics, targets, scores, share, density or share, samples, confidence)

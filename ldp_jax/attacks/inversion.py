@@ -68,8 +68,10 @@ def inversion(
     _check_records(x, public_x, shape)
     order_key, fit_key = random.split(key)
     order = np.asarray(random.permutation(order_key, len(public_z)))
-    held, centre = len(order) // 10, column_means(public_x)
-    rows, parts = Rows(public_z, public_x - centre), (order[held:], order[:held])
+    held = len(order) // 10
+    centre = column_means(public_x)
+    rows = Rows(public_z, public_x - centre)
+    parts = (order[held:], order[:held])
     found = trained_answers(fit_key, perceptron, _RECONSTRUCTION, rows, parts, z, batch_size=64)
     return _judge("inversion", found + centre, x, public_x, shape)
 

@@ -197,10 +197,8 @@ def trained_link_stealing(
     )  # each fifth pair of either kind validates
     validates = np.arange(len(order)) % 5 == 0
     rows = Rows(_pair_features(seen, seen_x, known.units), truth[:, None].astype(np.float32))
-    features, parts = (
-        _pair_features(asked, asked_x, targets.units),
-        (order[~validates], order[validates]),
-    )
+    features = _pair_features(asked, asked_x, targets.units)
+    parts = (order[~validates], order[validates])
     scores = trained_answers(fit_key, perceptron, CLASSIFICATION, rows, parts, features)[:, 0]
     return evaluate("trained link stealing" + (" with records" if asked_x else ""), scores, targets)
 

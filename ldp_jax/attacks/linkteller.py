@@ -76,7 +76,8 @@ def linkteller(
         raise ValueError(f"degrees must be [{n}] numbers >= 0, got shape {known.shape}")
 
     pairs = np.asarray(targets.units)
-    source, target = pairs.ravel(order="F"), pairs[:, ::-1].ravel(order="F")
+    source = pairs.ravel(order="F")
+    target = pairs[:, ::-1].ravel(order="F")
     nodes, row = np.unique(source, return_inverse=True)
     order = np.argsort(row, kind="stable")
     first = np.searchsorted(row[order], np.arange(len(nodes)))

@@ -51,7 +51,8 @@ def log_odds(
     [2.0, 0.0]
     """
     validate.one_of(("logits", "softmax"), outputs=outputs)
-    answers, labels = validate.numbers(answers=answers), validate.complete(labels=labels)
+    answers = validate.numbers(answers=answers)
+    labels = validate.complete(labels=labels)
     if answers.ndim < 2 or answers.shape[-1] < 2 or not np.isfinite(answers).all():
         raise ValueError(
             f"answers must be finite numbers [..., n, classes >= 2], got shape {answers.shape}"
@@ -154,12 +155,11 @@ def _law(
     squares = np.maximum(_without(values**2, counted) - count * mean**2, 0.0)
     freedom = np.maximum(count - 1, 0)
     if variance == "shared":
-        spread, known = (
-            squares.sum(1, keepdims=True) / np.maximum(freedom.sum(1, keepdims=True), 1),
-            count >= 1,
-        )
+        spread = squares.sum(1, keepdims=True) / np.maximum(freedom.sum(1, keepdims=True), 1)
+        known = count >= 1
     else:
-        spread, known = squares / np.maximum(freedom, 1), count >= 2
+        spread = squares / np.maximum(freedom, 1)
+        known = count >= 2
     return values - mean, np.maximum(spread, _TINY * (1.0 + values.var())), known
 
 
@@ -273,7 +273,8 @@ def trained_membership(
     order = np.asarray(random.permutation(order_key, shadows * n))
     features = seen[which].reshape(count, shadows * n, -1)[:, order]
     truth = member[which].reshape(count, shadows * n, 1)[:, order].astype(np.float32)
-    mean, spread = features.mean(1, keepdims=True), features.std(1, keepdims=True) + 1e-6
+    mean = features.mean(1, keepdims=True)
+    spread = features.std(1, keepdims=True) + 1e-6
     validates = np.arange(len(order)) % 5 == 0
     train, validation = (
         Rows(
@@ -282,7 +283,8 @@ def trained_membership(
         )
         for part in (~validates, validates)
     )
-    model, keys = perceptron.model(), random.split(fit_key, count)
+    model = perceptron.model()
+    keys = random.split(fit_key, count)
     fitted = fit_many(
         keys, model, CLASSIFICATION, (), train, validation, validation, perceptron.settings()
     )

@@ -92,7 +92,8 @@ def lying_reports(
     """
     validate.threefry(key)
     validate.one_of(("random", "worst"), lie=lie)
-    space, towards = mechanism.codomain(), jnp.asarray(towards, jnp.float32)
+    space = mechanism.codomain()
+    towards = jnp.asarray(towards, jnp.float32)
     sparse = isinstance(space, Subset)
     inner = space.inner if isinstance(space, (Product, Subset)) else space
     values = reports.values if sparse else reports
@@ -152,7 +153,8 @@ def false_records(
     Input poisoning.
     """
     validate.threefry(key)
-    given, n = as_records(records), len(jax.tree.leaves(reports)[0])
+    given = as_records(records)
+    n = len(jax.tree.leaves(reports)[0])
     if given.shape[:1] != (n,):  # one report would be that of every liar
         raise ValueError(f"records must be one a user, of {n}, got shape {given.shape}")
     return _instead(reports, _reported(key, mechanism, given), liars)

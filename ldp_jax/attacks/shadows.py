@@ -87,7 +87,8 @@ def shadow_models(
     share = validate.number(0.0, 1.0, open_lower=True, open_upper=True, share=share)
     op = graph if isinstance(graph, Operator) else operator(graph, "segment", allow_directed=True)
     n = op.num_nodes
-    x, labels = jnp.asarray(x, jnp.float32), np.asarray(labels)
+    x = jnp.asarray(x, jnp.float32)
+    labels = np.asarray(labels)
     if len(x) != n or len(labels) != n:
         raise ValueError(
             f"x and labels must have a row for each of {n} nodes, got {len(x)} and {len(labels)}"
@@ -186,7 +187,8 @@ def _asked(
     def one(given: tuple[Variables, Array]) -> Array:
         fitted, chosen = given
         inside = jnp.zeros(op.num_nodes, bool).at[nodes].set(chosen)
-        everybody, nobody = jnp.ones_like(inside), jnp.zeros_like(inside)
+        everybody = jnp.ones_like(inside)
+        nobody = jnp.zeros_like(inside)
         # In the order of MembershipProtocol: all edges, those on either side of the membership,
         # none.
         one_part = jnp.stack([everybody, inside, nobody])[protocol]

@@ -44,7 +44,8 @@ def by_blocks(part: Callable[[Scalar, int], _T], count: int, block: int | None =
         )
 
     def empty(leaf: jax.ShapeDtypeStruct) -> Array:
-        zeros, kind = jnp.zeros((count, *leaf.shape[1:]), leaf.dtype), leaf.manual_axis_type
+        zeros = jnp.zeros((count, *leaf.shape[1:]), leaf.dtype)
+        kind = leaf.manual_axis_type
         return (
             jax.lax.pcast(zeros, tuple(kind.varying), to="varying") if kind else zeros
         )  # within ``shard_map``

@@ -57,7 +57,8 @@ def places(ids: Array | np.ndarray, segments: int) -> list[Array]:
     ids = _not_constant(ids)
     nowhere = segments + sum(parts)
     ids = jnp.where((ids >= 0) & (ids < segments), ids, nowhere)
-    found, first = [], segments
+    found = []
+    first = segments
     for count in parts:
         block = jnp.arange(len(ids), dtype=ids.dtype) // BLOCK
         before = ids.at[BLOCK * (block - 1)].get(

@@ -39,7 +39,8 @@ class Ownership(NamedTuple):
         [0, 2]
         """
         n = len(self.order)
-        user, ids = whole(0, n - 1, user=user), host_ids(neighbours, n)
+        user = whole(0, n - 1, user=user)
+        ids = host_ids(neighbours, n)
         ids = ids[ids < n]
         return ids[self.owns(user, ids)]
 

@@ -124,7 +124,9 @@ def _shown(name: str) -> Iterator[Progress]:
     if os.environ.get("LDP_JAX_PROGRESS") == "0":
         yield lambda words, share: None
         return
-    latest, begun, over = _Latest(), time.monotonic(), threading.Event()
+    latest = _Latest()
+    begun = time.monotonic()
+    over = threading.Event()
 
     def draw() -> None:
         from tqdm.auto import tqdm

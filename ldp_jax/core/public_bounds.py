@@ -25,7 +25,8 @@ def step(kind: DTypeLike, at: End) -> np.ndarray:
     >>> step(np.float32, 9e8).item(), step(np.int64, 9e8).item() < 1e-6
     (64.0, True)
     """
-    kind, epsilon = np.dtype(kind), 2.0**-52
+    kind = np.dtype(kind)
+    epsilon = 2.0**-52
     if kind.kind in "fV":  # bfloat16 and its kin are of kind V
         epsilon = max(epsilon, float(np.spacing(np.ones((), kind))))
     _, power = np.frexp(np.abs(at))

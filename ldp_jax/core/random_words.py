@@ -72,7 +72,8 @@ def threshold(p: ArrayLike, count: int = 2) -> Array:
     """
     p = jnp.asarray(p, jnp.float32)
     # Times a power of two, floor and the difference to it are exact in float32.
-    rest, digits = jnp.where((p > 0) & (p < 1), p, 0.0), []
+    rest = jnp.where((p > 0) & (p < 1), p, 0.0)
+    digits = []
     for place in range(count):
         scaled = rest * _WORD
         whole = jnp.ceil(scaled) if place == count - 1 else jnp.floor(scaled)
@@ -178,11 +179,9 @@ def exponential_from_words(word: ArrayLike) -> Array:
     # The first word that is not 0 (the last, if all are), the one after it, and how many were
     # skipped.
     nothing = jnp.zeros(word.shape[1:], jnp.uint32)
-    first, second, skipped = (
-        word[0],
-        word[1] if len(word) > 1 else nothing,
-        jnp.zeros(nothing.shape, jnp.float32),
-    )
+    first = word[0]
+    second = word[1] if len(word) > 1 else nothing
+    skipped = jnp.zeros(nothing.shape, jnp.float32)
     for place in range(1, len(word)):
         empty = first == 0
         second = jnp.where(empty, word[place + 1] if place + 1 < len(word) else nothing, second)
@@ -244,7 +243,8 @@ def beyond(least: ArrayLike, exponential: ArrayLike) -> Array:
     >>> round(float(beyond(5.0, 0.0)), 4), round(float(beyond(5.0, 100.0)), 2)
     (5.0, 14.93)
     """
-    least, log_tail = jnp.asarray(least, jnp.float32), jax.scipy.special.log_ndtr
+    least = jnp.asarray(least, jnp.float32)
+    log_tail = jax.scipy.special.log_ndtr
     target = log_tail(-least) - exponential
 
     def step(_: Array, z: Array) -> Array:  # the tail is concave, and the start beyond the root
@@ -286,14 +286,13 @@ def poisson_from_words(word: ArrayLike, mean: ArrayLike) -> Array:
     >>> bool(poisson_from_words(jnp.zeros(2, jnp.uint32), 1e-18) > 0)
     True
     """
-    u, mean = fraction(word), jnp.asarray(mean, jnp.float32)
+    u = fraction(word)
+    mean = jnp.asarray(mean, jnp.float32)
     mass = [jnp.exp(-mean)]
     for k in range(1, _MOST + 1):
         mass.append(mass[-1] * mean / k)
-    count, above = (
-        jnp.zeros(jnp.broadcast_shapes(u.shape, mean.shape), jnp.int32),
-        jnp.zeros_like(mean),
-    )
+    count = jnp.zeros(jnp.broadcast_shapes(u.shape, mean.shape), jnp.int32)
+    above = jnp.zeros_like(mean)
     for k in range(_MOST, 1, -1):
         above = above + mass[k]
         count = count + (u < above)

@@ -86,7 +86,8 @@ def add_up(epsilons: Iterable[float], times: int = 1) -> float:
     >>> add_up([0.1] * 3) > 0.3, add_up([0.5], times=3), add_up([0.1, 0.9])
     (True, 1.5, 1.0000000000000002)
     """
-    many, total = whole(1, times=times), Fraction(0)
+    many = whole(1, times=times)
+    total = Fraction(0)
     for exact in [exactly("epsilon", epsilon) for epsilon in epsilons]:
         if isinstance(exact, float):
             return math.inf

@@ -35,7 +35,8 @@ def shape_of(value: object) -> str:
     >>> shape_of(0.5), shape_of({"ana": 31})
     ('float', 'dict[1]')
     """
-    kind, shape = type(value).__name__, getattr(value, "shape", None)
+    kind = type(value).__name__
+    shape = getattr(value, "shape", None)
     if isinstance(shape, tuple):
         return f"{getattr(value, 'dtype', kind)}{list(shape)}"
     counted = isinstance(value, Sized) and not isinstance(value, (str, bytes, bytearray))

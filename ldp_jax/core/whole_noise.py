@@ -186,7 +186,8 @@ def whole_noise(epsilon: float, most: int) -> WholeNoise:
     high = low + _SLACK
     low = max(0, low - _SLACK)
     while not fits(high):
-        low, high = high, high + _SLACK
+        low = high
+        high = high + _SLACK
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if fits(middle) else (middle, high)

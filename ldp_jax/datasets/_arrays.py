@@ -68,7 +68,8 @@ def simple_edges(pairs: ArrayLike) -> np.ndarray:
     Direction, repeats and self-loops go.
     """
     pairs = np.asarray(pairs, np.int64).reshape(-1, 2)
-    low, high = pairs.min(1), pairs.max(1)
+    low = pairs.min(1)
+    high = pairs.max(1)
     if len(pairs) and (low.min() < 0 or high.max() >= 2**31):
         bad = pairs[(low < 0) | (high >= 2**31)][0]
         raise ValueError(f"edges must join node ids in [0, 2**31), got {tuple(bad.tolist())}")
@@ -126,10 +127,8 @@ def attribute_arrays(lists: Sequence[Sequence[int]], num_features: int) -> dict[
     rows = [sorted({int(j) for j in row}) for row in lists]
     if any(row and not 0 <= row[0] <= row[-1] < num_features for row in rows):
         raise ValueError(f"features must be in [0, {num_features}), and some are not")
-    columns, starts = (
-        np.array([j for row in rows for j in row], np.int32),
-        np.cumsum([0, *map(len, rows)]),
-    )
+    columns = np.array([j for row in rows for j in row], np.int32)
+    starts = np.cumsum([0, *map(len, rows)])
     ones = np.ones(len(columns), np.float32)
     return csr_arrays(
         scipy.sparse.csr_array((ones, columns, starts), shape=(len(rows), num_features))

@@ -320,7 +320,8 @@ def _check_labels(
         rise = np.diff(node_graph, prepend=0)
         if len(wrong := np.flatnonzero((rise < 0) | (rise > (np.arange(n) > 0)))):
             at = int(wrong[0])
-            got, due = int(node_graph[at]), int(node_graph[at - 1]) + 1 if at else 0
+            got = int(node_graph[at])
+            due = int(node_graph[at - 1]) + 1 if at else 0
             empty = f": graph {due} has no node" if got > due else ""
             raise ValueError(
                 f"node_graph of {name} must start at 0 and rise by 0 or 1, got {got} at node {at}{empty}"

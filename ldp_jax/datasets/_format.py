@@ -86,7 +86,9 @@ def _nodes(
 
     N comes from the first of them that is there.
     """
-    x, y, node_graph = _features(arrays), arrays.get("y"), arrays.get("node_graph")
+    x = _features(arrays)
+    y = arrays.get("y")
+    node_graph = arrays.get("node_graph")
     if x is not None and 4 * x.shape[1] > max_bytes:
         raise ValueError(
             f"x_shape declares {x.shape[1]} features: one dense record has {4 * x.shape[1]} bytes, and {max_bytes} "

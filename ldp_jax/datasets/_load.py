@@ -122,7 +122,8 @@ def _read(path: Path, clean: bool, max_bytes: int) -> _Read:
         return _read_folder(path, max_bytes)
     if path.suffix not in ("", ".npz", ".zip", ".txt"):
         return _read_graph(path, clean, max_bytes)
-    data, where = _archive.read_file(path, max_bytes), str(path)
+    data = _archive.read_file(path, max_bytes)
+    where = str(path)
     if path.suffix == ".txt" and not graph_sets.is_powerful_gnns(data):
         return _read_graph(path, clean, max_bytes)
     if path.suffix in (".zip", ".txt"):
@@ -233,9 +234,11 @@ def _digest_path(path: Path) -> Path:
 def parse(entry: Entry) -> dict[str, np.ndarray]:
     """The arrays of the uniform format, from the checked public files of a data set."""
     assert entry.parser is not None
-    parser, options = _PARSERS[entry.parser], dict[str, Any](entry.options)
+    parser = _PARSERS[entry.parser]
+    options = dict[str, Any](entry.options)
     if entry.tu is not None and (files := _users_tu(entry.tu)):
-        parser, options = graph_sets.parse_tu, dict[str, Any](dataset=entry.tu)
+        parser = graph_sets.parse_tu
+        options = dict[str, Any](dataset=entry.tu)
     else:
         files = {raw.name: _fetch.raw_bytes(entry, raw) for raw in entry.raw}
     with _archive.naming(f"the public files of {entry.name} ({', '.join(files)}) do not parse"):

@@ -30,9 +30,13 @@ class RawFile:
         Without any digest the counts decide later.
         """
         if self.sha256 is not None:
-            kind, wanted, got = "sha256", self.sha256, hashlib.sha256(data).hexdigest()
+            kind = "sha256"
+            wanted = self.sha256
+            got = hashlib.sha256(data).hexdigest()
         elif self.blob is not None:
-            kind, wanted, got = "git blob id", self.blob, git_blob_id(data)
+            kind = "git blob id"
+            wanted = self.blob
+            got = git_blob_id(data)
         else:
             return
         if got != wanted:

@@ -169,8 +169,11 @@ def _parts(files: Mapping[str, bytes], dataset: str) -> tuple[dict[str, Any], np
 def _arrays(
     parts: Mapping[str, Any], test: np.ndarray, *, unlabelled: int
 ) -> dict[str, np.ndarray]:
-    allx, tx = parts["allx"].csr(), parts["tx"].csr()
-    labelled, known, n = len(parts["y"].values), allx.shape[0], int(test.max()) + 1
+    allx = parts["allx"].csr()
+    tx = parts["tx"].csr()
+    labelled = len(parts["y"].values)
+    known = allx.shape[0]
+    n = int(test.max()) + 1
     stacked = scipy.sparse.vstack([allx, tx]).tocoo()
     node_of_row = np.concatenate([np.arange(known), test])
     x = scipy.sparse.coo_array(

@@ -34,7 +34,8 @@ def parse(files: Mapping[str, bytes], *, graphs: Sequence[int]) -> dict[str, np.
     graph, x, y = (
         [arrays[f"{split}_{part}"] for split in _SPLITS] for part in ("graph_id", "feats", "labels")
     )
-    pairs, start = [], 0
+    pairs = []
+    start = 0
     for split, rows in zip(_SPLITS, graph, strict=True):
         links = json.loads(read_member(data, f"{split}_graph.json"))["links"]
         ends = [(link["source"], link["target"]) for link in links]

@@ -97,7 +97,8 @@ def link_split(
     """
     from ldp_jax.graph.graphs import from_edges  # which needs JAX
 
-    m, num_nodes = len(edges), validate.whole(2, 2**31 - 1, num_nodes=num_nodes)
+    m = len(edges)
+    num_nodes = validate.whole(2, 2**31 - 1, num_nodes=num_nodes)
     if num_nodes * (num_nodes - 1) // 2 < 2 * m:
         raise ValueError(f"{m} edges leave too few pairs without an edge among {num_nodes} nodes")
     from_edges(edges, num_nodes, pairs_in="rows")  # whose refusals these are

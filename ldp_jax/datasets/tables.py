@@ -154,7 +154,8 @@ def read_records(
     twice = [name for name in columns if columns.count(name) > 1]
     if twice:
         faults.append(f"two columns would be called {twice[0]!r}: rename a column, or a word")
-    y, found = None, ()
+    y = None
+    found = ()
     if isinstance(label, str) and label in there:
         y, found = _labels(table[label].astype(object), classes, _said(faults, label))
     _refuse(faults)

@@ -139,7 +139,8 @@ class Classifier(Public):
         flags = [header["log_counts"], header["unit_length"]]
         if not all(isinstance(flag, bool) for flag in flags):
             raise ValueError("flags are true or false")
-        numbers, pairs = np.frombuffer(body, "<f4"), []
+        numbers = np.frombuffer(body, "<f4")
+        pairs = []
         for rows, columns in shapes:
             weights, bias, numbers = np.split(numbers, [rows * columns, (rows + 1) * columns])
             pairs.append((weights.reshape(rows, columns), bias))

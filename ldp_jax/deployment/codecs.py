@@ -141,7 +141,8 @@ class FieldReports:
         reports["version"], reports["table"] = _VERSION, self._prefix
         reports["user"], reports["round"] = user, round
         reports["field"], reports["output"] = fields, outputs
-        data, size = reports.tobytes(), REPORT.itemsize
+        data = reports.tobytes()
+        size = REPORT.itemsize
         signed = (data[at : at + size - wire.TAG_BYTES] for at in range(0, len(data), size))
         reports["checksum"] = np.frombuffer(b"".join(wire.tag(start, one) for one in signed), "<u8")
         return reports.tobytes()
@@ -303,7 +304,8 @@ class CountReports:
                 != stretch[end - wire.TAG_BYTES : end]
             ):
                 break
-            at, many = end, many + 1
+            at = end
+            many = many + 1
         return many, len(stretch) - at
 
     def known(self, reports: np.ndarray) -> np.ndarray:
@@ -347,7 +349,9 @@ def read(data: bytes, codec: Codec, key: bytes | None) -> tuple[np.ndarray, int,
     Nothing is raised, with at most one hash a byte. A stretch of damaged bytes counts for every
     report begun in it.
     """
-    data, size, start = as_bytes(data), codec.layout.itemsize, wire.tag_start(codec.tag, key)
+    data = as_bytes(data)
+    size = codec.layout.itemsize
+    start = wire.tag_start(codec.tag, key)
     found = _whole_reports(data, codec, start)
     damaged = foreign = begin = 0
     for end in [*found, len(data)]:
@@ -364,7 +368,9 @@ def _whole_reports(data: bytes, codec: Codec, start: blake2b) -> list[int]:
     """Where reports begin that begin with their mark and end with a right checksum, left to right."""
     # Where marks are rare, a report that holds its mark a second time was cut and is not hashed:
     # linear time.
-    mark, size, found = codec.mark, codec.layout.itemsize, []
+    mark = codec.mark
+    size = codec.layout.itemsize
+    found = []
     at = data.find(mark)
     while 0 <= at <= len(data) - size:
         second = data.find(mark, at + 1, at + size) if codec.rare else -1

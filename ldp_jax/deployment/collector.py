@@ -131,7 +131,8 @@ def decode(
     reports, damaged, foreign = read(data, codec, key)
     known = codec.known(reports)
     good = known & codec.possible(reports)
-    foreign, impossible = foreign + int((~known).sum()), int((known & ~good).sum())
+    foreign = foreign + int((~known).sum())
+    impossible = int((known & ~good).sum())
     reports = reports[good]
     sent = np.zeros(len(reports), TRIPLE)
     for name in [
@@ -147,7 +148,8 @@ def decode(
     first[order] = new
 
     mine = first[len(seen) :]
-    kept, output = sent[mine], codec.output(reports[mine])
+    kept = sent[mine]
+    output = codec.output(reports[mine])
     return Decoded(
         user=kept["user"].copy(),
         round=kept["round"].copy(),

@@ -106,7 +106,8 @@ class Device:
         start = _WORDS + table.digest + struct.pack("<QI", user, round)
         block, place = np.divmod(np.asarray(fields, np.int64), _PER_HASH)
         if len(block) == 1:
-            needed, at = block, np.zeros(1, np.intp)
+            needed = block
+            at = np.zeros(1, np.intp)
         else:
             needed, at = np.unique(block, return_inverse=True)
         return (

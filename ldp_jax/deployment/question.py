@@ -75,7 +75,9 @@ class Question(Public):
     most: int = 65_535
     owners: Ownership | None = None
 
-    KIND, VERSION, READ = "question", 3, (2,)
+    KIND = "question"
+    VERSION = 3
+    READ = (2,)
 
     def __post_init__(self) -> None:
         count = whole(1, MAX_GROUPS, num_groups=self.num_groups)

@@ -203,8 +203,11 @@ class Session:
         ``ValueError`` if k is not in [1, d], and :class:`ReplayError` if anything of the round was
         reported before.
         """
-        who, when, dim = wire.checked_user(user), wire.checked_round(round), _length(xs)
-        codec, many = FieldReports(table), whole(1, dim, k=k)
+        who = wire.checked_user(user)
+        when = wire.checked_round(round)
+        dim = _length(xs)
+        codec = FieldReports(table)
+        many = whole(1, dim, k=k)
         fields = self._device.sample(codec.table, dim, many, user=who, round=when)
         return self._release(codec, fields, lambda: _vector(xs, dim)[fields], who, when, alone=True)
 
@@ -288,7 +291,8 @@ class Session:
         label: int | None = None,
     ) -> bytes:
         """The bytes may carry the number of another round, ``label``."""
-        who, when = codec.user(user), codec.round(round)
+        who = codec.user(user)
+        when = codec.round(round)
         where = None if field is None else wire.checked_field(field)
         with self._lock:
             known = self._released.get((codec.digest, who, when), {})
@@ -317,7 +321,8 @@ class Session:
             raise ValueError(
                 f"a {codec.of} needs a budget of {codec.unit}s, not one of {self._kind.unit}s"
             )
-        who, when = codec.user(user), codec.round(round)
+        who = codec.user(user)
+        when = codec.round(round)
         key = (codec.digest, who, when)
         with self._lock:
             known = self._released.get(key, {})
@@ -341,7 +346,8 @@ class Session:
 
         Rounded up.
         """
-        who, kind = None if user is None else wire.checked_user(user), self._kind
+        who = None if user is None else wire.checked_user(user)
+        kind = self._kind
         with self._lock:
             mine = [
                 (key[0], held)
@@ -356,7 +362,8 @@ class Session:
 
     def _check_budget(self, loss: Fraction, times: int) -> None:
         """Refuse what the device would not pay for; under the lock."""
-        epsilon, kind = _epsilon(loss), self._kind
+        epsilon = _epsilon(loss)
+        kind = self._kind
         if epsilon > self._budget:
             raise BudgetError(
                 f"refused, whatever it is called: this {kind.of} loses epsilon {epsilon} a {kind.each}, and the "

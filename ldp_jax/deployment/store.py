@@ -103,7 +103,8 @@ class ReportStore:
         explains ``key``. The first report of a user counts, whoever's key it has: compare before
         what users ``decode`` finds.
         """
-        codec, found = codec_of(asked), decode(data, asked, key=key)
+        codec = codec_of(asked)
+        found = decode(data, asked, key=key)
         with self._database() as database:
             new = self._unseen(database, codec, found)
             if len(new):
@@ -403,5 +404,6 @@ def _decoded(codec: Codec, batch: pyarrow.RecordBatch) -> Decoded:
         value.to_pylist() if pyarrow.types.is_list(value.type) else value.to_numpy(), np.int32
     )
     nothing = Rejected(0, 0, 0, 0)
-    estimate, seen = codec.estimate(output), np.zeros(0, TRIPLE)
+    estimate = codec.estimate(output)
+    seen = np.zeros(0, TRIPLE)
     return Decoded(user, round, field, output, estimate, nothing, seen, codec.digest)

@@ -60,7 +60,8 @@ class SendsDegree(ListMechanism):
 
         A mass for geometric noise.
         """
-        epsilon, kind = jnp.asarray(self.degree_epsilon), jnp.result_type(float)
+        epsilon = jnp.asarray(self.degree_epsilon)
+        kind = jnp.result_type(float)
         noisy, degree, owned = (jnp.asarray(count, kind) for count in (noisy, degree, owned))
         gap = jnp.abs(noisy - degree)
         end = (noisy <= 0) | (noisy >= owned)

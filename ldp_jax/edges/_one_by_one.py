@@ -79,7 +79,8 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
     """
     check_single(m)
     made: Any = m  # a dataclass, which no protocol can say
-    n, served = len(users.group), isinstance(m, HasServer)
+    n = len(users.group)
+    served = isinstance(m, HasServer)
     inside = np.ones(n, bool) if m.reporting == "full" and not served else users.private
     member, reporters = np.flatnonzero(inside), np.flatnonzero(users.private)
     sizes = np.bincount(users.group[inside], minlength=1)
@@ -91,9 +92,11 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
     node, receivers = place[users.senders[mine]], users.receivers[mine]
     begin, end = (np.searchsorted(receivers, reporters, side) for side in ("left", "right"))
     degree = np.full(n, np.nan, np.float32)
-    found, total = [(np.zeros(0, np.int32), np.zeros(0, np.int32))], 0
+    found = [(np.zeros(0, np.int32), np.zeros(0, np.int32))]
+    total = 0
     for size in np.unique(size_of).tolist():
-        one, of_size = dataclasses.replace(made, n=size), np.flatnonzero(size_of == size)
+        one = dataclasses.replace(made, n=size)
+        of_size = np.flatnonzero(size_of == size)
         room = max(1, _CELLS // size**2) * size if served else max(1, _CELLS // size)
         room = min(room, len(of_size))
         for start in range(0, len(of_size), room):
@@ -101,7 +104,8 @@ def sample(key: PRNGKey, m: OneUsersView, users: Population, memory: float) -> R
             # Padding repeats the first user, whose further reports nobody reads: one program a
             # size.
             rows = np.append(turn, np.full(room - len(turn), turn[0]))
-            who, own = reporters[turn], place[reporters[rows]].astype(np.int32)
+            who = reporters[turn]
+            own = place[reporters[rows]].astype(np.int32)
             reports = _reports(one, keys[rows], _lists(node, begin[rows], end[rows], size), own)
             row, column = np.nonzero(_bits(one, reports, own, m.reporting == "full")[: len(turn)])
             degree[who] = np.asarray(reports.degree)[: len(turn)]

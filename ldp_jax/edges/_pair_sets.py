@@ -56,7 +56,8 @@ def _true_scores(u: np.ndarray, epsilon: float) -> np.ndarray:
 
     The scores of true pairs, elementwise, without logarithms.
     """
-    shrink, rest = np.exp(-epsilon), np.maximum(1 - u, 2.0**-65)
+    shrink = np.exp(-epsilon)
+    rest = np.maximum(1 - u, 2.0**-65)
     below_zero = np.where(rest >= shrink / 2, shrink / (4 * rest), 1 - rest / shrink)
     return np.where(u <= 0.5, u * shrink, below_zero)
 
@@ -89,7 +90,8 @@ def false_pairs(
     width = np.int64(max(size.sum(), 1))
     list_key, key = random.split(key)
     found = [_from_all(list_key, np.where(dense, wanted, 0), size, true)]
-    missing, turn = np.where(dense, 0, wanted), 0
+    missing = np.where(dense, 0, wanted)
+    turn = 0
     while missing.any():
         chance = (pairs - true_count - wanted + 1) / np.maximum(pairs, 1)
         draws = np.ceil(_MARGIN * missing / np.maximum(chance, 1e-300)).astype(

@@ -122,10 +122,12 @@ def plan(m: BitMechanism, people: Population, half: bool) -> Plan:
     if half:
         member, new = _order(m, np.flatnonzero(private), group)
     else:
-        member, new = np.arange(n, dtype=np.int32), np.append(True, np.diff(group) > 0)
+        member = np.arange(n, dtype=np.int32)
+        new = np.append(True, np.diff(group) > 0)
     begin = np.searchsorted(group[member], group[member], "left")
     size = np.searchsorted(group[member], group[member], "right") - begin
-    starts, level = np.flatnonzero(new), np.cumsum(new) - 1
+    starts = np.flatnonzero(new)
+    level = np.cumsum(new) - 1
     ends = np.append(starts[1:], len(member))
     places = np.arange(len(member)) - begin, starts[level] - begin, ends[level] - begin, size
     users = Users(*np.stack(places).astype(np.int32))
@@ -210,7 +212,8 @@ def sample(key: PRNGKey, m: BitMechanism, people: Population, memory: float) -> 
     number of users, or more pairs than that; ``RuntimeError``, before anything is drawn, where a
     pair would belong to its larger budget.
     """
-    n, half = len(people.group), m.reporting != "full"
+    n = len(people.group)
+    half = m.reporting != "full"
     m.of_users(lambda leaf: _one_or_each(leaf, n))
     noisy = np.full(n, np.nan, np.float32)
     reporter, reported = [np.zeros(0, np.int32)], [np.zeros(0, np.int32)]
@@ -253,7 +256,8 @@ def _refuse_dense(m: BitMechanism, users: Users, half: bool, memory: float) -> N
 
     A refusal must not tell true edges.
     """
-    count, owned = len(users.place), universe(users, half).astype(np.int32)
+    count = len(users.place)
+    owned = universe(users, half).astype(np.int32)
     if 16.0 * float(owned.sum(dtype=np.float64)) <= memory:  # all pairs would fit
         return
     false = _false_if_none(_part(m, 0, count), np.pad(owned, (0, capacity(count) - count)))
@@ -268,7 +272,8 @@ def _refuse_dense(m: BitMechanism, users: Users, half: bool, memory: float) -> N
 def _blocks(degree: np.ndarray) -> Iterator[tuple[int, int]]:
     """Runs of users with at most a block's pairs, and at most a block's users."""
     ends = np.concatenate([[0], np.cumsum(degree, dtype=np.int64)])
-    start, n = 0, len(degree)
+    start = 0
+    n = len(degree)
     while start < n:
         stop = int(np.searchsorted(ends, ends[start] + _BLOCK, "right")) - 1
         stop = min(max(stop, start + 1), start + _BLOCK, n)
@@ -285,7 +290,8 @@ def _block(
     """
     # ``counted`` is the degree that is sent, of size - 1 pairs, where it is not that of the owned
     # pairs.
-    length, keys = stop - start, random_words.split(key, 4)
+    length = stop - start
+    keys = random_words.split(key, 4)
     half = m.reporting != "full"
 
     def fill(array: np.ndarray, value: int = 0) -> np.ndarray:
@@ -308,7 +314,8 @@ def _block(
     each = partial(np.repeat, repeats=degree)  # what is a user's, for each true pair
     true = made.node[before : before + int(degree.sum(dtype=np.int64))]
     kept = happens(keys[2], each(np.asarray(keep)), each(np.asarray(drop)))
-    ranks, width = rank_of(Users(*map(each, mine)), true, half), int(made.users.size.max())
+    ranks = rank_of(Users(*map(each, mine)), true, half)
+    width = int(made.users.size.max())
     whose = np.arange(len(degree)) * width
     drawn = np.repeat(whose, count) + each_below(
         keys[3], np.repeat(np.maximum(owned - degree, 1), count)

@@ -87,7 +87,8 @@ def degree_prior(degree: Values) -> DegreePrior:
         each = others / (np.exp(-beta)[None, :] + np.exp(beta)[:, None])
         # Half a step: of sparse graphs a whole one would go to and fro for ever.
         after = np.clip((beta + np.log(classes) - np.log(each.sum(1))) / 2, -_FAR, _FAR)
-        moved, beta = np.abs(after - beta).max(), after
+        moved = np.abs(after - beta).max()
+        beta = after
         if moved < _CLOSE:
             break
     return DegreePrior(group.astype(np.int32), classes, count, beta)
@@ -262,7 +263,8 @@ def private_links(
     validate.threefry(key)
     validate.one_of(VARIANTS, variant=variant)
     first, second = two_budgets(epsilon, degree_share=degree_share)
-    degrees, bits = NoisyDegree(first, noise="geometric"), RandomizedResponse(second)
+    degrees = NoisyDegree(first, noise="geometric")
+    bits = RandomizedResponse(second)
     degree_key, bits_key = random.split(key)
     lists = privatize_graph(bits_key, graph, bits, memory=memory)
     noisy = privatize_graph(degree_key, graph, degrees)

@@ -118,22 +118,26 @@ class DPRR(SendsDegree):
 
     def bit_rates(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array]:
         """p q and (1 - p) q given d*."""
-        flip, (kept, _) = self.flip, self._thinning(noisy, owned)
+        flip = self.flip
+        kept, _ = self._thinning(noisy, owned)
         return (1 - flip) * kept, flip * kept
 
     def drop_rate(self, noisy: Scalar | None, owned: Scalar) -> Array:
         """1 - p q given d*, without cancellation: 1 - p where q = 1."""
-        flip, (_, dropped) = self.flip, self._thinning(noisy, owned)
+        flip = self.flip
+        _, dropped = self._thinning(noisy, owned)
         return flip + (1 - flip) * dropped
 
     def _thinning(self, noisy: Scalar | None, owned: Scalar) -> tuple[Array, Array]:
         """q and 1 - q given d*."""
         assert noisy is not None  # every report has one
-        flip, degree = self.flip, self.estimate_degree(noisy)
+        flip = self.flip
+        degree = self.estimate_degree(noisy)
         owned = jnp.asarray(owned, flip.dtype)
         unclipped = jnp.tanh(jnp.asarray(self.epsilon_edges, flip.dtype) / 2)  # 2p - 1
         below = degree * unclipped + owned * flip
-        known, below = below > 0, jnp.where(below > 0, below, 1.0)
+        known = below > 0
+        below = jnp.where(below > 0, below, 1.0)
         kept = jnp.clip(jnp.where(known, degree / below, 0.0), 0.0, 1.0)
         return kept, jnp.clip(jnp.where(known, flip * (owned - 2 * degree) / below, 1.0), 0.0, 1.0)
 

@@ -80,7 +80,8 @@ class LocalLap(OnLists):
         check_single(self)
         bits, owned, degree, _ = self._record(neighbours, own)
         degree_key, values_key = random.split(key)
-        bits, degree = bits.astype(jnp.float32), degree.astype(jnp.float32)
+        bits = bits.astype(jnp.float32)
+        degree = degree.astype(jnp.float32)
         values = bits + random_words.laplace(values_key, owned.shape) / jnp.asarray(
             self.epsilon_edges
         )
@@ -91,7 +92,8 @@ class LocalLap(OnLists):
         """log p of a report given a list; -inf where it is about other than the owned pairs."""
         y = LapReport(*y)
         bits, owned, degree, _ = self._record(x, own)
-        bits, degree = bits.astype(jnp.float32), degree.astype(jnp.float32)
+        bits = bits.astype(jnp.float32)
+        degree = degree.astype(jnp.float32)
         possible = (jnp.isnan(y.values) != owned).all() & ~jnp.isnan(y.degree)
         off = jnp.where(owned, jnp.asarray(y.values) - bits, 0.0)
         of_bits = jnp.where(owned, _log_laplace(self.epsilon_edges, off), 0.0).sum()
@@ -161,13 +163,16 @@ class LocalLap(OnLists):
         shown = np.bincount(
             group[receivers[private[receivers] & ~private[senders]]], minlength=graphs
         )
-        counted, times = degree[who], 2
+        counted = degree[who]
+        times = 2
         if self.reporting == "half":
             start = (np.cumsum(size) - size)[of_pair]
             lows = _sparse.owns(
                 _sparse.Users(low - start, 0, size[of_pair], size[of_pair]), high - start, True
             )
-            counted, shown, times = np.bincount(np.where(lows, low, high), minlength=len(who)), 0, 1
+            counted = np.bincount(np.where(lows, low, high), minlength=len(who))
+            shown = 0
+            times = 1
         first, second = map(float, self.spent())
         degree[who] = counted + drawn(random_words.laplace, degree_key, len(who)) / np.float32(
             first

@@ -183,7 +183,8 @@ class NeighbourCounts(OnLists):
         """
         if self.noise != "geometric":
             raise NotApplicable(f"{self.noise} noise is a continuum: ask float_audit")
-        size, width = whole_noise.WORDS, 32 * whole_noise.WORDS
+        size = whole_noise.WORDS
+        width = 32 * whole_noise.WORDS
         table = np.asarray(self.thresholds).T
         steps = [
             sum(int(word) << 32 * (size - 1 - at) for at, word in enumerate(row)) for row in table
@@ -302,7 +303,8 @@ def with_noise(
 
     All may be traced.
     """
-    high, bits = thresholds[0], thresholds.shape[1].bit_length()
+    high = thresholds[0]
+    bits = thresholds.shape[1].bit_length()
     last = np.uint32(2**32 - 1)
 
     def found(beyond: Callable[[Array], Array], steps: Scalar) -> Array:

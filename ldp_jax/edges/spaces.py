@@ -213,7 +213,8 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
     def contains(self, values: ListReport, *, rounding: int = 0) -> np.ndarray:
         """Which have a list, and a degree that is possible, or NaN where none is sent."""
         y = ListReport(*values)
-        lists, degree = self._lists.contains(y.neighbours), np.asarray(y.degree)
+        lists = self._lists.contains(y.neighbours)
+        degree = np.asarray(y.degree)
         if self.degree is None:
             return lists & np.isnan(degree)
         if self._most is None:
@@ -254,7 +255,8 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
         Its numbers, or both ends and what is between two breaks.
         """
         degrees, weights, owner = _rule(self.degree)
-        cells, others = int(owner[-1]) + 1, self._lists.others
+        cells = int(owner[-1]) + 1
+        others = self._lists.others
         lists = self._every(cells)
         count = len(lists.ids)
         density = np.exp(np.asarray(log_density(_with_each(degrees, lists)))).reshape(
@@ -289,7 +291,8 @@ class ListReports(ReportLaw[ListReport, NeighbourList]):
 
     def scores(self, reports: list[ListReport], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """The noisy degree, the bit that differs, and each among the reports with the other."""
-        node, degree = _differing(x, x_other), _degrees_of(reports)
+        node = _differing(x, x_other)
+        degree = _degrees_of(reports)
         bit = [(np.asarray(y.neighbours.ids) == node).any(1) for y in reports]
         low, high = (float(end(np.concatenate(degree))) for end in (np.min, np.max))
         both = list(zip(degree, bit, strict=True))
@@ -363,7 +366,8 @@ class LapReports(NumberReports[LapReport]):
 
     def contains(self, values: LapReport, *, rounding: int = 0) -> np.ndarray:
         """Which have a finite degree, a number of each owned bit, and nothing of the others."""
-        y, mine = LapReport(*values), np.isin(np.arange(self.n), self.owned)
+        y = LapReport(*values)
+        mine = np.isin(np.arange(self.n), self.owned)
         return np.isfinite(np.asarray(y.degree)) & (np.isnan(np.asarray(y.values)) != mine).all(1)
 
     def critical_numbers(self, most: int) -> np.ndarray:
@@ -373,7 +377,8 @@ class LapReports(NumberReports[LapReport]):
 
     def scores(self, reports: list[LapReport], x: NeighbourList, x_other: NeighbourList) -> Scores:
         """The noisy degree, the noisy bit that differs, and their sum."""
-        node, degree = _differing(x, x_other), _degrees_of(reports)
+        node = _differing(x, x_other)
+        degree = _degrees_of(reports)
         value = [np.nan_to_num(np.asarray(y.values, np.float64)[:, node]) for y in reports]
         return {
             "degree": degree,
@@ -412,16 +417,12 @@ class CountReports(NumberReports[Values]):
         Those that are true cancel.
         """
         if self.span is None:
-            near, ends = (
-                np.arange(-1, most + 1.5, 0.5),
-                np.add.outer([-_FAR, _FAR], [-1, 0, 1]).ravel(),
-            )
+            near = np.arange(-1, most + 1.5, 0.5)
+            ends = np.add.outer([-_FAR, _FAR], [-1, 0, 1]).ravel()
         else:
             low, high = self.span
-            near, ends = (
-                np.arange(max(low, -2), min(high, most + 2) + 1),
-                [low, low + 1, high - 1, high],
-            )
+            near = np.arange(max(low, -2), min(high, most + 2) + 1)
+            ends = [low, low + 1, high - 1, high]
         return np.repeat(np.unique([*near, *ends])[:, None], self.dim, 1)
 
     def scores(self, reports: list[Values], x: NeighbourList, x_other: NeighbourList) -> Scores:

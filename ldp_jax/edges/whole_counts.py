@@ -105,8 +105,10 @@ def _counts(
         group = groups[other]
         kept = group >= 0 if counted is None else (group >= 0) & counted(user, other)
         if kept.any():
-            user, group = user[kept].astype(np.int64) - rows.start, group[kept]
-            first, last = int(user[0]), int(user[-1]) + 1
+            user = user[kept].astype(np.int64) - rows.start
+            group = group[kept]
+            first = int(user[0])
+            last = int(user[-1]) + 1
             code = (user - first) * num_groups + group
             found[first:last] += np.bincount(code, minlength=(last - first) * num_groups).reshape(
                 -1, num_groups
@@ -200,7 +202,8 @@ def privatize_counts(
         return np.clip(_counts(users, groups, first.num_groups, counted, rows), 0, first.most)
 
     # Of divided users each process counts for its own.
-    shape, to = (n, first.num_groups), over and NamedSharding(over.mesh, P(over.spec[0]))
+    shape = (n, first.num_groups)
+    to = over and NamedSharding(over.mesh, P(over.spec[0]))
     counts = true(None) if to is None else jax.make_array_from_callback(shape, to, true)
     xp = np if over is None and validate.concrete(key) else jnp
     keys = [key] if len(menu) == 1 else random.split(key, len(menu))
@@ -256,10 +259,13 @@ def _with_before(
     spent: list[Guarantee], reported: np.ndarray, rule: Ownership | Reporting, after: NoisyCounts
 ) -> list[Guarantee]:
     """The loss of this round and those before it together, per bit of a list and per edge."""
-    (bit, edge), known, earlier = spent, np.zeros_like(reported), after
+    bit, edge = spent
+    known = np.zeros_like(reported)
+    earlier = after
     once = rule != "full"
     while earlier is not None:
-        known, once = known | earlier.reported, once and _one_rule(rule, earlier.owners)
+        known = known | earlier.reported
+        once = once and _one_rule(rule, earlier.owners)
         earlier = earlier.after
     compose = sequential if (known & reported).any() else parallel
     bit = compose(after.guarantee[NEIGHBOUR_LIST], bit)

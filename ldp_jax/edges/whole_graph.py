@@ -100,7 +100,8 @@ def privatize_graph(
         )
     made, both_ends = _reporting(mechanism, reporting)
     users = Population.of(graph, public)
-    private, n = users.private, len(users.group)
+    private = users.private
+    n = len(users.group)
     guarantees = [made.guarantee()]
     if isinstance(made, OneUsersView):
         guarantees.append(made.relationship())

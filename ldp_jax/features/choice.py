@@ -80,7 +80,8 @@ def choose(domain: Domain, norm_bound: float | None, dim: int, epsilon: float) -
         made["PrivUnit"] = partial(PrivUnit, epsilon, dim, length), 1.0
         made["PrivUnitG"] = partial(PrivUnitG, epsilon, dim, length), 1.0
 
-    found, refused = dict[str, tuple[HasMoments, float, float]](), dict[str, str]()
+    found = dict[str, tuple[HasMoments, float, float]]()
+    refused = dict[str, str]()
     for name, (make, scale) in made.items():
         try:
             mechanism = make()

@@ -140,7 +140,8 @@ class Discrete(Univariate):
                 raise ValueError("table() needs one concrete level: say which")
             level = int(self.level)
         validate.integer_in(0, len(self.names) - 1, level=level)
-        outputs, size = int(np.asarray(self.counts)[level]), self._size
+        outputs = int(np.asarray(self.counts)[level])
+        size = self._size
         rows = np.asarray(self.search)[level * self.inputs : (level + 1) * self.inputs]
         guide, thresholds = np.split(rows, [2 * size], axis=1)
         edges = np.pad(thresholds[:, : outputs - 1].astype(np.int64), ((0, 0), (1, 0)))

@@ -91,7 +91,8 @@ def transition(mechanism: Mechanism, inputs: int, outputs: int | None = None) ->
     if outputs is not None:
         validate.integer_in(1, outputs=outputs)
     with jax.enable_x64(True):
-        domain, codomain = mechanism.domain(), mechanism.codomain()
+        domain = mechanism.domain()
+        codomain = mechanism.codomain()
         records = _bins("domain", name, domain, inputs)
         if isinstance(codomain, Finite):
             values = np.sort(np.asarray(codomain.values, np.float64))
@@ -250,7 +251,8 @@ def em(
         np.isfinite(columns) & (columns > 0) & np.any(matrix > 0, axis=1)[:, None], columns, 0.0
     )
     theta = np.full((matrix.shape[1], columns.shape[1]), 1 / matrix.shape[1])
-    mass, iterations = matrix @ theta, np.zeros(columns.shape[1], np.int64)
+    mass = matrix @ theta
+    iterations = np.zeros(columns.shape[1], np.int64)
     likelihood = special.xlogy(columns, mass).sum(0)
     active = np.flatnonzero(columns.any(0))
     for _ in range(max_iterations):

@@ -33,7 +33,8 @@ class Duchi(Worded):
 
     def from_word64(self, word: Array | np.ndarray, x: Record) -> Array:
         """-1 for the words below its mass, 1 for the others."""
-        word, x = jnp.asarray(word, jnp.uint32), clip(x)
+        word = jnp.asarray(word, jnp.uint32)
+        x = clip(x)
         positive = x >= 0
         # The sign against the record is counted from its own end, so that its complement is exact.
         against = random_words.less(
@@ -44,7 +45,8 @@ class Duchi(Worded):
     def log_density(self, y: Record, x: Record) -> Array:
         """log P(y | x)."""
         y = jnp.asarray(y)
-        possible, epsilon = jnp.abs(y) == 1.0, jnp.asarray(self.epsilon)
+        possible = jnp.abs(y) == 1.0
+        epsilon = jnp.asarray(self.epsilon)
         agreement = jnp.where(possible, y, 1.0) * clip(x)
         mass = 0.5 * (1 + agreement) * jax.nn.sigmoid(epsilon) + 0.5 * (
             1 - agreement

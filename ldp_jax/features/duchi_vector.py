@@ -94,7 +94,8 @@ class DuchiVector:
     @property
     def _gain(self) -> Array:
         """B, without cancellation or overflow."""
-        epsilon, constants = jnp.asarray(self.epsilon), _constants(self.dim)
+        epsilon = jnp.asarray(self.epsilon)
+        constants = _constants(self.dim)
         return constants.gain * (jnp.exp(-epsilon) / -jnp.expm1(-epsilon) + constants.share)
 
     def privatize(self, key: PRNGKey, x: Record) -> Array:
@@ -119,7 +120,8 @@ class DuchiVector:
 
     def _whole_cube(self) -> tuple[Array, Array]:
         """2^d / Z and the rest to 1."""
-        epsilon, share = jnp.asarray(self.epsilon, jnp.float32), _constants(self.dim).share
+        epsilon = jnp.asarray(self.epsilon, jnp.float32)
+        share = _constants(self.dim).share
         few = jnp.exp(-epsilon)
         more = -jnp.expm1(-epsilon) * share
         return jnp.maximum(few, jnp.finfo(jnp.float32).tiny) / (more + few), more / (more + few)
@@ -133,11 +135,14 @@ class DuchiVector:
 
     def log_density(self, y: Report, x: Record) -> Array:
         """log P(y | x); ``-inf`` for a y that is no vector of signs."""
-        x, y = clip(one_record(x, self.dim)), one_record(y, self.dim, "y")
+        x = clip(one_record(x, self.dim))
+        y = one_record(y, self.dim, "y")
         possible = (jnp.abs(y) == 1.0).all()
         towards = jnp.where(possible, y, 1.0).astype(x.dtype) * x
-        mass, half = _convolved(towards), self.dim // 2 + 1
-        few, most = mass[:half].sum() / _SCALE, mass[half:].sum()
+        mass = _convolved(towards)
+        half = self.dim // 2 + 1
+        few = mass[:half].sum() / _SCALE
+        most = mass[half:].sum()
         share = _constants(self.dim).share
         log_z = _log_mixture(
             self.epsilon, jnp.asarray(1 - share, x.dtype), jnp.asarray(share * _SCALE, x.dtype)
@@ -203,7 +208,8 @@ def _log_mixture(epsilon: Scalar, few: Array, most: Array) -> Array:
     level = jax.lax.stop_gradient(jnp.maximum(jnp.log(few), epsilon + (jnp.log(most) - _LOG_SCALE)))
     # Beyond e^44 the scale is taken from the exponent, where it cannot overflow; below, from the
     # mass, exactly.
-    rest, switch = epsilon - level, 44.0
+    rest = epsilon - level
+    switch = 44.0
     near = jnp.exp(jnp.minimum(rest, switch)) * (most / _SCALE)
     far = jnp.exp(jnp.maximum(rest, switch) - _LOG_SCALE) * most
     return level + jnp.log(few * jnp.exp(-level) + jnp.where(rest <= switch, near, far))

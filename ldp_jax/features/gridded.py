@@ -81,7 +81,9 @@ def GridPiecewise(epsilon: Scalar, inputs: int = INPUTS, *, t: float | None = No
 
 def _worst_variance(epsilon: float, inputs: int, reach: int) -> float:
     """The worst variance of the unbiased estimate over records on and between grid points."""
-    window, h, low = 2 * reach + 1, 2 / (inputs - 1), math.exp(-epsilon)
+    window = 2 * reach + 1
+    h = 2 / (inputs - 1)
+    low = math.exp(-epsilon)
     mass = window + (inputs - 1) * low
     gain = mass / (window * (1 - low))  # one over the contraction
     places = h * (np.arange(inputs + 2 * reach) - (inputs + 2 * reach - 1) / 2)

@@ -45,7 +45,8 @@ def LPOptimal(epsilon: Scalar, inputs: int = INPUTS, outputs: int = OUTPUTS) -> 
     epsilon = integer_tables.checked_epsilon(epsilon)
     validate.integer_in(2, integer_tables.MAX_INPUTS, inputs=inputs)
     validate.integer_in(41, integer_tables.MAX_OUTPUTS, outputs=outputs)
-    floor, other = 1 / (inputs - 1) ** 2, float(OptimalPiecewise(epsilon).variance(1.0))
+    floor = 1 / (inputs - 1) ** 2
+    other = float(OptimalPiecewise(epsilon).variance(1.0))
     if floor >= other:
         needed = math.ceil(1 + 1 / math.sqrt(other)) + 1
         raise ValueError(

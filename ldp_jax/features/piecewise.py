@@ -69,7 +69,8 @@ class GeneralPiecewise(Numeric):
 
     def from_uniform(self, u: Record, x: Record) -> Array:
         """Inverse distribution function; u in (0, 1)."""
-        u, x = jnp.asarray(u), clip(x)
+        u = jnp.asarray(u)
+        x = clip(x)
         t, tau, g = self._parts()
         tail = tau / (1 + tau)  # the mass outside [L, R], spread over a length of 2gt
         left, right = tail * (1 + x) / 2, tail * (1 - x) / 2
@@ -81,7 +82,8 @@ class GeneralPiecewise(Numeric):
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log p(y | x)."""
-        y, x = jnp.asarray(y), clip(x)
+        y = jnp.asarray(y)
+        x = clip(x)
         t, tau, g = self._parts()
         inside = (y >= g * (x * t - 1)) & (y <= g * (x * t + 1))
         high = -jnp.log(2 * g * (1 + tau))
@@ -98,7 +100,8 @@ class GeneralPiecewise(Numeric):
     def variance(self, x: Record) -> Array:
         """The closed form, scaled by e^-eps: it neither overflows nor cancels."""
         t, tau, _ = self._parts()
-        small, rest = jnp.exp(-jnp.asarray(self.epsilon)), -jnp.expm1(-jnp.asarray(self.epsilon))
+        small = jnp.exp(-jnp.asarray(self.epsilon))
+        rest = -jnp.expm1(-jnp.asarray(self.epsilon))
         slope = (tau + small) / rest
         constant = (1 + tau) * ((t + 1) ** 2 * (tau + small) + rest) / (3 * t**2 * rest**2)
         return slope * clip(x) ** 2 + constant
@@ -149,7 +152,8 @@ def OptimalPiecewise(epsilon: Scalar) -> GeneralPiecewise:
     5.066
     """
     check_epsilon(epsilon, _LARGEST_OPTIMAL)
-    a, s = exp(_times(epsilon, -2 / 3)), 1.0
+    a = exp(_times(epsilon, -2 / 3))
+    s = 1.0
     for _ in range(6):
         s = s - (a * s**4 + 2 * s**3 - 2 * a * s - 1) / (4 * a * s**3 + 6 * s**2 - 2 * a)
     return GeneralPiecewise(epsilon, s * exp(_times(epsilon, 1 / 3)))

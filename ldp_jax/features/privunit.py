@@ -180,7 +180,8 @@ class _OnCaps(abc.ABC):
         length, u = polar(
             x.astype(jnp.result_type(x, y)), self.radius
         )  # a level in the precision of the report
-        along, cut = matmul(y, u.astype(y.dtype)), jnp.asarray(self.cut, y.dtype)
+        along = matmul(y, u.astype(y.dtype))
+        cut = jnp.asarray(self.cut, y.dtype)
         towards = jnp.where(along >= cut, _log_level(self.epsilon, (1 + length) / 2), 0.0)
         against = jnp.where(along <= -cut, _log_level(self.epsilon, (1 - length) / 2), 0.0)
         return self._log_base(y) - self.log_whole + (towards + against)

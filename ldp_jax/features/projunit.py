@@ -73,7 +73,8 @@ class ProjUnit:
 
     def log_density(self, y: Report, x: Record) -> Array:
         """log p(y | x)."""
-        x, y = as_records(x), jnp.asarray(y)
+        x = as_records(x)
+        y = jnp.asarray(y)
         return self.inner.log_density(y, self._projected(x.astype(jnp.result_type(x, y))))
 
     def domain(self) -> Ball:

@@ -121,7 +121,8 @@ class Sampled:
     def guarantee(self) -> Guarantee:
         """k times the inner guarantee."""
         inner = self.inner.guarantee()
-        made, every = sampled(inner, self.k, self.dim), any_two(inner.adjacency) == "any two"
+        made = sampled(inner, self.k, self.dim)
+        every = any_two(inner.adjacency) == "any two"
         return dataclasses.replace(
             made,
             adjacency=f"any two vectors in [-1, 1]^{self.dim}" if every else made.adjacency,
@@ -147,7 +148,8 @@ class Sampled:
 
     def variance(self, x: Record) -> Array:
         """Variance of the estimate, by coordinate."""
-        share, scale = self.k / self.dim, self._gain
+        share = self.k / self.dim
+        scale = self._gain
         mean = self.inner.mean(x)
         return share * scale**2 * (self.inner.variance(x) + (1 - share) * mean**2)
 

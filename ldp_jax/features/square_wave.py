@@ -63,7 +63,8 @@ class SquareWave(Numeric):
 
     def from_uniform(self, u: Record, x: Record) -> Array:
         """Inverse distribution function; u in (0, 1)."""
-        u, x = jnp.asarray(u), clip(x)
+        u = jnp.asarray(u)
+        x = clip(x)
         be = self._be.astype(jnp.result_type(u, x))  # a report of 32 bits stays one in 64-bit mode
         decay = jnp.exp(-jnp.asarray(self.epsilon))
         b, per_tail_mass = be * decay, 2 * (be + 1)
@@ -74,7 +75,8 @@ class SquareWave(Numeric):
 
     def log_density(self, y: Record, x: Record) -> Array:
         """log p(y | x)."""
-        y, x = jnp.asarray(y), clip(x)
+        y = jnp.asarray(y)
+        x = clip(x)
         low = -jnp.log(2 * (self._be + 1))
         inside = jnp.abs(y - x) <= self.b
         possible = jnp.abs(y) <= 1 + self.b

@@ -64,7 +64,8 @@ class ThreeOutputs(Worded):
 
     def _by_agreement(self, size: Array) -> tuple[Array, Array, Array]:
         """The masses of the sign against x, of 0 and of the sign of x, at |x| = ``size``."""
-        (a, rest), e = self._chances(), jnp.exp(-jnp.asarray(self.epsilon))
+        a, rest = self._chances()
+        e = jnp.exp(-jnp.asarray(self.epsilon))
         even, likely = (1 - size) * rest / 2, size * (1 - a * e) / (1 + e)
         # a (1 - |x|) + a e |x|: no difference of numbers near 1.
         return even + likely * e, a * ((1 - size) + e * size), even + likely
@@ -74,7 +75,8 @@ class ThreeOutputs(Worded):
 
         The most likely report has what the others leave.
         """
-        word, x = jnp.asarray(word, jnp.uint32), clip(x)
+        word = jnp.asarray(word, jnp.uint32)
+        x = clip(x)
         size = jnp.abs(x).astype(jnp.float32)
         against, nothing, along = (
             jnp.asarray(mass, jnp.float32) for mass in self._by_agreement(size)

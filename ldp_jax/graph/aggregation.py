@@ -252,7 +252,8 @@ class Divided:
 
     def sum(self, h: Float[Array, "n ..."]) -> Float[Array, "n ..."]:
         """The sum over the senders of each node's edges, by devices that gather all rows of ``h``."""
-        (devices,), missing = self.over.spec, -len(h) % len(self.senders)
+        (devices,) = self.over.spec
+        missing = -len(h) % len(self.senders)
 
         def part(senders: Array, receivers: Array, own: Array) -> Array:
             rows = (
@@ -305,7 +306,9 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables
     """
     _check_ends(senders, receivers, validate.whole(0, num_nodes=num_nodes))
     degree = np.bincount(receivers, minlength=num_nodes + 1)
-    start, order, rank = np.cumsum(degree) - degree, None, None
+    start = np.cumsum(degree) - degree
+    order = None
+    rank = None
     if num_nodes > _LARGE and len(senders) < 2**31:  # SciPy orders by 32 bits
         order = _by_neighbourhood(senders, degree[:-1])
         rank = np.empty_like(order)
@@ -320,10 +323,8 @@ def tables(senders: np.ndarray, receivers: np.ndarray, num_nodes: int) -> Tables
     if not len(
         node
     ):  # a row of nobody: without a scatter XLA would make the sums anew for whoever gathers them
-        more, node = (
-            np.full((_FURTHER, 1), num_nodes, np.int32),
-            np.array([len(many) - 1], np.int32),
-        )
+        more = np.full((_FURTHER, 1), num_nodes, np.int32)
+        node = np.array([len(many) - 1], np.int32)
     if rank is not None:
         number = np.append(rank, np.int32(num_nodes))
         first, head, more = number[first], number[head], number[more]

@@ -392,7 +392,8 @@ def _codes(
     first: np.ndarray, second: np.ndarray, n: int, kept: np.ndarray | None = None
 ) -> np.ndarray:
     """first n + second, of edges that are kept; int64."""
-    code, at = np.empty(len(first) if kept is None else int(kept.sum()), np.int64), 0
+    code = np.empty(len(first) if kept is None else int(kept.sum()), np.int64)
+    at = 0
     for some in _blocks(len(first)):
         ends = (
             (first[some], second[some])

@@ -130,9 +130,11 @@ def read(
     other = [name for name, values in weights.items() if (values != 1).any()]
     none = [values == 0 for values in weights.values() if values.ndim == 1]
     pairs = found.pairs[~np.any(none, 0)] if none else found.pairs
-    low, high = pairs.min(1), pairs.max(1)
+    low = pairs.min(1)
+    high = pairs.max(1)
     loops = low == high
-    code, upwards = low[~loops] * n + high[~loops], pairs[~loops, 0] == low[~loops]
+    code = low[~loops] * n + high[~loops]
+    upwards = pairs[~loops, 0] == low[~loops]
     forward, repeats = np.unique(code[upwards], return_counts=True)
     backward, more = np.unique(code[~upwards], return_counts=True)
     both = np.intersect1d(forward, backward)
@@ -203,7 +205,8 @@ def read_numbered(source: object) -> Graph | None:
     >>> read_numbered(both).senders.tolist(), read_numbered(one)
     ([1, 0], None)
     """
-    of_networkx, names = validate.is_of("networkx", source), None
+    of_networkx = validate.is_of("networkx", source)
+    names = None
     try:
         if of_networkx:
             names = range(len(found := set(cast("networkx.Graph", source).nodes)))
@@ -235,7 +238,8 @@ def to_scipy(graph: Graph) -> scipy.sparse.csr_array:
     >>> to_scipy(graphs.from_edges([[0, 1]], num_nodes=2)).toarray().tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    n, (senders, receivers) = graphs.num_nodes(graph), to_edge_index(graph)
+    n = graphs.num_nodes(graph)
+    senders, receivers = to_edge_index(graph)
     return scipy.sparse.csr_array(
         (np.ones(len(senders), np.float32), (receivers, senders)), shape=(n, n)
     )

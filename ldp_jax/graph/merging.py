@@ -82,7 +82,8 @@ def _colours(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The first node of each colour and the colour of each node, refined by the colours of its senders."""
     draws = np.random.default_rng(0)
-    found, colour = 0, node_graph
+    found = 0
+    colour = node_graph
     for _ in range(_ROUNDS):
         own, sent = draws.integers(-(2**63), 2**63, (2, int(colour.max()) + 1))
         total = np.append(0, np.cumsum(sent[colour[senders]]))  # modulo 2^64

@@ -167,7 +167,8 @@ class Batch(NamedTuple):
         """
         if isinstance(self.into, Segments):
             return self.into.sum(h)
-        parts, total = h.reshape(*self.node_graph.shape, h.shape[1]), NeighbourRows.sum
+        parts = h.reshape(*self.node_graph.shape, h.shape[1])
+        total = NeighbourRows.sum
         return (total if parts.ndim == 2 else jax.vmap(total))(self.into, parts, self.out).reshape(
             h.shape
         )
@@ -177,7 +178,8 @@ class Batch(NamedTuple):
 
         ``h`` has ``jax.grad`` alone.
         """
-        h, counts = h * self.node_count[:, None], self.nodes_per_graph
+        h = h * self.node_count[:, None]
+        counts = self.nodes_per_graph
         parts = h.reshape(*self.node_graph.shape, h.shape[1])
         total = (_pool if parts.ndim == 2 else jax.vmap(_pool))(parts, self.node_graph, counts)
         means = total / jnp.maximum(counts, 1.0)[..., None]
@@ -259,7 +261,8 @@ def pack(
     )
     first = _starts(nodes)[node_graph]
     into, rows = _neighbours(senders, receivers, node_graph, first, graphs)
-    out, rows_out = None, rows
+    out = None
+    rows_out = rows
     if len(node_graph) < len(graph_set.node_graph) or not graph_set.symmetric:
         order = np.lexsort((receivers, senders))
         out, rows_out = _neighbours(receivers[order], senders[order], node_graph, first, graphs)
@@ -272,7 +275,8 @@ def pack(
     sizes[:graphs] = np.stack([np.ones(graphs, np.int64), nodes, edges, rows, rows_out], 1)
     loads = _trial_loads(sizes, strata)
     top = (nodes + edges)[strata[0]]
-    found, parts = [], 1 if mesh is None else mesh.size
+    found = []
+    parts = 1 if mesh is None else mesh.size
     largest = np.pad(sizes[strata].max(1), ((0, -slots % parts), (0, 0)))
     for begin, end in _classes(top, shapes):
         room = loads[begin:end].max(0)
@@ -373,7 +377,8 @@ def _classes(sizes: np.ndarray, most: int) -> list[tuple[int, int]]:
         cuts.append((now[n], cost.argmin(0)))
         best = now
     pieces = int(np.argmin([value for value, _ in cuts]))  # the fewest on ties
-    end, runs = n, []
+    end = n
+    runs = []
     for _, begin in reversed(cuts[: pieces + 1]):
         runs.append((int(begin[end]), end))
         end = int(begin[end])
@@ -418,7 +423,8 @@ def deal(packed: Packed, key: PRNGKey | None = None) -> tuple[Int[Array, "batche
 @partial(jax.jit, static_argnames="shape")
 def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: Shape) -> Batch:
     """Put ``graphs`` that :func:`deal` drew for ``shape`` side by side in one batch, which devices may share."""
-    graphs, over = jnp.asarray(graphs), packed.over
+    graphs = jnp.asarray(graphs)
+    over = packed.over
     if over is None or shape.part is None:
         return _assemble(packed, graphs, shape)
     filled = jnp.pad(graphs, (0, -len(graphs) % over.mesh.size), constant_values=len(packed))
@@ -427,7 +433,8 @@ def assemble(packed: Packed, graphs: Int[Array | np.ndarray, " slots"], shape: S
     )
     each = jax.tree.map(lambda leaf: divided_by(leaf, over), each)
     # Each node with its device; each graph in its place, which dropout knows.
-    count, labels = each.node_count.reshape(-1), packed.labels[graphs]
+    count = each.node_count.reshape(-1)
+    labels = packed.labels[graphs]
     return each._replace(labels=labels, graph_mask=graphs < len(packed), node_count=count)
 
 

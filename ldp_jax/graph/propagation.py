@@ -190,7 +190,8 @@ def operator(
         validate.one_of(("segment",), layout=layout)
     directed = allow_directed and not graphs.is_symmetric(graph)
     if directed:
-        n, ends = graphs.num_nodes(graph), (np.asarray(graph.senders), np.asarray(graph.receivers))
+        n = graphs.num_nodes(graph)
+        ends = (np.asarray(graph.senders), np.asarray(graph.receivers))
         senders, receivers = graphs.sorted_edges(*ends, np.zeros(n, np.int32))
     else:
         senders, receivers, n = graphs.validate_symmetric(graph)
@@ -300,7 +301,8 @@ def _blocked(function: Callable[[Array], Array], x: Array) -> Array:
         return function(x)
     within = jax.sharding.get_abstract_mesh().manual_axes  # in jax.shard_map x is one part
     parts = 1 if within else math.gcd(columns, jax.device_count())
-    width, own = max(1, width // parts), columns // parts
+    width = max(1, width // parts)
+    own = columns // parts
     padded = jnp.pad(x.reshape(n, parts, own), ((0, 0), (0, 0), (0, -own % width)))
 
     def one(start: Array) -> Array:
@@ -418,7 +420,8 @@ def ppr_by_blocks(
     ``block(start)`` gives the columns from ``start`` on: :func:`block_width` of them, or all where
     there are fewer. The last block may overlap the one before it.
     """
-    numbers, width = _numbers(alpha, r, tol), block_width()
+    numbers = _numbers(alpha, r, tol)
+    width = block_width()
     if columns <= width:
         return _ppr(op, block(np.int32(0)), *numbers)
     starts = [*range(0, columns - width, width), columns - width]

@@ -79,7 +79,9 @@ def closure(parent: ArrayLike | tuple) -> np.ndarray:
         raise ValueError(
             f"parent must be integers [n] in [0, n), got {above.dtype} of shape {above.shape}"
         )
-    node, at, found = np.arange(n), above, []
+    node = np.arange(n)
+    at = above
+    found = []
     previous = node
     while (some := at != previous).any():  # as often as the tree is high
         if len(found) == n:
@@ -126,7 +128,8 @@ def _gradient(
     # is 2 / (r sqrt(1 + r^2)) times half the change of r^2. ``parts`` are u [b, dim], v [b, dim],
     # and s [k, dim], which all pairs share, ``gaps`` theirs; ``apart`` [b, k] is 1 where s is in no
     # pair with u.
-    (u, v, s), (inverse_u, inverse_v, inverse_s) = parts, (1.0 / gap for gap in gaps)
+    u, v, s = parts
+    inverse_u, inverse_v, inverse_s = (1.0 / gap for gap in gaps)
     ones = lambda rows: jnp.ones((len(rows), 1), u.dtype)  # sums as products, which are vectorised
 
     def mass(squared: Array, inverse: Array) -> tuple[Array, Array]:
@@ -135,7 +138,8 @@ def _gradient(
         r, root = jnp.sqrt(r2), jnp.sqrt(1.0 + r2)
         return (r + root) ** -2, 2.0 * inverse / (jnp.maximum(r, 1e-15) * root)
 
-    near, far = ((u - v) ** 2).sum(-1, keepdims=True), _squared(u, s)
+    near = ((u - v) ** 2).sum(-1, keepdims=True)
+    far = _squared(u, s)
     mass_v, slope_v = mass(near, inverse_u * inverse_v)
     mass_s, slope_s = jax.lax.optimization_barrier(mass(far, inverse_u * inverse_s.T))
     mass_s = mass_s * apart
@@ -144,7 +148,8 @@ def _gradient(
     pull_v = (weight - share * mass_v) * slope_v
     pull_s = -share * mass_s * slope_s
     # The slope in |u - s|^2 pulls u and s together; that in the gaps moves each along its ray.
-    ray_v, ray_s = pull_v * near, jax.lax.optimization_barrier(pull_s * far)
+    ray_v = pull_v * near
+    ray_s = jax.lax.optimization_barrier(pull_s * far)
     of_u, along_u = pull_v + matmul(pull_s, ones(s)), ray_v + matmul(ray_s, ones(s))
     of_s, along_s = matmul(pull_s.T, ones(u)), matmul(ray_s.T, ones(u))
     grad_u = (of_u + inverse_u * along_u) * u - pull_v * v - matmul(pull_s, s)
@@ -241,7 +246,8 @@ def embed(
     pairs = _relation(relation, num_nodes)
     init_key, train_key = random.split(key)
     points = random.uniform(init_key, (num_nodes, dim), minval=-1e-3, maxval=1e-3)
-    table, rate = jnp.asarray(_table(pairs)), jnp.float32(learning_rate)
+    table = jnp.asarray(_table(pairs))
+    rate = jnp.float32(learning_rate)
     plan = _Plan(burn_in, epochs, min(batch_size, len(pairs)), negatives)
     return _train(train_key, points, jnp.asarray(pairs), table, rate, plan=plan)
 
@@ -286,7 +292,9 @@ def reconstruction(
     # Nodes no farther than v that are in a pair with u themselves: each u's pairs are sorted by
     # distance.
     order = np.lexsort((own, pairs[:, 0]))
-    u, own, closer = pairs[order, 0], own[order], closer[order].astype(np.int64)
+    u = pairs[order, 0]
+    own = own[order]
+    closer = closer[order].astype(np.int64)
     place = np.arange(len(u))
     fresh = np.r_[True, u[1:] != u[:-1]]
     start = np.maximum.accumulate(np.where(fresh, place, 0))

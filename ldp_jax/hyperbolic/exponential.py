@@ -131,7 +131,8 @@ def _arc(disc: _Place, share: Array) -> tuple[Array, Array]:
 
 def _series(coefficients: Array, t: Array) -> Array:
     """A sum of Legendre's polynomials at t in [-1, 1]."""
-    before, now = jnp.ones_like(t), t
+    before = jnp.ones_like(t)
+    now = t
     found = coefficients[0] + coefficients[1] * t
     for k in range(1, _ORDER):
         before, now = now, ((2 * k + 1) * t * now - k * before) / (k + 1)
@@ -198,7 +199,8 @@ class HyperbolicExponential:
 
     def log_density(self, y: Report, x: Record) -> Float[Array, ""]:
         """log p(y | x) with respect to the ball's coordinates; ``-inf`` outside the disc."""
-        x, y = self.domain().clip(x), jnp.asarray(y)
+        x = self.domain().clip(x)
+        y = jnp.asarray(y)
         y = y.astype(jnp.result_type(x, y))
         x = x.astype(y.dtype)
         rim = jnp.asarray(self.rim, y.dtype)

@@ -52,7 +52,8 @@ def _deltas(key: PRNGKey, distances: Array, samples: int) -> tuple[Array, Array]
         distances[i, j] + distances[k, m]
         for i, j, k, m in ((w, x, y, z), (w, y, x, z), (w, z, x, y))
     )
-    low, high = jnp.minimum(a, b), jnp.maximum(a, b)
+    low = jnp.minimum(a, b)
+    high = jnp.maximum(a, b)
     delta = 0.5 * (jnp.maximum(high, c) - jnp.maximum(low, jnp.minimum(high, c)))
     return delta.mean(), delta.max()
 

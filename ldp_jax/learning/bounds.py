@@ -75,7 +75,9 @@ def error_bound(mechanism: Sampled, rows: PageRankRows, delta: float) -> ErrorBo
     inner, gain = mechanism.inner, mechanism._gain
     # A coordinate's variance is a quadratic in x, so it is extreme at 0 or at 1.
     variance = max(worst_case(mechanism.variance(np.float32(x))) for x in (0.0, 1.0))
-    log, peak, spread = np.log(2.0 * mechanism.dim / delta), values.max(1), (values**2).sum(1)
+    log = np.log(2.0 * mechanism.dim / delta)
+    peak = values.max(1)
+    spread = (values**2).sum(1)
     if not isinstance(inner, SquareWave) and not np.isclose(
         gain, mechanism.dim / mechanism.k, rtol=1e-9
     ):

@@ -105,7 +105,8 @@ def scores(outputs: Float[Array, "graphs classes"], labels: Int[np.ndarray, " gr
     >>> scores(jnp.array([[2.0, 1.0], [0.0, 3.0], [1.0, 2.0]]), np.array([0, 1, 0]))
     Scores(accuracy=0.6666666865348816, auc=1.0)
     """
-    classes, areas = outputs.shape[1], []
+    classes = outputs.shape[1]
+    areas = []
     # Log-odds, which are of the order of probabilities; float32 has too few of those for a sure
     # model.
     others = jnp.where(jnp.eye(classes, dtype=bool), -jnp.inf, outputs[:, None, :])

@@ -88,7 +88,8 @@ def _channel(mechanism: Discrete) -> tuple[int, float]:
     """How many categories, and with which probability the true one is reported."""
     if isinstance(mechanism, Discrete) and mechanism.encoding == "category":
         law = mechanism.table().masses / 2.0**32
-        size, keep = len(law), float(law[0, 0])
+        size = len(law)
+        keep = float(law[0, 0])
         one_for_all = np.where(np.eye(size, dtype=bool), keep, other_share(keep, size))
         if law.shape == one_for_all.shape and np.allclose(law, one_for_all, rtol=0.0, atol=1e-6):
             return size, keep
@@ -184,12 +185,14 @@ def drop_inputs(
         raise ValueError(
             f"op must be what propagation.operator(graph) makes, got {type(op).__name__}"
         )
-    n, classes = op.num_nodes, train.label.shape[-1]
+    n = op.num_nodes
+    classes = train.label.shape[-1]
     given, rows = jnp.zeros(n, jnp.float32), jnp.zeros((n, classes), jnp.float32)
     for name, part in {"train": train, "also": also}.items():
         if part is not None:
             _check(name, part, *(jax.ShapeDtypeStruct((n, k), jnp.float32) for k in (1, classes)))
-            given, rows = given.at[part.index].set(1.0), rows.at[part.index].set(part.label)
+            given = given.at[part.index].set(1.0)
+            rows = rows.at[part.index].set(part.label)
     context = DropInputs(inputs, op, given, steps)
     averaged = _around(context, rows)[train.index]
     if rounded:

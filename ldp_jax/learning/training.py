@@ -350,7 +350,8 @@ class Run(NamedTuple):
 def begin(variables: Variables, optimizer: optax.GradientTransformation, epochs: int) -> Run:
     """A training before its first epoch."""
     state = optimizer.init(variables["params"])
-    zero, least = jnp.int32(0), jnp.float32(-jnp.inf)
+    zero = jnp.int32(0)
+    least = jnp.float32(-jnp.inf)
     no_losses = jnp.full(
         epochs, jnp.inf, jnp.float32
     )  # NaN would stop training under ``jax_debug_nans``
@@ -672,10 +673,8 @@ def _fit(
         ) -> tuple[tuple, None]:
             index, step_key = index_and_key
             batch = jax.tree.map(lambda leaf: leaf[jnp.minimum(index, count - 1)], examples)
-            losses, inputs = (
-                (lambda outputs: objective.loss(outputs, batch)),
-                objective.inputs(context, batch),
-            )
+            losses = lambda outputs: objective.loss(outputs, batch)
+            inputs = objective.inputs(context, batch)
             return step(
                 model, settings.optimizer, losses, index < count, carry, inputs, step_key, number
             ), None

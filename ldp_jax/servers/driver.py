@@ -211,12 +211,11 @@ def round_of(question: Question, answers: Answers) -> Round:
     """What was asked and answered, in numbers."""
     asked = np.asarray(question.asked)
     if isinstance(question, HasSizes):
-        download, upload = question.download_bytes(), question.upload_bytes()
+        download = question.download_bytes()
+        upload = question.upload_bytes()
     else:
-        download, upload = (
-            _nbytes(question) - asked.nbytes,
-            _report_bytes(answers.values, len(asked)),
-        )
+        download = _nbytes(question) - asked.nbytes
+        upload = _report_bytes(answers.values, len(asked))
     who, reported = int(asked.sum()), int(np.asarray(answers.reported).sum())
     return Round(digest(question).hex(), who, reported, download, upload)
 

@@ -93,7 +93,8 @@ def embedding_memory(mechanism: Mechanism, nodes: int, edges: int, *, dense: boo
     >>> f"{embedding_memory(HDS(1.0, dim=10_000, k=20), 3_000_000, 10**8) / 1e9:.0f} GB"
     '246 GB'
     """
-    dim, width = box(mechanism).dim, block_width()
+    dim = box(mechanism).dim
+    width = block_width()
     leaves, structure = jax.tree.flatten(mechanism)
     pairs = zip(leaves, stacked_axes(mechanism, nodes), strict=True)
     one = jax.tree.unflatten(structure, [leaf if axis is None else leaf[0] for leaf, axis in pairs])
@@ -120,7 +121,8 @@ def _check_memory(
     mechanism: Mechanism, op: Operator, dense: bool, memory: float, runs: int = 1
 ) -> None:
     validate.positive(memory=memory)
-    dim, graph = box(mechanism).dim, 12.0 * op.num_places
+    dim = box(mechanism).dim
+    graph = 12.0 * op.num_places
     needed = embedding_memory(mechanism, op.num_nodes, op.num_places, dense=dense)
     needed += 4.0 * (runs - 1) * op.num_nodes * dim
     if needed > memory:
@@ -399,7 +401,8 @@ def private_embedding(
     server = EmbeddingServer(op, mechanism, alpha, r, tol, _public_choices(x, mechanism, n))
     spent = _with_graph(server.statement().guarantee(), graph)
     # Of users on several devices all estimates exist at once, and are exchanged for columns.
-    dense, runs = not isinstance(x, (RowSource, np.memmap)), 1 if placement(x) is None else 3
+    dense = not isinstance(x, (RowSource, np.memmap))
+    runs = 1 if placement(x) is None else 3
     _check_memory(mechanism, op, dense, memory, runs)
     asked = server.init(key)
     reports = perturb(key, declared(x, box(mechanism), bounds, clip), mechanism)

@@ -177,7 +177,8 @@ class PrivateEmbedding(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _OfUse
             _key_of(self.key, self.mechanism), _graph(self.graph), self.records, self.mechanism,
             alpha=self.alpha, r=self.r,
         )  # fmt: skip
-        self.embedding_, self.guarantee_ = np.asarray(found.z), found.guarantee
+        self.embedding_ = np.asarray(found.z)
+        self.guarantee_ = found.guarantee
         return self
 
     def transform(self, X: Users) -> Float[np.ndarray, "m d"]:  # noqa: N803

@@ -208,7 +208,8 @@ class Rehearsal(NamedTuple):
                 f"epsilon must be one that was rehearsed, {self.epsilons}, got {epsilon!r}"
             )
         gains = self.gains[:, self.epsilons.index(epsilon)]
-        count, mean = len(gains), float(gains.mean())
+        count = len(gains)
+        mean = float(gains.mean())
         spread = float(gains.std(ddof=1)) * math.sqrt(1 + 1 / count)
         error = math.hypot(spread, MODEL_ERROR, MODEL_SHARE * mean)
         half = float(scipy.stats.t.ppf(0.975, count - 1)) * error
@@ -340,7 +341,10 @@ def rehearse(
         )
     if not isinstance(public, CountFacts) and public.known.keep < 1.0:
         raise ValueError(f"public must have true labels, got keep = {public.known.keep:g}")
-    message, splits, right, private = "lists", [], [], validate.labels(public.labels) < 0
+    message = "lists"
+    splits = []
+    right = []
+    private = validate.labels(public.labels) < 0
     with watched("rehearse", progress):
         phase("what is public", 0.0)
         if isinstance(public, PanelFacts) and public.taught is not None:
@@ -350,7 +354,8 @@ def rehearse(
         if isinstance(public, PanelFacts):
             if friends is not None:
                 raise ValueError("friends must be None of records, whose graph is public")
-            message, run = "records", _of_records(key, public, asked)
+            message = "records"
+            run = _of_records(key, public, asked)
         elif friends is None:
             raise ValueError(
                 "friends must be stated of lists: servers.StatedFriends(mean_degree, homophily)"
@@ -362,7 +367,8 @@ def rehearse(
                 raise ValueError(
                     "overlap and echo must be None of joint totals: nobody has public features"
                 )
-            message, splits = "records and lists", [_splits(total) for total in asked]
+            message = "records and lists"
+            splits = [_splits(total) for total in asked]
             stated = _checked(friends, len(private))
             run = _of_both(key, public, stated, tuple(split for some in splits for split in some))
         for world in _phases(worlds):
@@ -370,7 +376,8 @@ def rehearse(
             found = [np.asarray(one).argmax(1) == np.asarray(y) for one in posteriors]
             right.append([100.0 * one[private].mean() for one in found])
     right = np.array(right)
-    gains, taken = right[:, 1:] - right[:, :1], ()
+    gains = right[:, 1:] - right[:, :1]
+    taken = ()
     if splits:
         gains, taken = _best(gains, splits)
     users, labels = int(private.sum()), int((~private).sum())
@@ -438,11 +445,9 @@ def _drawn_scores(
     key: PRNGKey, facts: PanelFacts | JointFacts, y: Array, log_q: Array | np.ndarray, near: float
 ) -> np.ndarray:
     """The classifier's scores of donors, and of the panel its own."""
-    labels, panel, scored = (
-        facts.labels,
-        facts.known.nodes,
-        np.asarray(facts.classifier.panel_scores),
-    )
+    labels = facts.labels
+    panel = facts.known.nodes
+    scored = np.asarray(facts.classifier.panel_scores)
     scores = scored[
         np.asarray(donors(key, y, log_q, labels[panel], log_q[panel], np.float32(near)))
     ]
@@ -609,10 +614,8 @@ def _of_lists(
         else:
             y = _alike_classes(class_key, noise, tempered, labels, np.float32(alike))
         given = [guess if one is None else one for guess, one in zip(unknown, told, strict=True)]
-        users, found = (
-            _drawn_users(draw_key, y, tempered, stated, np.asarray(given, np.float32)),
-            [log_q],
-        )
+        users = _drawn_users(draw_key, y, tempered, stated, np.asarray(given, np.float32))
+        found = [log_q]
         for place, epsilon in enumerate(epsilons):
             count_key = random.fold_in(report_key, place)
             made = simulate(
@@ -630,7 +633,8 @@ def _of_both(
     """Worlds of private records and lists; each split is tried on the same users."""
     n = len(facts.labels)
     log_q = np.tile(facts.log_prior, (n, 1))
-    entries, alike = max(1, round(float(stated[0]) * n)), min(float(stated[1]), _MOST_ALIKE)
+    entries = max(1, round(float(stated[0]) * n))
+    alike = min(float(stated[1]), _MOST_ALIKE)
 
     def world(number: int) -> _Classes:
         draw_key, donor_key, report_key = random.split(random.fold_in(key, number), 3)
@@ -717,7 +721,8 @@ class _LikeFeatures:
 
     @classmethod
     def of(cls, key: PRNGKey, rows: Rows | DenseRows) -> "_LikeFeatures":
-        laid, n = laid_out(rows), rows.shape[0]
+        laid = laid_out(rows)
+        n = rows.shape[0]
         mean = laid.transposed(jnp.ones((laid.shape[0], 1), jnp.float32))[:, 0] / n
         bare = cls(laid, mean, jnp.ones((n, 1), jnp.float32))
         made = _shared_noise(bare, random.normal(key, (n, _COLUMNS)))
@@ -766,7 +771,8 @@ def _drawn_users(
     of_class = jax.nn.one_hot(y, log_q.shape[1], dtype=jnp.float32)
     # As many friends are of the own class as was stated; where q is often wrong, q has less of a
     # share.
-    right, chance = (jnp.exp(log_q) * of_class).sum(1).mean(), (of_class.mean(0) ** 2).sum()
+    right = (jnp.exp(log_q) * of_class).sum(1).mean()
+    chance = (of_class.mean(0) ** 2).sum()
     beyond = 1.0 - (right - chance) / (1.0 - chance)
     overlap = jnp.minimum(overlap, (1.0 - homophily) / jnp.maximum(beyond, 1e-3))
     alike = (1.0 - overlap) * of_class + overlap * jnp.exp(log_q)
@@ -780,7 +786,8 @@ def _drawn_counts(key: PRNGKey, users: _Users, groups: Array, *, num_groups: int
 
     Poisson.
     """
-    size, classes = users.of_class.sum(0), users.of_class.shape[1]
+    size = users.of_class.sum(0)
+    classes = users.of_class.shape[1]
     of_group = jax.nn.one_hot(groups, num_groups, dtype=jnp.float32)
     shares = matmul(users.of_class.T, of_group) / jnp.maximum(size, 1.0)[:, None]  # of a class
     friends = users.homophily * users.alike + (1.0 - users.homophily) * size / len(groups)
@@ -803,7 +810,8 @@ def _drawn_lists(key: PRNGKey, users: _Users, y: Array, entries: int) -> tuple[A
     Int32 [entries] each.
     """
     owner_key, alike_key, friend_key = random.split(key, 3)
-    ends, size = users.rate.cumsum(), users.of_class.sum(0).astype(jnp.int32)
+    ends = users.rate.cumsum()
+    size = users.of_class.sum(0).astype(jnp.int32)
     owners = jnp.searchsorted(ends, random.uniform(owner_key, (entries,)) * ends[-1])
     mine = y[jnp.minimum(owners, len(y) - 1)]
     alike = random.uniform(alike_key, (entries,)) < users.homophily
@@ -836,7 +844,9 @@ class _Pilot:
 
     @classmethod
     def of(cls, facts: LinkFacts) -> "_Pilot":
-        groups, pilot, friends = facts.groups, np.asarray(facts.pilot), np.asarray(facts.friends)
+        groups = facts.groups
+        pilot = np.asarray(facts.pilot)
+        friends = np.asarray(facts.friends)
         n, num_groups = np.shape(facts.log_q)
         place = np.full(n, len(pilot))
         place[pilot] = np.arange(len(pilot))
@@ -846,10 +856,8 @@ class _Pilot:
         np.add.at(counts, (member, groups[friend]), 1)
         size = np.bincount(groups[pilot], minlength=num_groups)
         like = np.where(size[groups] > 0, groups, size.argmax()).astype(np.int32)
-        start, alike = (
-            np.searchsorted(member, np.arange(len(pilot))),
-            facts.same_class(friends[order]),
-        )
+        start = np.searchsorted(member, np.arange(len(pilot)))
+        alike = facts.same_class(friends[order])
         made = groups, like, groups[pilot], counts, start, groups[friend], alike.astype(np.float32)
         return cls(*map(jnp.asarray, made))
 
@@ -863,7 +871,8 @@ def _of_links(
 ) -> Rehearsal:
     facts = _checked_pilot(facts)
     n, num_groups = np.shape(facts.log_q)
-    nobody, of_pilot = np.zeros(n, np.int32), _Pilot.of(facts)
+    nobody = np.zeros(n, np.int32)
+    of_pilot = _Pilot.of(facts)
     size = min(math.ceil(_HELD_OUT * len(facts.friends) / len(facts.pilot) * n / 2), _MOST_LINKS)
     auc, alone = [], []
     with watched("rehearse", progress):
@@ -872,7 +881,8 @@ def _of_links(
             counts, linked, alike = _drawn_links(draw_key, of_pilot, size=size)
             others = np.asarray(random.randint(other_key, (size, 2), 0, n))
             alike = jnp.concatenate([alike, jnp.asarray(facts.same_class(others), jnp.float32)])
-            pairs, found = np.concatenate([np.asarray(linked), others]), []
+            pairs = np.concatenate([np.asarray(linked), others])
+            found = []
             for place, epsilon in enumerate(epsilons):
                 degree_key, count_key = random.split(random.fold_in(report_key, place))
                 # As NoisyDegree sends it: clipped.
@@ -903,7 +913,8 @@ def _percent(scores: Array, size: int) -> float:
 
 def _checked_pilot(facts: LinkFacts) -> LinkFacts:
     """The facts with labels as whole numbers; what does not fit is refused."""
-    log_q, labels = np.asarray(facts.log_q), validate.labels(facts.labels)
+    log_q = np.asarray(facts.log_q)
+    labels = validate.labels(facts.labels)
     pilot = np.asarray(facts.pilot)
     check_posterior(log_q)
     n = len(log_q)
@@ -932,7 +943,8 @@ def _drawn_links(key: PRNGKey, pilot: _Pilot, *, size: int) -> tuple[Array, Arra
     of the first end's group: links between two groups are stubs that are matched at random.
     """
     donor_key, owner_key, entry_key, friend_key, rest_key = random.split(key, 5)
-    groups, (n, num_groups) = pilot.groups, (len(pilot.groups), pilot.counts.shape[1])
+    groups = pilot.groups
+    n, num_groups = (len(pilot.groups), pilot.counts.shape[1])
     even = jnp.zeros((n, num_groups), jnp.float32)
     donor = donors(
         donor_key, pilot.like, even, pilot.of_member, even[: len(pilot.of_member)], np.float32(1.0)

@@ -155,7 +155,8 @@ def panel_facts(
     ('reports', True)
     """
     known, panel = folded_panel(key, labels, num_classes, num_folds, keep)
-    graph, rows = graphs.as_graph(graph), as_rows(rows)
+    graph = graphs.as_graph(graph)
+    rows = as_rows(rows)
     mine = Numbering.of(known.labels, num_classes)
     if keep == 1.0 and mine.absent:
         taught = panel_facts(
@@ -337,10 +338,12 @@ class ReportServer:
         )
 
         # Step 6, the guard.
-        evidence, strength = own, 1.0
+        evidence = own
+        strength = 1.0
         if self.guarded:
             trusted = guard(own, posterior, asked)
-            evidence, strength = jax.device_put(trusted.log_likelihood), trusted.strength
+            evidence = jax.device_put(trusted.log_likelihood)
+            strength = trusted.strength
         losses = {"structure": label_log_loss(log_q, labels, known.keep)}
         structure = LocalPrediction(
             log_q, evidence, strength, "structure",

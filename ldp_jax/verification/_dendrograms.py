@@ -20,10 +20,13 @@ def _clusters(nodes: tuple[int, ...]) -> list[frozenset[tuple[int, int]]]:
     if len(nodes) == 1:
         return [frozenset()]
     mask = lambda some: sum(1 << node for node in some)
-    first, rest, found = nodes[0], nodes[1:], []
+    first = nodes[0]
+    rest = nodes[1:]
+    found = []
     for count in range(len(rest)):
         for more in itertools.combinations(rest, count):
-            left, right = (first, *more), tuple(node for node in rest if node not in more)
+            left = (first, *more)
+            right = tuple(node for node in rest if node not in more)
             found += [
                 one | other | {(mask(left), mask(right))}
                 for one in _clusters(left)

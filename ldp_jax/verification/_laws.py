@@ -147,7 +147,8 @@ class Line(Law):
 
     def far(self, known: Report) -> np.ndarray | None:
         """Ten and a thousand times as far as the farthest, on the sides without an end."""
-        reach, sides = float(np.abs(known).max()), self._open()
+        reach = float(np.abs(known).max())
+        sides = self._open()
         return (
             reach * np.array([sign * times for sign in sides for times in (10.0, 1e3)])
             if sides
@@ -160,9 +161,11 @@ class Line(Law):
         """Panels between breaks; towards an infinite end they double until nothing is left."""
         cuts = self._breaks(records)
         lower, upper = self._reach(cuts)
-        tails, at = [], lambda place: float(np.squeeze(log_density(np.reshape(place, 1))))
+        tails = []
+        at = lambda place: float(np.squeeze(log_density(np.reshape(place, 1))))
         for sign in self._open():
-            start, count = lower if sign < 0 else upper, 1
+            start = lower if sign < 0 else upper
+            count = 1
             while at(start + sign * 2.0**count) - at(start) > -50.0:
                 count += 1
             tails.append(start + sign * (2.0 ** np.arange(0, count + 1) - 1))
@@ -202,7 +205,8 @@ class Parts(Law):
 
     def search(self, rng: np.random.Generator, known: Report, n: int) -> Report:
         branch, value = (np.asarray(leaf) for leaf in known)
-        chosen, y = rng.integers(0, len(self.parts), n), np.empty(n)
+        chosen = rng.integers(0, len(self.parts), n)
+        y = np.empty(n)
         for place, part in enumerate(self.space.parts):
             mine = value[branch == place]
             uniform = rng.uniform(mine.min(), mine.max(), n)
@@ -272,7 +276,8 @@ class Independent(RealVectors):
 
     def critical_reports(self, records: Values) -> np.ndarray:
         """The records themselves, the middles between them, and places beyond."""
-        x, dim = np.asarray(records, np.float64), self.space.dim
+        x = np.asarray(records, np.float64)
+        dim = self.space.dim
         if x.shape[-1] != dim:
             raise NotApplicable(
                 f"records of {x.shape[-1]} numbers do not say where reports of {dim} lose most"
@@ -332,7 +337,8 @@ class Independent(RealVectors):
         both = np.stack(
             [np.minimum(ends[:, 0], other_ends[:, 0]), np.maximum(ends[:, 1], other_ends[:, 1])], 1
         )
-        differ, rest = [], 1.0
+        differ = []
+        rest = 1.0
         for number in range(self.space.dim):
             points, weights = panel_rule(both[number], *_RULES[1])
             mine, theirs = (_along(log, base, number, points) for log in (log_density, other))
@@ -356,7 +362,8 @@ class Independent(RealVectors):
                 f"4^{self.space.dim} cells are too many to count: test a smaller dim"
             )
         base, ends = self._mode(log_density)
-        mass, cuts = np.ones(1), []
+        mass = np.ones(1)
+        cuts = []
         for number in range(self.space.dim):
             along = lambda places, number=number: _along(log_density, base, number, places)
             cut, quarters = self._quarters(along, ends[number])
@@ -449,7 +456,8 @@ def _along(log_density: Log, base: np.ndarray, number: int, places: np.ndarray) 
 
 def _ends(log_density: Log, base: np.ndarray, number: int) -> tuple[float, float, float]:
     """Where one number has all but e^-40 of its density, and where its density is largest."""
-    places, found = _PLACES, (0.0, 0.0, 0.0)
+    places = _PLACES
+    found = (0.0, 0.0, 0.0)
     for _ in range(2):  # over all sizes, then near what was found
         logs = _along(log_density, base, number, places)
         if np.isnan(logs).any() or not np.isfinite(logs.max()):
@@ -465,12 +473,14 @@ def _ends(log_density: Log, base: np.ndarray, number: int) -> tuple[float, float
         places = np.concatenate(
             [[found[0]], np.linspace(found[0], found[1], 4001)[1:-1], [found[1]]]
         )
-    mode, reach = found[2], (found[1] - found[0]) / 4000
+    mode = found[2]
+    reach = (found[1] - found[0]) / 4000
     while reach > 1e-13 * (
         found[1] - found[0]
     ):  # rules are cut at the mode, where a density may bend
         near = mode + reach * np.linspace(-1.0, 1.0, 17)
-        mode, reach = float(near[_along(log_density, base, number, near).argmax()]), reach / 8
+        mode = float(near[_along(log_density, base, number, near).argmax()])
+        reach = reach / 8
     return found[0], found[1], mode
 
 

@@ -122,7 +122,8 @@ def _of_table(
     table: integer_tables.Table, x: np.ndarray, y: np.ndarray, spread: np.ndarray
 ) -> np.ndarray:
     row, part = integer_tables.split(np, x, table.inputs, table.encoding)
-    above, share = np.minimum(row + 1, table.inputs - 1), part / 2.0**23
+    above = np.minimum(row + 1, table.inputs - 1)
+    share = part / 2.0**23
     below = (
         np.pad(np.cumsum(table.masses.astype(np.float64), 1), ((0, 0), (1, 0)))
         / integer_tables.WORDS
@@ -176,7 +177,10 @@ def _positions(
 ) -> tuple[Array, Array]:
     def one(row: tuple[Array, Array, Array, Array]) -> tuple[Scalar, Scalar]:
         x, branch, value, spread = row
-        parts, before, found, off = mechanism.codomain().branches, 0.0, 0.0, 0.0
+        parts = mechanism.codomain().branches
+        before = 0.0
+        found = 0.0
+        off = 0.0
         for number, (part, infinite) in enumerate(zip(parts, ends, strict=True)):
             log = partial(_log, mechanism, number, x=x)
             if part.atoms is not None:
@@ -186,7 +190,8 @@ def _positions(
                     jnp.where(values < value, mass, 0.0).sum()
                     + spread * jnp.where(values == value, mass, 0.0).sum()
                 )
-                total, misplaced = mass.sum(), 0.0
+                total = mass.sum()
+                misplaced = 0.0
             else:
                 here, total, misplaced = _interval(part, infinite, log, value, x, spread, scale)
             found = jnp.where(branch == number, before + here, found)

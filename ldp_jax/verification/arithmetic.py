@@ -107,7 +107,8 @@ def arithmetic(mechanism: Exact | HasCoordinates) -> ArithmeticLoss:
 
 def _claimed(mechanism: Exact, records: np.ndarray) -> np.ndarray:
     """Masses of the density [records, outcomes]; NaN of a continuum."""
-    codomain, columns = mechanism.codomain(), []
+    codomain = mechanism.codomain()
+    columns = []
     with float64_on_cpu():
         for branch, part in enumerate(codomain.branches):
             if part.atoms is None:
@@ -159,7 +160,8 @@ def _ratio(mass: Fraction | None, other: Fraction | None) -> Fraction | float:
 
 def _of_table(m: Any, sampler: Any) -> ArithmeticLoss:
     """The table's loss, where a sampler gives each report at both ends of the domain its mass in the table."""
-    table, records = m.table(), np.array(m.domain().extremes(), np.float32)
+    table = m.table()
+    records = np.array(m.domain().extremes(), np.float32)
     found, cells = _Steps(sampler, records, _claimed(m, records), words=1).masses()
     if found != [_row(table, float(record)) for record in records]:
         raise NotApplicable(
@@ -187,10 +189,12 @@ class _Sent(NamedTuple):
 
 def _of_coordinates(mechanism: HasCoordinates) -> ArithmeticLoss:
     """Coordinates that are sent and lose most, added up."""
-    laws, sent = coordinate_laws(mechanism), mechanism.codomain().sent
+    laws = coordinate_laws(mechanism)
+    sent = mechanism.codomain().sent
     if len(laws) > 1 and sent < mechanism.codomain().dim:
         raise NotApplicable("coordinates that are sampled must have one law")
-    asked, each = np.linspace(0, len(laws) - 1, min(len(laws), _LAWS)).astype(int), []
+    asked = np.linspace(0, len(laws) - 1, min(len(laws), _LAWS)).astype(int)
+    each = []
     for number, (law, at) in enumerate(laws):
         if not isinstance(law, HasTable):
             each.append(arithmetic(law))
@@ -235,7 +239,8 @@ def _of_runs(m: HasWordRuns) -> ArithmeticLoss:
 
 def check_runs(m: Any) -> None:
     """``NotApplicable`` where ``privatize`` of one record sends other numbers than ``from_words`` of its words."""
-    runs, x = m.word_runs(), take(m.domain().grid(1), 0)
+    runs = m.word_runs()
+    x = take(m.domain().grid(1), 0)
     draw, *more = _words.draws_of(m, x)
     if more or draw.shape[:1] != runs.first.shape[:1]:
         raise NotApplicable("privatize must draw the words of its runs, and no others")
@@ -333,7 +338,8 @@ def _audit(mine: _Masses, others: _Masses) -> FloatAudit:
 def _row(table: integer_tables.Table, x: float) -> _Masses:
     """A record's masses over 2^55: two neighbouring rows, mixed as the rounding mixes them."""
     row, part = (int(one) for one in integer_tables.split(np, x, table.inputs, table.encoding))
-    whole, above = 2**23, min(row + 1, table.inputs - 1)
+    whole = 2**23
+    above = min(row + 1, table.inputs - 1)
     mixed = (
         (whole - part) * int(a) + part * int(b)
         for a, b in zip(*table.masses[[row, above]], strict=True)
@@ -379,7 +385,9 @@ class _Steps:
             for c in (np.cumsum(row) - row / 2).tolist()
         }
         self.draws = _words.draws_of(mechanism, records[0])
-        self.mechanism, self.records, self.outcome = mechanism, records, _outcomes(mechanism)
+        self.mechanism = mechanism
+        self.records = records
+        self.outcome = _outcomes(mechanism)
         self.axes = [
             (place, min(words, math.prod(draw.shape) - first) * draw.bits)
             for place, draw in enumerate(self.draws)
@@ -415,7 +423,8 @@ class _Steps:
 
     def cuts(self) -> list[list[set[int]]]:
         """Where the report steps: a set of whole numbers for each record and draw."""
-        axes, every = self._moving() if self.alone else range(len(self.bits)), range(len(self.bits))
+        axes = self._moving() if self.alone else range(len(self.bits))
+        every = range(len(self.bits))
         others = [
             tuple(0 for _ in every),
             tuple((1 << b) - 1 for b in self.bits),
@@ -459,7 +468,8 @@ class _Steps:
         axes = np.arange(len(self.bits))
         numbers = np.zeros((len(axes), _FEW, len(axes)), np.uint64)
         numbers[axes, :, axes] = [[int(share * (1 << bits)) for share in few] for bits in self.bits]
-        numbers, moves = numbers.reshape(-1, len(axes)), np.zeros(len(axes), bool)
+        numbers = numbers.reshape(-1, len(axes))
+        moves = np.zeros(len(axes), bool)
         for row in range(len(self.records)):
             seen = self.report(np.full(len(numbers), row), numbers).reshape(-1, _FEW)
             moves |= (seen != seen[:, :1]).any(1)
@@ -470,7 +480,8 @@ class _Steps:
 
         And how many sets of words were told apart.
         """
-        found, count = [], 0
+        found = []
+        count = 0
         for row, cuts in enumerate(self.cuts()):
             starts = [[0, *sorted(places)] for places in cuts]
             if math.prod(map(len, starts)) > _CELLS:

@@ -122,7 +122,8 @@ def _about_pairs(log: np.ndarray) -> np.ndarray:
 
     0 of graphs that have the pair.
     """
-    graph, pair = np.arange(len(log))[:, None], 1 << np.arange(len(log).bit_length() - 1)
+    graph = np.arange(len(log))[:, None]
+    pair = 1 << np.arange(len(log).bit_length() - 1)
     return np.abs(lost(log[graph | pair], log[graph]))
 
 
@@ -145,7 +146,8 @@ def _largest(loss: np.ndarray, pairs: np.ndarray, public: Edges, released: str) 
 
 def _release_loss(m: CentralMechanism, public: Edges) -> PrivateEdgeLoss:
     split = _split(public, NODES)
-    log, pairs = _law(m, split), _candidates(split)
+    log = _law(m, split)
+    pairs = _candidates(split)
     return _largest(_about_pairs(log), pairs, public, "pairs")
 
 
@@ -174,7 +176,8 @@ def _known(m: CentralMechanism, split: EdgeSplit) -> np.ndarray:
 @_known.register(EdgeRand)
 def _edge_rand(m: EdgeRand, split: EdgeSplit) -> np.ndarray:
     """Every pair is told wrongly with probability 1 / (e^eps + 1)."""
-    count, epsilon = len(_candidates(split)), float(m.epsilon)
+    count = len(_candidates(split))
+    epsilon = float(m.epsilon)
     sets = np.arange(1 << count)
     wrong = np.bitwise_count(sets[:, None] ^ sets).astype(np.int64)
     return -wrong * np.logaddexp(0, epsilon) - (count - wrong) * np.logaddexp(0, -epsilon)
@@ -237,7 +240,8 @@ def _binned_pairs(m: BinnedPairs, split: EdgeSplit) -> np.ndarray:
     """All noisy counts of the bins, all roundings; sets of as many pairs of each bin are alike."""
     if m.noise != "geometric":
         raise NotApplicable("noise must be geometric, whose laws are sums")
-    pairs, every = split.pairs(), _candidates(split)
+    pairs = split.pairs()
+    every = _candidates(split)
     codes, sizes = m.ranked(split)
     place = np.full(len(pairs.nodes) ** 2, len(sizes) - 1)
     place[codes] = np.repeat(np.arange(len(sizes)), sizes)[: len(codes)]
@@ -275,7 +279,8 @@ def _binned_pairs(m: BinnedPairs, split: EdgeSplit) -> np.ndarray:
 
 def _dendrogram_loss(m: HasDendrogram, public: Edges) -> PrivateEdgeLoss:
     n = DENDROGRAM_NODES
-    pairs, said = _candidates(_split(public, n)), m.dendrogram_law(n)
+    pairs = _candidates(_split(public, n))
+    said = m.dendrogram_law(n)
     weight, scale = said.scales
     base = weight * dendrograms.log_likelihoods(dendrograms.sides(n), public)
     loss = _about_pairs(
@@ -369,7 +374,8 @@ def _releases(
     -1 for one that has a pair twice, or no candidate.
     """
     pairs = split.pairs()
-    codes, known = pairs.codes, pairs.codes(_candidates(split))
+    codes = pairs.codes
+    known = pairs.codes(_candidates(split))
     found = np.zeros(trials, np.int64)
     # A release is made on the host, in shapes that follow the draws: one after the other.
     for place, one in enumerate(random.split(key, trials)):

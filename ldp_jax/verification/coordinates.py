@@ -49,7 +49,8 @@ def independent_coordinates(
     chosen = np.sort(rng.permutation(domain.dim)[:_PAIRS])
     sign = _signs(mechanism, draw_key, spread_key, trials)[:, chosen]
     worst, tests = _products(sign, np.sort(rng.permutation(len(chosen))[:_TRIPLES]))
-    limit, whole = significance / tests, bool(np.abs(sign).all())
+    limit = significance / tests
+    whole = bool(np.abs(sign).all())
     defect = (stats.norm.isf(limit / 2) + stats.norm.isf(significance)) / np.sqrt(trials)
     fit = tail_fit("coordinates", worst, limit, defect, trials)
     return fit._replace(fits=fit.fits and not (whole and _dependent(sign > 0)))
@@ -60,7 +61,8 @@ def _signs(
 ) -> np.ndarray:
     """Fair signs [trials, dim], 0 where nothing was sent."""
     domain: Any = mechanism.domain()
-    codomain, centre = mechanism.codomain(), domain.centre()
+    codomain = mechanism.codomain()
+    centre = domain.centre()
     y = draws(mechanism, draw_key, centre, trials)
     sign = np.zeros((trials, domain.dim), np.float32)
     if isinstance(mechanism, HasCoordinates):
@@ -102,7 +104,8 @@ def _dependent(bits: np.ndarray) -> bool:
     """Whether a product of some signs is always the same: less than full rank over GF(2)."""
     rows = bits[: bits.shape[1] + _SPARE]
     packed = [int("".join("1" if b else "0" for b in row) + "1", 2) for row in rows]
-    rank, width = 0, bits.shape[1] + 1
+    rank = 0
+    width = bits.shape[1] + 1
     for place in range(width):
         pivot = next((row for row in packed if row >> place & 1), None)
         if pivot is not None:

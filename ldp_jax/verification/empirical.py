@@ -77,7 +77,8 @@ def matches_density(
         return fit_of(
             mechanism, pick_key, record, draws(mechanism, draw_key, record, trials), significance
         )
-    n, fits = domain.users, []
+    n = domain.users
+    fits = []
     keys = [draw_key, *(random.split(pick_key, n - 1) if n > 1 else ())]
     for own, user_key in enumerate(keys):
         count, share = (
@@ -85,7 +86,8 @@ def matches_density(
             if own == 0
             else (max(100, trials // n), significance / (2 * n))
         )
-        view, mine = View(mechanism, np.int32(own)), domain.seen_by(own, record)
+        view = View(mechanism, np.int32(own))
+        mine = domain.seen_by(own, record)
         fits.append(fit_of(view, user_key, mine, draws(view, user_key, mine, count), share))
     return _worst(fits)._replace(smallest_defect=fits[0].smallest_defect, draws=trials)
 
@@ -99,7 +101,8 @@ def _worst(fits: list[Fit]) -> Fit:
 
 def fit_of(mechanism: Exact, key: PRNGKey, x: Values, y: Report, significance: float) -> Fit:
     """Stacked reports of one record against its law; the key picks a coordinate of each vector."""
-    trials, codomain = count_of(y), mechanism.codomain()
+    trials = count_of(y)
+    codomain = mechanism.codomain()
     impossible = Fit(False, "impossible reports", math.inf, 0.0, 1 / trials, trials)
     if not codomain.contains(jax.tree.map(np.asarray, y), rounding=2).all():
         return impossible._replace(test=statistics.OUTSIDE)
@@ -139,7 +142,8 @@ def _vectors(
     codomain = mechanism.codomain()
     k = codomain.sent
     indices, values = codomain.entries(y)
-    n, bins = len(indices), max(len(mass) for mass, _ in each)
+    n = len(indices)
+    bins = max(len(mass) for mass, _ in each)
     code = np.zeros(
         indices.shape, np.int64
     )  # the cell of every value, by the coordinate that it belongs to
@@ -160,7 +164,8 @@ def _vectors(
             rows = np.repeat(mass[chosen[:, position]], bins**position, 0)
             probability = (probability[:, None] * rows).ravel()
     else:
-        pick, row = generator(key).integers(0, k, n), np.arange(n)
+        pick = generator(key).integers(0, k, n)
+        row = np.arange(n)
         place = indices[row, pick] * bins + code[row, pick]
         probability = mass.ravel() / codomain.dim
     counts = np.bincount(place, minlength=len(probability))
@@ -220,7 +225,8 @@ def matches_everywhere(
     validate.threefry(key)
     record_key, draw_key, pick_key = random.split(key, 3)
     x, owners, all_of_them = _records(mechanism, record_key)
-    users, count = bool(mechanism.domain().users), len(owners)
+    users = bool(mechanism.domain().users)
+    count = len(owners)
     categories = all_of_them and not users
     each = max(_DRAWS, trials // count)
     if categories:
@@ -228,7 +234,8 @@ def matches_everywhere(
     many = jax.tree.map(lambda leaf: np.repeat(leaf, each, 0), x)
     words = np.asarray(jax.random.key_data(random.split(draw_key, count * each)))
     y = report_each(words, mechanism, many, *([np.repeat(owners, each)] if users else []))
-    share, fits = significance / ((1 + categories) * count), []
+    share = significance / ((1 + categories) * count)
+    fits = []
     for place, pick in enumerate(random.split(pick_key, count)):
         record, reports = take(x, place), take(y, slice(place * each, (place + 1) * each))
         view = View(mechanism, owners[place]) if users else mechanism
@@ -249,7 +256,8 @@ def _records(mechanism: Randomizer, key: PRNGKey) -> tuple[Report, np.ndarray, b
         x = jax.tree.map(np.asarray, domain.grid(_ALL))
     else:
         dim = mechanism.codomain().dim if isinstance(mechanism, HasCoordinates) else 1
-        few, x = False, domain.sample(generator(key), min(_ALL, max(_FEWEST, _COORDINATES // dim)))
+        few = False
+        x = domain.sample(generator(key), min(_ALL, max(_FEWEST, _COORDINATES // dim)))
     count = count_of(x)
     owners = np.arange(count, dtype=np.int32) % max(domain.users, 1)
     if domain.users:
@@ -261,7 +269,8 @@ def _each_report(mechanism: Exact, x: Values, y: Report, significance: float) ->
     """Reports of one record, each of its cells against its mass by a binomial tail on either side."""
     mass, cell = cells_of(mechanism, x)
     place = cell(y)
-    count, n = np.bincount(place[place >= 0], minlength=len(mass)), len(place)
+    count = np.bincount(place[place >= 0], minlength=len(mass))
+    n = len(place)
     mass = np.clip(mass, 0.0, 1.0)
     tail = float(
         np.minimum(stats.binom.sf(count - 1, n, mass), stats.binom.cdf(count, n, mass)).min()
@@ -278,10 +287,12 @@ def matches_graphs(mechanism: Any, key: PRNGKey, *, trials: int, significance: f
     Trials are the users of many equal graphs, drawn at once, in which the friends of user 0 have no
     other. ``NotApplicable`` where reports are no lists.
     """
-    domain, codomain = mechanism.domain(), mechanism.codomain()
+    domain = mechanism.domain()
+    codomain = mechanism.codomain()
     if not isinstance(codomain, ListReports):
         raise NotApplicable(f"a graph is no reports that are lists: got reports in {codomain}")
-    n, friends = domain.users, np.array(nodes_of(domain.typical()))
+    n = domain.users
+    friends = np.array(nodes_of(domain.typical()))
     copies = max(_DRAWS, trials // n)
     middle = np.repeat(n * np.arange(copies), len(friends))
     ends = middle, middle + np.tile(friends, copies)
@@ -293,7 +304,8 @@ def matches_graphs(mechanism: Any, key: PRNGKey, *, trials: int, significance: f
     drawn = mechanism.sample_graph(draw_key, Population.of(whole), math.inf)
     bits = np.zeros((n * copies, n), bool)
     bits[drawn.reporter, drawn.reported % n] = True
-    reports, fits = ListReport(drawn.degree, jax.jit(jax.vmap(to_list))(bits)), []
+    reports = ListReport(drawn.degree, jax.jit(jax.vmap(to_list))(bits))
+    fits = []
     for own, user_key in enumerate(random.split(pick_key, n)):
         x = NeighbourList.of(friends if own == 0 else [0] if own in friends else [], n)
         view = View(mechanism, np.int32(own))

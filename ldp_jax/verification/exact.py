@@ -126,7 +126,8 @@ def coordinate_laws(mechanism: HasCoordinates) -> list[tuple[Univariate, list[in
 
 def spaces(mechanism: Any) -> tuple[Records, Reports]:
     """A mechanism's domain and codomain; refused where they do not say what verification asks."""
-    domain, codomain = mechanism.domain(), mechanism.codomain()
+    domain = mechanism.domain()
+    codomain = mechanism.codomain()
     for space, kind in ((domain, Records), (codomain, Reports)):
         if not isinstance(space, kind):
             raise NotApplicable(
@@ -180,11 +181,13 @@ def hockey_stick(mechanism: Exact, epsilon: float, *, panels: int = 64) -> float
     independent = isinstance(spaces(mechanism)[1], Vectors)
     check_numbers(mechanism, vectors=independent)
     with float64_on_cpu():
-        m, domain = wide(mechanism), mechanism.domain()
+        m = wide(mechanism)
+        domain = mechanism.domain()
         records = domain.critical_records()
         if independent:
             return _hockey_stick_of_vectors(m, records, epsilon)
-        law, first = law_of(m.codomain()), take(records, 0)
+        law = law_of(m.codomain())
+        first = take(records, 0)
         reports, weights = law.quadrature(records, lambda y: logs_of(m, y, first), panels=panels)
         mass = np.exp(log_grid(m, reports, records)) * np.asarray(weights)
         return _excess(mass, epsilon, adjacency(domain, records))
@@ -211,7 +214,8 @@ def _excess(masses: np.ndarray, epsilon: float, adjacent: np.ndarray) -> float:
 
 def _hockey_stick_of_vectors(mechanism: Exact, records: np.ndarray, epsilon: float) -> float:
     """The largest over adjacent pairs of records, both ways; with x64 enabled."""
-    codomain, domain = mechanism.codomain(), mechanism.domain()
+    codomain = mechanism.codomain()
+    domain = mechanism.domain()
     found = [0.0]
     for x, other in itertools.combinations(records, 2):
         if not domain.adjacent(x[None], other[None])[0]:
@@ -230,11 +234,13 @@ def _hockey_stick_of_vectors(mechanism: Exact, records: np.ndarray, epsilon: flo
 
 def _of_table(table: integer_tables.Table) -> Supremum:
     masses = table.masses
-    high, low = masses.argmax(0), masses.argmin(0)
+    high = masses.argmax(0)
+    low = masses.argmin(0)
     columns = range(table.outputs)
     ratios = [Fraction(int(masses[high[y], y]), int(masses[low[y], y])) for y in columns]
     y = max(columns, key=ratios.__getitem__)
-    loss, n = integer_tables.log_up(ratios[y]), table.inputs
+    loss = integer_tables.log_up(ratios[y])
+    n = table.inputs
     points = np.linspace(-1.0, 1.0, n)  # a record for each row
     if table.encoding != "grid":
         points = np.arange(float(n)) if table.encoding == "category" else (np.arange(n) + 0.5) / n
@@ -246,7 +252,8 @@ def _of_coordinates(mechanism: HasCoordinates) -> Supremum:
 
     Their witnesses, or that of the one law of all.
     """
-    laws, sent = coordinate_laws(mechanism), mechanism.codomain().sent
+    laws = coordinate_laws(mechanism)
+    sent = mechanism.codomain().sent
     each = [privacy_loss_supremum(law) for law, _ in laws]
     if len(each) == 1:
         return each[0]._replace(epsilon=sent * each[0].epsilon, searched=sent * each[0].searched)
@@ -268,7 +275,8 @@ def _plain(stacked: Values, place: int) -> Report:
 
 
 def _largest(mechanism: Exact, records: Values, reports: Report) -> Supremum:
-    count, domain = count_of(records) * count_of(reports), mechanism.domain()
+    count = count_of(records) * count_of(reports)
+    domain = mechanism.domain()
     if count > _MOST_TRIPLES:
         raise NotApplicable(
             f"{count} records and reports are more than {_MOST_TRIPLES}: ask a smaller dim"
@@ -304,7 +312,8 @@ def _beyond(mechanism: Exact, records: Values, reports: Report) -> float:
 def _random_search(mechanism: Exact, known: Report) -> Supremum:
     """The largest loss over random pairs of records, at random reports and at reports drawn from one of them."""
     rng = np.random.default_rng(0)  # no privacy depends on it
-    codomain, domain = mechanism.codomain(), mechanism.domain()
+    codomain = mechanism.codomain()
+    domain = mechanism.domain()
     owners, x, other = domain.neighbours_of_all(rng, _SEARCH)
     drawn = None
     if domain.users or (codomain.continuous and len(codomain.branches) < 2):

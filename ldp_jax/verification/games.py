@@ -140,7 +140,8 @@ def largest_lower_bound(
     """
     pair_key, first_key, *keys = random.split(key, 2 + _PAIRS)
     pairs = mechanism.domain().neighbours(generator(pair_key), _PAIRS)
-    wrong, few = (1 - confidence) / 2, max(1000, trials // _PAIRS)
+    wrong = (1 - confidence) / 2
+    few = max(1000, trials // _PAIRS)
     found = [epsilon_lower_bound(mechanism, first_key, max(1000, trials), 1 - wrong, delta=delta)]
     for place, pair_key in enumerate(keys):
         x, x_other = (take(side, place) for side in pairs)

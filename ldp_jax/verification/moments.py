@@ -188,7 +188,10 @@ def matches_moments(mechanism: Exact, x: Values | None = None) -> Fit:
 
 def integrals(mechanism: Exact, x: Values | None = None) -> tuple[Fit, Fit]:
     """The answers of :func:`sums_to_one` and :func:`matches_moments`, from one quadrature."""
-    worst, totals, largest, misplaced = 0.0, [], 0.0, 0.0
+    worst = 0.0
+    totals = []
+    largest = 0.0
+    misplaced = 0.0
     for record in _records(mechanism, x):
         with float64_on_cpu():
             reports, mass, off = _masses(mechanism, record)
@@ -239,7 +242,8 @@ def draws_have_moments(
 
 def moments_of(mechanism: Randomizer, x: Values, y: Report) -> Fit:
     """The same of stacked reports of a record."""
-    values, trials = np.asarray(estimates(mechanism, y), np.float64), count_of(y)
+    values = np.asarray(estimates(mechanism, y), np.float64)
+    trials = count_of(y)
     fourth = ((values - values.mean(0)) ** 4).mean(0)
     with float64_on_cpu():
         record = wide(x)

@@ -115,7 +115,8 @@ def _reports(mechanism: Mechanism, space: object) -> Float[np.ndarray, " points"
     if not np.isfinite([low, high]).all():
         ends = np.asarray(mechanism.domain().extremes(), float)
         beyond = 8 * float(np.sqrt(_moments(mechanism)[1].max()))
-        low, high = max(low, ends.min() - beyond), min(high, ends.max() + beyond)
+        low = max(low, ends.min() - beyond)
+        high = min(high, ends.max() + beyond)
     return np.linspace(low, high, _RECORDS)
 
 

@@ -100,7 +100,8 @@ def is_pure(mechanism: Randomizer, key: PRNGKey, *, calls: int = 4) -> Fit:
     True
     """
     validate.integer_in(1, calls=calls)
-    domain, count = mechanism.domain(), 4 + calls
+    domain = mechanism.domain()
+    count = 4 + calls
     if calls_host(mechanism, domain.typical()):
         return Fit(False, "calls of the host", 1.0, 0.0, 0.0, 1)
     record_key, bits_key, key = random.split(key, 3)
@@ -206,6 +207,7 @@ def is_total(mechanism: Randomizer, key: PRNGKey) -> Fit:
         reports, others = (report_each(words, mechanism, x) for x in (asked, meant))
         inside = np.append(inside, np.asarray(codomain.contains(reports, rounding=2)))
         same = np.append(same, _same(reports, others))
-    n, wrong = len(same), int((~inside | ~same).sum())
+    n = len(same)
+    wrong = int((~inside | ~same).sum())
     test = "reports unlike those of the clipped records" if inside.all() else OUTSIDE
     return Fit(not wrong, test, float(wrong), 0.0, 1 / n, n)

@@ -56,7 +56,9 @@ def record_windows(
     validate.integer_in(65_536, trials=trials)
     draw_key, spread_key = random.split(key)
     parts = _positions.numbers(mechanism, draw_key, trials)
-    share, place, off = [], [], 0.0
+    share = []
+    place = []
+    off = 0.0
     for given, part_key in zip(parts, random.split(spread_key, len(parts)), strict=True):
         found, misplaced = _positions.positions(given, part_key)
         share.append(_shares(given))
@@ -116,7 +118,8 @@ def reported_losses(mechanism: Exact, key: PRNGKey, *, trials: int = TRIALS) -> 
     """
     validate.integer_in(1000, trials=trials)
     mine_key, other_key, draw_key = random.split(key, 3)
-    (domain, _), claim = spaces(mechanism), mechanism.guarantee().epsilon
+    domain, _ = spaces(mechanism)
+    claim = mechanism.guarantee().epsilon
     if domain.all_adjacent:
         x, other = (domain.sample(generator(k), trials) for k in (mine_key, other_key))
     else:
@@ -126,7 +129,8 @@ def reported_losses(mechanism: Exact, key: PRNGKey, *, trials: int = TRIALS) -> 
         jax.tree.map(lambda leaf, of: leaf.astype(of.dtype), repeated(end, trials), x)
         for end in domain.extremes()
     ]
-    mine, largest = logs_each(mechanism, y, x), -np.inf
+    mine = logs_each(mechanism, y, x)
+    largest = -np.inf
     for against in (other, *ends):
         loss = lost(mine, logs_each(mechanism, y, against))
         # A report that its own record cannot give by the density is matches_density's to refuse.
@@ -162,7 +166,8 @@ def distinct_reports(
 
 def counted(mechanism: Exact, x: Values, y: Report, significance: float) -> Fit:
     """The same of stacked reports of a record."""
-    leaves, trials = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(y)], count_of(y)
+    leaves = [np.ascontiguousarray(leaf) for leaf in jax.tree.leaves(y)]
+    trials = count_of(y)
     narrow = [leaf.dtype for leaf in leaves if is_float(leaf) and leaf.dtype.itemsize < 4]
     if narrow:
         raise NotApplicable(

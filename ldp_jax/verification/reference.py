@@ -151,7 +151,8 @@ def _window(slope: float, half: float, density: float, ratio: float, end: float)
 
 @_claimed.register(GeneralPiecewise)
 def _piecewise(m: GeneralPiecewise) -> Law:
-    e, t = np.exp(float(m.epsilon)), float(m.t)
+    e = np.exp(float(m.epsilon))
+    t = float(m.t)
     g = (e + t) / (t * (e - 1))
     return _window(g * t, g, e / (2 * g * (t + e)), e, g * (t + 1))
 

@@ -178,11 +178,14 @@ def check(
     check_budget(mechanism)
     key, draw_key = random.split(key)
     if isinstance(mechanism, CentralMechanism):
-        guarantee, necessary = promised(mechanism), {"unit", "law", "sampler", "game"}
+        guarantee = promised(mechanism)
+        necessary = {"unit", "law", "sampler", "game"}
         table = _of_release(mechanism, guarantee, trials, significance)
     else:
         asked = Questions(mechanism, draw_key, trials, significance)
-        guarantee, necessary, table = asked.guarantee, needed(mechanism), asked.table()
+        guarantee = asked.guarantee
+        necessary = needed(mechanism)
+        table = asked.table()
     keys = random.split(key, len(table))
     rungs = []
     with watched("check", progress):
@@ -260,12 +263,10 @@ class Questions:
     """The questions about a mechanism that each user runs."""
 
     def __init__(self, mechanism: Any, draw_key: PRNGKey, trials: int, significance: float) -> None:
-        self.m, self.draw_key, self.trials, self.share = (
-            mechanism,
-            draw_key,
-            trials,
-            significance / 7,
-        )
+        self.m = mechanism
+        self.draw_key = draw_key
+        self.trials = trials
+        self.share = significance / 7
         self.guarantee = mechanism.guarantee()
         if not isinstance(self.guarantee, Guarantee):
             raise TypeError(
@@ -428,7 +429,8 @@ class Questions:
         return _within(found, self.claim if exact else self.claim + ROUNDING)
 
     def _edge(self, _: PRNGKey) -> Answer:
-        m, reportings = self.m, getattr(self.m, "reportings", (None,))
+        m = self.m
+        reportings = getattr(self.m, "reportings", (None,))
         losses = [(_lost_by_edge(m, p), m.relationship(p)) for p in reportings]
         other = [
             g for _, g in losses if g.unit != RELATIONSHIP or any_two(g.adjacency) == "any two"
@@ -441,10 +443,12 @@ class Questions:
         return _within(found, limit, SLACK)
 
     def _curve(self, _: PRNGKey) -> Answer:
-        curve, less = self.m.curve(), self.claim / 2
+        curve = self.m.curve()
+        less = self.claim / 2
         # A curve is one number, and ledgers add it up: a point beside the claim tells one that is
         # too low.
-        lost, told = hockey_stick(self.m, less), curve.delta(less)
+        lost = hockey_stick(self.m, less)
+        told = curve.delta(less)
         if lost > told * (1 + _QUADRATURE):
             return lost, told, False, f"at epsilon {less:g}"
         return _within(curve.delta(self.claim), self.guarantee.delta)
@@ -480,7 +484,9 @@ def _of_release(
 
     Some thousands at most.
     """
-    claim, half, share = promise.epsilon, min(trials, _RELEASES // 2), significance / 2
+    claim = promise.epsilon
+    half = min(trials, _RELEASES // 2)
+    share = significance / 2
     most = min(trials, _RELEASES, most_draws(m))
 
     def unit(_: PRNGKey) -> Answer:

@@ -170,7 +170,8 @@ def test_advanced_is_the_least_epsilon_of_drawn_releases(seed):
     """Odd and even numbers of releases, deltas up to 0.36; a corner that is left out is seen."""
     rng = np.random.default_rng(seed)
     for k in range(1, 13):
-        epsilon, delta = rng.uniform(0.02, 2.0), rng.uniform(0.0, 0.6) ** 2
+        epsilon = rng.uniform(0.02, 2.0)
+        delta = rng.uniform(0.0, 0.6) ** 2
         losses = (k - 2 * np.arange(k + 1)) * epsilon
         p = np.array(
             [math.comb(k, wrong) * math.exp((k - wrong) * epsilon) for wrong in range(k + 1)]
@@ -221,7 +222,8 @@ def test_advanced_holds_to_the_last_bit(epsilon, k, delta):
     """
     with decimal.localcontext(prec=60):
         total = Decimal(composition.advanced(Guarantee(epsilon), k, delta).epsilon)
-        true, all_of = Decimal(epsilon).exp(), (1 + Decimal(epsilon).exp()) ** k
+        true = Decimal(epsilon).exp()
+        all_of = (1 + Decimal(epsilon).exp()) ** k
         p = [math.comb(k, wrong) * true ** (k - wrong) / all_of for wrong in range(k + 1)]
         losses = [one - total.exp() * other for one, other in zip(p, reversed(p), strict=True)]
         assert max(sum(losses[:most]) for most in range(k + 2)) <= Decimal(delta)
@@ -273,8 +275,12 @@ def test_every_sum_of_losses_is_rounded_up(pairs, k):
         Guarantee(epsilon, unit=Unit(f"unit {i}"), adjacency="two")
         for i, (epsilon, _) in enumerate(pairs)
     ]
-    first, again, times, ledger = pure[0], lists[0].repeated(k), k * Fraction(pairs[0][0]), Ledger()
-    total, chain = composition.sequential(*lists), lists[0]
+    first = pure[0]
+    again = lists[0].repeated(k)
+    times = k * Fraction(pairs[0][0])
+    ledger = Ledger()
+    total = composition.sequential(*lists)
+    chain = lists[0]
     for part in lists[1:]:
         chain = chain + part
     for guarantee in pure:

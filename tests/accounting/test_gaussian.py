@@ -145,10 +145,8 @@ def test_curves_are_rounded_up(mus, times):
 
 @given(st.floats(1e-3, 50.0), st.floats(1e-3, 1e3))
 def test_the_noise_that_is_given_out_is_enough_exactly(epsilon, sensitivity):
-    mu, sigma = (
-        gaussian.gaussian_mu(epsilon, 1e-6),
-        gaussian.gaussian_sigma(epsilon, 1e-6, sensitivity),
-    )
+    mu = gaussian.gaussian_mu(epsilon, 1e-6)
+    sigma = gaussian.gaussian_sigma(epsilon, 1e-6, sensitivity)
     assert Fraction(sensitivity) <= Fraction(sigma) * Fraction(mu)
 
 

@@ -235,7 +235,8 @@ def test_numbers_that_are_none_are_refused(make, untyped):
 
 def test_numbers_are_kept_as_floats_on_the_safe_side(untyped):
     """Up for what is promised, down for what is allowed; -0 is 0."""
-    third, odd = Fraction(1, 3), 2**53 + 1
+    third = Fraction(1, 3)
+    odd = 2**53 + 1
     for value in (
         third,
         odd,

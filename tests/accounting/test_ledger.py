@@ -100,7 +100,8 @@ def test_units_have_their_own_budgets():
 
 def test_nan_and_negative_budgets_are_refused_however_they_are_made():
     for epsilon, delta in ((math.nan, 0.0), (-1.0, 0.0), (1.0, math.nan), (1.0, -0.1)):
-        limit, broken = Budget(1.0), proved(1.0)
+        limit = Budget(1.0)
+        broken = proved(1.0)
         for made in (limit, broken):
             object.__setattr__(made, "epsilon", epsilon)
             object.__setattr__(made, "delta", delta)
@@ -137,8 +138,10 @@ def test_what_proves_nothing_fits_no_budget():
 
 def test_gaussian_releases_compose_before_they_are_converted():
     """k of them cost the epsilon of mu sqrt(k) at the budget's delta, less than any sum."""
-    curve, budget = GaussianCurve.of(1.0, 20.0), Budget(2.0, delta=1e-6)
-    ledger, k = Ledger(budget), 16
+    curve = GaussianCurve.of(1.0, 20.0)
+    budget = Budget(2.0, delta=1e-6)
+    ledger = Ledger(budget)
+    k = 16
     for step in range(k):
         ledger = ledger.spend(f"round {step}", curve)
     spent = ledger.spent(RECORD)

@@ -103,7 +103,8 @@ def test_adjacent_records_alone_need_the_clones_of_all():
 
 def exact_delta(own, n, share, epsilon):
     """The bound's divergence as it is defined, by enumeration in fractions."""
-    keep, each = 1 - 1 / (1 + Fraction(math.exp(own))), Fraction(share)
+    keep = 1 - 1 / (1 + Fraction(math.exp(own)))
+    each = Fraction(share)
     odds, total = Fraction(math.exp(epsilon)), Fraction(0)
     for c in range(n):
         mass = math.comb(n - 1, c) * each**c * (1 - each) ** (n - 1 - c)
@@ -136,7 +137,9 @@ def test_intervals_of_clones_round_to_the_safe_side(intervals, monkeypatch):
     """
     rng = np.random.default_rng(intervals)
     for _ in range(12):
-        own, n, delta = rng.uniform(0.2, 3.0), int(rng.integers(2, 40)), 10 ** rng.uniform(-6, -1)
+        own = rng.uniform(0.2, 3.0)
+        n = int(rng.integers(2, 40))
+        delta = 10 ** rng.uniform(-6, -1)
         monkeypatch.setattr(shuffle, "_INTERVALS", intervals)
         found = amplified(proved(own), n, delta, reports="anonymous").epsilon
         assert exact_delta(own, n, math.exp(-own), found) <= delta * (1 + 1e-9)
@@ -217,6 +220,7 @@ def test_the_share_of_clones_is_the_least_over_pairs_of_rows_and_outputs():
             for y in range(outputs)
             if one[y] + other[y]
         ]
-        exact, found = min(shares), clone_share(law)
+        exact = min(shares)
+        found = clone_share(law)
         assert exact * (1 - Fraction(1, 10**12)) <= Fraction(found) <= exact
         assert clone_share(law[::-1]) == clone_share(law[:, ::-1]) == clone_share(7 * law) == found

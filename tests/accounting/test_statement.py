@@ -164,10 +164,12 @@ def test_an_account_allows_what_some_role_allows_and_nothing_else(seed):
             with pytest.raises(BudgetExceededError):
                 account.charge(costs[place], who)
             continue
-        account, asked = account.charge(costs[place], who), after
+        account = account.charge(costs[place], who)
+        asked = after
     np.testing.assert_array_equal(account.answers, asked)
     if asked.any():
-        realised, stated = account.realised(), statement.guarantee()
+        realised = account.realised()
+        stated = statement.guarantee()
         assert all(realised[unit].epsilon <= stated[unit].epsilon for unit in realised)
 
 

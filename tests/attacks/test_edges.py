@@ -93,7 +93,8 @@ def naive_influence(weight, *, ends):
 def test_influence_is_the_derivative_along_a_record(form):
     """Of one convolution without ReLU: a closed form, which the finite difference meets as well."""
     model = gcn(1, 1, C)
-    given, targets = inputs(place()[0]), asked()
+    given = inputs(place()[0])
+    targets = asked()
     made = model.init(jax.random.key(1), given)
     weight = np.asarray(made["params"]["Dense_0"]["kernel"], np.float64)
     there, back, around = naive_influence(weight, ends=targets.units)
@@ -106,7 +107,8 @@ def test_influence_is_the_derivative_along_a_record(form):
 
 
 def test_scattered_pairs_are_scored_as_among_all_and_posteriors_otherwise():
-    given, targets = inputs(place()[0]), asked()
+    given = inputs(place()[0])
+    targets = asked()
     every, posteriors = (
         linkteller(variables(), given, targets, outputs=of) for of in ("logits", "softmax")
     )
@@ -138,7 +140,8 @@ def test_a_model_that_sees_no_graph_tells_nothing():
 
 def test_public_scores_are_those_of_dense_matrices():
     edges, others, x, _ = place()
-    targets, adjacency = asked(), dense(edges)
+    targets = asked()
+    adjacency = dense(edges)
     u, v = targets.units.T
     loops = np.repeat(np.arange(9), 2).reshape(-1, 2)
     both_ways = np.concatenate(
@@ -176,7 +179,8 @@ def answers():
 
 
 def test_distances_are_scipys_and_find_alike_answers():
-    (leaking, clean), targets = answers(), asked()
+    leaking, clean = answers()
+    targets = asked()
     for distance in (
         "cosine", "euclidean", "correlation", "chebyshev", "braycurtis", "canberra", "cityblock", "sqeuclidean"
     ):  # fmt: skip
@@ -222,10 +226,8 @@ def test_a_trained_attacker_finds_edges_that_join_unlike_answers():
         **more,
     )
     rng = np.random.default_rng(5)
-    blind, noise = (
-        rng.dirichlet(np.ones(C), N).astype(np.float32),
-        rng.normal(size=(N, D)).astype(np.float32),
-    )
+    blind = rng.dirichlet(np.ones(C), N).astype(np.float32)
+    noise = rng.normal(size=(N, D)).astype(np.float32)
     found = train(leaking, noise)
     both(found, train(blind, noise), within=0.25)
     assert finds(
@@ -245,7 +247,8 @@ def test_a_distance_that_knows_only_a_sign_is_refused():
     """Of one number, as a sigmoid's, cosine and correlation found nothing, and said so with
     certainty.
     """
-    (leaking, _), targets = answers(), asked()
+    leaking, _ = answers()
+    targets = asked()
     for columns, distance, least in (
         (1, "cosine", 2),
         (1, "correlation", 3),
@@ -264,7 +267,9 @@ def test_a_distance_that_knows_only_a_sign_is_refused():
 
 @pytest.mark.usefixtures("untyped")
 def test_bad_targets_and_settings_are_refused():
-    given, targets, (leaking, _) = inputs(place()[0]), asked(), answers()
+    given = inputs(place()[0])
+    targets = asked()
+    leaking, _ = answers()
     ask = partial(linkteller, variables())
     train = partial(attacks.trained_link_stealing, jax.random.key(0), leaking, targets)
     for call, message in (

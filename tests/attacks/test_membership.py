@@ -257,7 +257,8 @@ def test_metrics_are_those_of_each_target_ties_and_all():
 def test_two_attacks_are_compared_target_by_target():
     rng = np.random.default_rng(7)
     member = rng.random((9, 400)) < 0.5
-    noise, hardness = rng.normal(size=member.shape), rng.normal(size=(9, 1)) * member
+    noise = rng.normal(size=member.shape)
+    hardness = rng.normal(size=(9, 1)) * member
     one, two = (
         evaluate_membership(f"{k}", noise + hardness + k * member, member) for k in (0.5, 0.8)
     )
@@ -284,7 +285,8 @@ def test_what_is_known_of_a_node_says_how_to_read_its_answers():
 
 def test_log_odds_of_logits_and_of_probabilities_are_the_same():
     rng = np.random.default_rng(10)
-    logits, labels = 3 * rng.normal(size=(2, 5, 3)), rng.integers(0, 3, 5)
+    logits = 3 * rng.normal(size=(2, 5, 3))
+    labels = rng.integers(0, 3, 5)
     p = np.take_along_axis(np.asarray(jax.nn.softmax(logits)), labels[None, :, None], -1)[..., 0]
     np.testing.assert_allclose(log_odds(logits, labels), np.log(p / (1 - p)), rtol=1e-4)
     of_softmax = log_odds(jax.nn.softmax(logits), labels, outputs="softmax")
@@ -296,7 +298,8 @@ def test_log_odds_of_logits_and_of_probabilities_are_the_same():
 @pytest.mark.usefixtures("untyped")
 def test_what_does_not_fit_is_refused():
     confidences, member = drawn()
-    p, key = np.stack([confidences, -confidences], -1), jax.random.key(0)
+    p = np.stack([confidences, -confidences], -1)
+    key = jax.random.key(0)
     for call, message in (
         (
             lambda: lira(confidences[:, :-1], member),

@@ -28,7 +28,8 @@ def test_inferred_edges_give_attributes_away_and_edges_at_random_do_not():
     public = rng.permutation(every)[:N]
     pairs = attacks.all_pairs(np.arange(N), secret, known=public)
     order = rng.permutation(N)
-    known, asked = order[:120], Targets(order[120:, None], has[order[120:]])
+    known = order[:120]
+    asked = Targets(order[120:, None], has[order[120:]])
     infer = lambda edges: attacks.attribute_inference(edges, N, known, has[known], asked)
     guesses = {
         "right": pairs.truth + 0.5 * rng.normal(size=len(pairs.truth)),
@@ -121,7 +122,8 @@ def test_embeddings_give_images_away_and_noise_does_not():
 @pytest.mark.parametrize("window", [3, 7])
 def test_similarity_of_images_is_that_of_a_loop(window):
     one, two = np.random.default_rng(0).random((2, 3, 9, 8)).astype(np.float32)
-    wanted, places = np.zeros(3), [(i, j) for i in range(10 - window) for j in range(9 - window)]
+    wanted = np.zeros(3)
+    places = [(i, j) for i in range(10 - window) for j in range(9 - window)]
     for image in range(3):
         for i, j in places:
             a, b = (

@@ -47,7 +47,8 @@ MECHANISMS = {
 def test_lies_are_reports_and_those_of_the_honest_stay(name):
     """The worst is as far as any random report is, on either side."""
     m, shape = MECHANISMS[name]
-    x, key = jnp.full(shape, 0.3), jax.random.key
+    x = jnp.full(shape, 0.3)
+    key = jax.random.key
     reports = jax.jit(jax.vmap(m.privatize))(jax.random.split(key(0), N), x)
     liars = poisoning.choose_liars(key(1), N, 0.1)
     up, down, anything = (
@@ -81,7 +82,8 @@ def test_reports_without_an_end_or_a_number_have_no_leverage():
 
 
 def test_harm_is_paired_and_that_without_privacy_is_taken_off():
-    liars, nothing = np.arange(N) < 20, np.zeros(N)
+    liars = np.arange(N) < 20
+    nothing = np.zeros(N)
     lost = np.where(np.arange(N) % 4 == 0, 1.0, 0.0)
     much, little = (
         poisoning.harm(name, 1 + nothing, 1 - part, liars)
@@ -96,7 +98,8 @@ def test_harm_is_paired_and_that_without_privacy_is_taken_off():
 
 @pytest.mark.usefixtures("untyped")
 def test_harm_needs_a_value_of_each_user_and_an_honest_one():
-    ones, few = np.ones(N), np.arange(N) < 20
+    ones = np.ones(N)
+    few = np.arange(N) < 20
     for poisoned, liars, message in (
         (0.5, few, r"a value a user, got shapes \(.*,\), \(\)"),
         (ones[1:], few, "a value a user"),
@@ -109,7 +112,9 @@ def test_harm_needs_a_value_of_each_user_and_an_honest_one():
 @pytest.mark.usefixtures("untyped")
 def test_lies_are_one_a_user():
     """Of one false record every liar sent the same report, which no noise of theirs had made."""
-    m, liars, key = Piecewise(1.0), np.arange(N) < 20, jax.random.key
+    m = Piecewise(1.0)
+    liars = np.arange(N) < 20
+    key = jax.random.key
     for records in ([1.0], 1.0, np.ones(3)):
         with pytest.raises(ValueError, match=f"records must be one a user, of {N}, got shape"):
             poisoning.false_records(key(0), m, jnp.zeros(N), liars, records)
@@ -123,7 +128,9 @@ def test_lies_are_one_a_user():
 def test_liars_by_their_numbers_are_refused():
     """Of the user 0 alone NumPy would make a mask by which nobody lies."""
     noise, true, sent = counted()
-    zero, honest, key = np.array([0]), jnp.zeros(N), jax.random.key
+    zero = np.array([0])
+    honest = jnp.zeros(N)
+    key = jax.random.key
     for call in (
         lambda: poisoning.harm("a", np.ones(N), np.zeros(N), zero),
         lambda: poisoning.lying_reports(key(0), Piecewise(1.0), honest, zero, "worst", np.ones(N)),
@@ -147,9 +154,11 @@ def counted(epsilon=1.0):
 
 def test_counts_that_no_degree_allows_are_told_and_a_response_is_not():
     noise, true, reports = counted()
-    liars, aimed = poisoning.choose_liars(jax.random.key(4), N, 0.2), np.full(N, 2)
+    liars = poisoning.choose_liars(jax.random.key(4), N, 0.2)
+    aimed = np.full(N, 2)
     sizes = np.array([200, 100, 100])
-    kept, low = {}, noise.span()[0]
+    kept = {}
+    low = noise.span()[0]
     for lie in ("random", "worst", "friends", "classes", "response"):
         sent = poisoning.lying_counts(
             jax.random.key(5), noise, true, reports, liars, lie, aimed, fakes=18
@@ -172,7 +181,8 @@ def test_counts_that_no_degree_allows_are_told_and_a_response_is_not():
 
 
 def test_places_and_groups_follow_what_was_broadcast():
-    sizes, honest = np.array([2, 3, 5] * 100), jnp.zeros(300, int)
+    sizes = np.array([2, 3, 5] * 100)
+    honest = jnp.zeros(300, int)
     liars = np.arange(300) < 150
     sent = {
         lie: np.asarray(poisoning.lying_places(jax.random.key(6), sizes, honest, liars, lie))

@@ -42,7 +42,8 @@ def test_what_is_believed_is_the_top_of_the_list_in_random_order(density):
     """Ties: the mean over random orders of what a loop finds."""
     rng = np.random.default_rng(1)
     targets, scores = drawn(rng)
-    scores, truth = np.round(2 * scores), targets.truth
+    scores = np.round(2 * scores)
+    truth = targets.truth
     found = evaluate("any", scores, targets, density=density)
     count = truth.sum() if density is None else density * len(truth)
     top = []

@@ -53,7 +53,8 @@ def test_blocks_of_pairs_and_of_groups_change_nothing(monkeypatch):
     rng = np.random.default_rng(0)
     pairs = np.stack(np.triu_indices(14, 1), 1)
     targets = Targets(pairs, rng.random(len(pairs)) < 0.4)
-    answers, public = rng.dirichlet(np.ones(5), 14), pairs[rng.random(len(pairs)) < 0.5]
+    answers = rng.dirichlet(np.ones(5), 14)
+    public = pairs[rng.random(len(pairs)) < 0.5]
     found = lambda: (common_neighbours(public, 14, targets), link_stealing(answers, targets))
     whole = found()
     for module, size in ((public_knowledge, 3), (_result, 3 * len(pairs))):
@@ -86,7 +87,8 @@ def test_as_many_pairs_are_believed_as_there_are_true_ones():
     """Every number of true pairs among 91: a share of them, times 91, is below a whole number by
     chance.
     """
-    rng, pairs = np.random.default_rng(0), np.stack(np.triu_indices(14, 1), 1)
+    rng = np.random.default_rng(0)
+    pairs = np.stack(np.triu_indices(14, 1), 1)
     for true in range(1, 91):
         asked = Targets(pairs, rng.permutation(91) < true)
         found = inferred_edges(evaluate("drawn", rng.normal(size=91), asked))
@@ -121,8 +123,10 @@ def test_no_score_reads_the_truth_that_it_is_judged_by():
     as it is.
     """
     rng = np.random.default_rng(0)
-    pairs, nodes = np.stack(np.triu_indices(12, 1), 1), np.arange(4, 12)
-    answers, public = rng.dirichlet(np.ones(4), 12), pairs[rng.random(66) < 0.3]
+    pairs = np.stack(np.triu_indices(12, 1), 1)
+    nodes = np.arange(4, 12)
+    answers = rng.dirichlet(np.ones(4), 12)
+    public = pairs[rng.random(66) < 0.3]
     known = rng.random(4) < 0.5
     attacks = {
         66: [
@@ -139,7 +143,8 @@ def test_no_score_reads_the_truth_that_it_is_judged_by():
         for attack in some:
             one, other = (attack(Targets(units, truth)).scores for truth in truths)
             np.testing.assert_array_equal(one, other)
-    member, confidences = rng.random((7, 20)) < 0.5, rng.normal(size=(7, 20))
+    member = rng.random((7, 20)) < 0.5
+    confidences = rng.normal(size=(7, 20))
     for attack in (lira, rmia, partial(lira, variance="node"), partial(rmia, form="offline")):
         before = attack(confidences, member).scores
         for target, node in rng.integers(0, (7, 20), (6, 2)):

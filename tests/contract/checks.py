@@ -112,7 +112,8 @@ def joint_loss(m: Any) -> float:
         corners = m.domain().critical_records()
         logs = log_grid(m, law(m, np.asarray(m.domain().centre(), np.float64)).reports, corners)
     assert not np.isnan(logs).any()
-    high, low = logs.max(0), logs.min(0)
+    high = logs.max(0)
+    low = logs.min(0)
     possible = np.isfinite(high)
     return float((high[possible] - low[possible]).max())
 

@@ -82,7 +82,8 @@ def test_gaussian_noise_inside_a_mixture_has_no_epsilon():
     twin = broken.GaussianBranch(1.0)
     assert verification.privacy_loss_supremum(twin).epsilon == math.inf
     for epsilon in (1.0, 2.0):
-        shift, factor = 2.0 / 4.0, math.exp(epsilon)
+        shift = 2.0 / 4.0
+        factor = math.exp(epsilon)
         delta = norm.cdf(shift / 2 - epsilon / shift) - factor * norm.cdf(
             -shift / 2 - epsilon / shift
         )
@@ -91,8 +92,10 @@ def test_gaussian_noise_inside_a_mixture_has_no_epsilon():
 
 def test_statistics_reject_the_smallest_defect_they_state():
     """Those of tests/stats.py; they accept the law."""
-    n, rng = 200_000, np.random.default_rng(0)
-    uniform, shift = rng.uniform(size=n), 2 * stats.ks_threshold(n)
+    n = 200_000
+    rng = np.random.default_rng(0)
+    uniform = rng.uniform(size=n)
+    shift = 2 * stats.ks_threshold(n)
     stats.assert_ks(uniform, lambda y: y)
     stats.assert_share(n // 2, n, 0.5)
     for refused, message in (

@@ -261,10 +261,8 @@ def test_laws_of_records_outside_the_domain_are_those_of_the_clipped(name):
 def test_errors_are_the_variance_and_the_squared_bias_of_the_clipped():
     m = CASES["SquareWave"].make(1.0)
     bad, good = (np.asarray(x, np.float32) for x in m.domain().outside())
-    error, (mean, variance) = (
-        jax.jit(jax.vmap(protocol.mse, (None, 0))),
-        checks.moments_of_many(m, good),
-    )
+    error = jax.jit(jax.vmap(protocol.mse, (None, 0)))
+    mean, variance = checks.moments_of_many(m, good)
     np.testing.assert_allclose(error(m, good), variance + (mean - good) ** 2, rtol=1e-6)
     np.testing.assert_array_equal(error(m, bad), error(m, good))
     with pytest.raises(ValueError, match="mse is for numbers and vectors"):
@@ -289,10 +287,8 @@ def at_words(m: Any, word: Any, x: Any) -> Any:
     "epsilon", [1e-8, 1.0, 86.0]
 )  # float32 has no normal e^-epsilon from 87.4 on
 def test_nothing_overflows_at_small_and_large_epsilons(name, epsilon):
-    m, x = (
-        CASES[name].make(min(epsilon, cases.CASES[name].largest)),
-        checks.SCALARS.astype(np.float32),
-    )
+    m = CASES[name].make(min(epsilon, cases.CASES[name].largest))
+    x = checks.SCALARS.astype(np.float32)
     word = np.array([0, 511, 512, 2**31, 2**32 - 1], np.uint32)[:, None]
     y, *values = at_words(m, word, x)
     checks.assert_in_codomain(m.codomain(), y)
@@ -322,7 +318,8 @@ def test_a_sweep_over_epsilon_is_one_program(name):
     """A user a budget, in one program: what personal budgets give is what each budget alone
     gives.
     """
-    stack, case = stacked(name), cases.CASES[name]
+    stack = stacked(name)
+    case = cases.CASES[name]
     x = one_record(case.make(1.0))
 
     @jax.jit
@@ -395,7 +392,8 @@ def test_largest_loss_is_the_claim(name, place):
     """A formula claims the epsilon that it was made with; a table what its integers lose, which is
     no more.
     """
-    m, epsilon = made(name, place), budget(name, place)
+    m = made(name, place)
+    epsilon = budget(name, place)
     found = checks.check_loss(m)
     if CASES[name].table:
         assert 0.99 * epsilon <= m.guarantee().epsilon <= epsilon
@@ -422,7 +420,8 @@ def test_draws_fit_the_density(name, at):
 @pytest.mark.parametrize("name", FILES)
 def test_draws_of_half_and_of_twice_the_budget_are_of_another_law(name):
     """Each file: 8 000 reports of an end at epsilon 2, 1 and 4, against the law at 2."""
-    m, x = CASES[name].make(2.0), one_end(CASES[name].make(2.0))
+    m = CASES[name].make(2.0)
+    x = one_end(CASES[name].make(2.0))
     for place, (epsilon, same) in enumerate([(2.0, True), (1.0, False), (4.0, False)]):
         y = _programs.draws(CASES[name].make(epsilon), jax.random.key(place), x, 8_000)
         fit = empirical.fit_of(m, jax.random.key(9), x, y, statistics.SIGNIFICANCE)
@@ -458,17 +457,16 @@ def test_words_are_the_uniforms_of_the_inverse_and_rare_tails_are_drawn(name):
     goes beyond. Before the last 9 bits were used nothing came from the tails of Laplace from
     epsilon 16 on.
     """
-    m, x = CASES[name].make(2.0), np.full(4096, 0.3, np.float32)
+    m = CASES[name].make(2.0)
+    x = np.full(4096, 0.3, np.float32)
     cell = np.random.default_rng(0).integers(1, 2**23 - 1, 4096)
     word = (cell * 512 + np.random.default_rng(1).integers(0, 512, 4096)).astype(np.uint32)
     u = ((cell + 0.5) / 2**23).astype(np.float32)
     np.testing.assert_array_equal(
         of_word32(m, word, x), jax.jit(lambda m, u, x: m.from_uniform(u, x))(m, u, x)
     )
-    m, ends = (
-        CASES[name].make(cases.CASES[name].largest),
-        np.resize(np.uint32([0, 2**32 - 1]), 4096),
-    )
+    m = CASES[name].make(cases.CASES[name].largest)
+    ends = np.resize(np.uint32([0, 2**32 - 1]), 4096)
     low, high = np.asarray(of_word32(m, ends, 0 * x))[:2]
     assert np.isfinite([low, high]).all()
     assert low == -high
@@ -649,9 +647,11 @@ def test_entry_points_check_what_was_not_constructed(name):
     x = np.zeros((2, *np.shape(one_record(m))))
     if CASES[name].table:
         bad = jax.tree.map(lambda leaf: leaf * 0 if leaf.dtype == np.uint32 else leaf, m)
-        stack, words = bad, r"must sum to 2\^32"
+        stack = bad
+        words = r"must sum to 2\^32"
     else:
-        bad, words = jax.tree.map(lambda leaf: -leaf, m), "must be finite and > 0"
+        bad = jax.tree.map(lambda leaf: -leaf, m)
+        words = "must be finite and > 0"
         stack = jax.vmap(CASES[name].make)(jnp.array([1.0, -1.0]))
         with pytest.raises(ValueError, match=r"holds a stack of shape \(2,\)"):
             protocol.privatize(jax.random.key(0), stack, x)

@@ -57,7 +57,8 @@ def test_reports_and_laws(name):
 @pytest.mark.parametrize("name", [n for n, case in CASES.items() if n in ASKED or case.lists])
 def test_no_type_and_no_rank_is_promoted(name):
     """Whoever runs JAX under its strict flags composes reports and laws as others do."""
-    m, key = CASES[name].make(1.0), jax.random.key(0)
+    m = CASES[name].make(1.0)
+    key = jax.random.key(0)
     record = NeighbourList.of([1, 3], 6) if CASES[name].lists else jnp.asarray(m.domain().typical())
     with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
         y = jax.eval_shape(m.privatize, key, record)
@@ -72,7 +73,8 @@ def test_no_type_and_no_rank_is_promoted(name):
 
 
 def test_points_and_fits():
-    points, matrix = jnp.full((4, 3), 0.1), jnp.ones((3, 3))
+    points = jnp.full((4, 3), 0.1)
+    matrix = jnp.ones((3, 3))
     assert not rounded(lambda x: poincare.mobius_matvec(matrix, x), points)
     assert not rounded(lambda x: intra_hierarchy_of_nodes(x), points)
     dense = rows.DenseRows(points)

@@ -30,7 +30,8 @@ from tests.contract import checks
 
 def test_every_subset_is_equally_likely():
     """G test over all subsets, 50 000 draws: detects a total variation of 0.025 (20 subsets)."""
-    m, n = Sampled(Duchi(1.0), 6, 3), 50_000
+    m = Sampled(Duchi(1.0), 6, 3)
+    n = 50_000
     y = jax.jit(jax.vmap(lambda key: m.privatize(key, jnp.zeros(6))))(
         jax.random.split(jax.random.key(0), n)
     )
@@ -47,7 +48,8 @@ def test_every_subset_is_equally_likely():
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
 def test_records_of_the_host_give_the_reports_of_those_on_a_device(dtype):
     """The chosen coordinates alone go over; a shape that is no record's is refused as ever."""
-    m, x = HDS(2.0, 300, 7), np.random.default_rng(0).normal(0, 1.2, (40, 300)).astype(dtype)
+    m = HDS(2.0, 300, 7)
+    x = np.random.default_rng(0).normal(0, 1.2, (40, 300)).astype(dtype)
     x[0] = np.nan if dtype == np.float32 else 99
     found, wanted = (
         privatize(jax.random.key(0), m, records) for records in (x, jnp.asarray(x, jnp.float32))
@@ -78,7 +80,8 @@ def test_reports_and_memory_do_not_grow_with_the_dimension(make):
 
 def test_impossible_subsets_have_no_density():
     """Unsorted, repeated, negative and beyond the last."""
-    m, x = Sampled(Duchi(1.0), 4, 2), np.zeros(4, np.float32)
+    m = Sampled(Duchi(1.0), 4, 2)
+    x = np.zeros(4, np.float32)
     law = jax.jit(
         jax.vmap(lambda indices: m.log_density(SparseReport(indices, np.ones(2, np.float32)), x))
     )

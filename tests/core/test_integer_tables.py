@@ -436,7 +436,8 @@ def test_numpy_and_jax_agree_on_every_record_and_word(encoding):
     """Rows and parts to the bit, on few points and on many; and reports, at every boundary word
     too.
     """
-    x, rng = random_numbers(), np.random.default_rng(5)
+    x = random_numbers()
+    rng = np.random.default_rng(5)
     of_jax = jax.jit(functools.partial(integer_tables.split, jnp), static_argnums=(1, 2))
     for inputs in (2, 129):
         for a, b in zip(
@@ -448,7 +449,8 @@ def test_numpy_and_jax_agree_on_every_record_and_word(encoding):
     words = rng.integers(0, WORDS, (2, len(x)), np.uint64).astype(np.uint32)
     edges = np.concatenate([table.thresholds.ravel(), table.thresholds.ravel() - np.uint32(1)])
     words[0, ::3] = rng.choice(edges, len(words[0, ::3]))
-    expected, got = table.report(x, *words), of_words(Discrete.of(table), *words, x)
+    expected = table.report(x, *words)
+    got = of_words(Discrete.of(table), *words, x)
     assert got.dtype == expected.dtype == np.int32
     np.testing.assert_array_equal(got, expected)
 
@@ -501,7 +503,8 @@ def test_bytes_there_and_back():
 
 def test_any_other_field_is_another_digest():
     table = random_table(5, 6, encoding="bins")
-    masses, values = table.masses.copy(), table.values.copy()
+    masses = table.masses.copy()
+    values = table.values.copy()
     masses[2, :2] += np.uint32([-1 % WORDS, 1])
     values[3] = np.nextafter(values[3], np.float32(9))
     others = [{"name": "other"}, {"masses": masses}, {"masses": table.masses[::-1].copy()}]
@@ -551,7 +554,8 @@ def test_damaged_headers_are_refused_before_anything_is_computed():
     A table has one spelling: another one would give one law two digests, and so words and budgets
     of its own.
     """
-    text, deep = _HEAD.decode(), b"[" * 100_000
+    text = _HEAD.decode()
+    deep = b"[" * 100_000
     heads = [{**_FIELDS, name: bad} for name, wrong in _SPOILT.items() for bad in wrong]
     heads += [{name: value for name, value in _FIELDS.items() if name != left} for left in _FIELDS]
     damaged = [json.dumps(head, sort_keys=True).encode() for head in heads]

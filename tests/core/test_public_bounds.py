@@ -17,7 +17,8 @@ from ldp_jax.graph import graphs
 from ldp_jax.servers.parts.records import declared
 
 GRAPH = graphs.from_edges([[0, 1], [1, 2]], 3)
-LOWER, UPPER = 9e8, 9e8 + 60
+LOWER = 9e8
+UPPER = 9e8 + 60
 X = np.array([[9e8], [9e8 + 45], [9e8 + 60]])
 MAPPED = [-1.0, 0.5, 1.0]
 LOST = "whose numbers near .* apart, and its bounds .*: give float64 on the host.*, or subtract a public offset"
@@ -59,7 +60,8 @@ def test_each_column_has_an_offset_of_its_own():
 
 def test_what_float32_has_lost_is_refused_by_bounds_and_type_alone(tmp_path):
     """Also where no record is in between, and before the key is used."""
-    key, hds = jax.random.key(0), features.HDS(1.0, dim=1, k=1)
+    key = jax.random.key(0)
+    hds = features.HDS(1.0, dim=1, k=1)
     np.save(tmp_path / "x.npy", np.zeros((3, 1), np.float32))
     for x in (
         np.zeros((3, 1), np.float32), jnp.zeros((3, 1)), jnp.zeros((3, 1), int), jnp.zeros((3, 1), jnp.bfloat16),
@@ -89,7 +91,8 @@ def test_float32_is_mapped_as_far_as_it_goes():
     """Bounds that float32 has no number for move nothing: the lower one would move all records by
     half a step.
     """
-    x, bounds = np.float32([[1e6 + 1], [1e6 + 51]]), (1e6 + 0.97, 1e6 + 100.97)
+    x = np.float32([[1e6 + 1], [1e6 + 51]])
+    bounds = (1e6 + 0.97, 1e6 + 100.97)
     exact = (x.astype(np.float64) - bounds[0]) / 50 - 1
     for of in (np.asarray, jnp.asarray):
         np.testing.assert_allclose(mapped(of(x), bounds), exact, atol=2e-7)

@@ -78,7 +78,8 @@ def test_neither_side_of_an_event_is_lost():
 
 def test_draws_have_their_share():
     """500 000 draws of each: a share that is off by 0.007 at 0.3 is seen, by 4.5e-5 at 1e-5."""
-    p, n = np.float32([[1e-5], [0.3]]), 500_000
+    p = np.float32([[1e-5], [0.3]])
+    n = 500_000
     drawn = jax.jit(
         lambda key: random_words.bernoulli(key, jnp.tile(p, n), jnp.tile(1 - p, n)).sum(1)
     )
@@ -145,7 +146,8 @@ def test_whole_noise_has_the_masses_of_its_law():
     """P(|z| >= k) in whole words of 224 bits, to 1e-4 of itself: noise is there at 17 and at
     100.
     """
-    epsilons, k = np.array([1e-3, 17.0, 100.0]), np.arange(1, 6)
+    epsilons = np.array([1e-3, 17.0, 100.0])
+    k = np.arange(1, 6)
 
     def beyond(words):
         noise = random_words.geometric_from_words(words[..., None], np.float32(epsilons))
@@ -182,7 +184,8 @@ def test_draws_of_noise_follow_their_laws():
     """Signs and sizes, 50 000 draws of each: KS of 0.024, G tests of 0.03. Above are the masses in
     whole words.
     """
-    n, z = 50_000, np.arange(-20, 21)
+    n = 50_000
+    z = np.arange(-20, 21)
     noise, whole, counts = jax.jit(
         lambda keys: (
             random_words.laplace(keys[0], (n,)),
@@ -253,7 +256,8 @@ def test_normal_tails_are_drawn_and_nothing_else_is_moved(seed, end):
     """Keys whose numbers hold an end; each place in the tail to 1e-3 of its mass, down to
     e^-170.
     """
-    key, size = jax.random.key(seed), (6000,)
+    key = jax.random.key(seed)
+    size = (6000,)
     body = np.asarray(jax.random.normal(key, size))
     found = np.asarray(random_words.normal(jax.random.clone(key), size))
     far = end * body > 5.14

@@ -155,10 +155,13 @@ def test_booleans_are_no_classes():
 
 @pytest.mark.usefixtures("untyped")
 def test_an_empty_training_set_is_refused():
-    key, settings = jax.random.key(0), training.Settings(training.adam(0.1), 1, 1)
+    key = jax.random.key(0)
+    settings = training.Settings(training.adam(0.1), 1, 1)
     none, one = (training.Examples(np.zeros(n, np.int32), np.zeros(n, np.int32)) for n in (0, 1))
     noisy = label_training.noisy_examples(features.GeneralizedRR(1.0, 2), none.index, none.label)
-    node, model, x = training.node_classification, models.mlp(1, 2, 2), np.ones((1, 2), np.float32)
+    node = training.node_classification
+    model = models.mlp(1, 2, 2)
+    x = np.ones((1, 2), np.float32)
     runs = jax.tree.map(lambda leaf: leaf[None], (x, none, one, one))
     for call in (
         lambda: training.fit(key, model, node, x, none, one, one, settings),
@@ -259,9 +262,12 @@ def test_masks_of_users_are_whole():
 @pytest.mark.usefixtures("untyped")
 def test_no_entry_reads_past_a_mask():
     """Each takes the whole array, and refuses the masked one or takes it for absent."""
-    graph, key = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), lambda: jax.random.key(0)
-    asked, x = np.array([True, False, False]), np.eye(3, 2)
-    nodes, ids = training.Examples(np.array([0, 1]), np.array([0, 1])), np.array([0, 1, 2])
+    graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
+    key = lambda: jax.random.key(0)
+    asked = np.array([True, False, False])
+    x = np.eye(3, 2)
+    nodes = training.Examples(np.array([0, 1]), np.array([0, 1]))
+    ids = np.array([0, 1, 2])
     hide = lambda array: np.ma.array(array, mask=np.arange(array.size).reshape(array.shape) == 1)
     settings = training.Settings(training.adam(0.1), epochs=1, batch_size=2)
     fit = lambda x, part: training.fit(
@@ -293,7 +299,8 @@ def test_no_entry_reads_past_a_mask():
         with pytest.raises(ValueError, match=r"masked|finite|must name|\[0, 2\^31\)"):
             refused()
     assert np.isnan(servers.non_private_embedding(graph, hide(x), alpha=0.5, r=0.5)).any()
-    hds, centred = features.HDS(9.0, dim=2, k=2), np.where(hide(x).mask, 0.0, x)
+    hds = features.HDS(9.0, dim=2, k=2)
+    centred = np.where(hide(x).mask, 0.0, x)
     hidden, expected = (servers.perturb(key(), records, hds) for records in (hide(x), centred))
     jax.tree.map(np.testing.assert_array_equal, hidden, expected)
 
@@ -358,7 +365,8 @@ def test_masked_numbers_in_a_list_are_refused_and_not_shown():
 
 @pytest.mark.usefixtures("untyped")
 def test_rows_of_a_table_by_name_are_refused_and_those_by_number_are_taken():
-    graph, hds = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), features.HDS(1.0, dim=2, k=1)
+    graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
+    hds = features.HDS(1.0, dim=2, k=1)
     table = pd.DataFrame(np.eye(3, 2))
     for take in (
         lambda x: servers.private_embedding(jax.random.key(0), graph, x, hds, alpha=0.5, r=0.5).z,
@@ -376,7 +384,8 @@ def test_rows_of_a_table_by_name_are_refused_and_those_by_number_are_taken():
 @pytest.mark.usefixtures("untyped")
 def test_labels_of_nodes_by_name_are_refused_and_those_of_a_panel_taken():
     """A panel's stand beside it, whatever their names are."""
-    graph, labels = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3), pd.Series([1.0, 0.0, np.nan])
+    graph = graphs.from_edges([[0, 1], [1, 2]], num_nodes=3)
+    labels = pd.Series([1.0, 0.0, np.nan])
     for take in (
         validate.node_labels,
         lambda y: datasets.Dataset("mine", graph, np.eye(3, 2), y, 0.0, 1.0).y,
@@ -401,7 +410,8 @@ def test_labels_of_nodes_by_name_are_refused_and_those_of_a_panel_taken():
 @pytest.mark.usefixtures("untyped")
 def test_complex_numbers_are_none_even_as_objects():
     """Casts keep the real part and warn at most, and a warning is no refusal."""
-    graph, table = graphs.from_edges([[0, 1]], 2), {"numbers": {"a": (0, 1)}}
+    graph = graphs.from_edges([[0, 1]], 2)
+    table = {"numbers": {"a": (0, 1)}}
     for one in (np.complex128(1 + 1j), np.complex64(1 + 1j), 1 + 0j):
         x = np.array([[one], [0.5]], object)
         for read in (
@@ -428,9 +438,11 @@ def test_times_are_no_records():
 
 def _mistaken():
     """Calls that a newcomer makes, and what the error says."""
-    key, graph = jax.random.key(0), graphs.from_edges([[0, 1], [1, 2]], 3)
+    key = jax.random.key(0)
+    graph = graphs.from_edges([[0, 1], [1, 2]], 3)
     noisy = edges.privatize_graph(key, graph, edges.RandomizedResponse(1.0))
-    nodes, table = jnp.zeros((3, 2)), features.GeneralizedRR(1.0, 4).table()
+    nodes = jnp.zeros((3, 2))
+    table = features.GeneralizedRR(1.0, 4).table()
     settings = training.Settings(training.adam(0.01), epochs=1, batch_size=2)
     mask = training.Examples(np.array([True, False, True]), np.zeros(3, int))
     fit = lambda: training.fit(

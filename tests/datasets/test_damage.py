@@ -188,7 +188,8 @@ def test_sets_of_graphs_keep_the_limit_too(tmp_path):
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_arrays_come_back_as_they_were_saved(save):
-    fortran, empty = np.asfortranarray(np.arange(6.0).reshape(2, 3)), np.zeros((0, 3), np.int8)
+    fortran = np.asfortranarray(np.arange(6.0).reshape(2, 3))
+    empty = np.zeros((0, 3), np.int8)
     arrays = [
         fortran,
         empty,

@@ -171,7 +171,8 @@ def test_many_loads_at_once_leave_one_whole_cache(register, serve, cache):
 def test_a_cache_that_cannot_be_written_is_found_out_before_any_download(
     register, serve, monkeypatch, tmp_path, cache, below
 ):
-    asked, error = serve(_SERVED), NotADirectoryError
+    asked = serve(_SERVED)
+    error = NotADirectoryError
     if below is None:  # a superuser may write wherever the mode says otherwise
         monkeypatch.setattr(os, "access", lambda *_: False)
         error = PermissionError

@@ -58,7 +58,8 @@ def test_names_are_in_order():
 
 def test_records_that_a_cast_would_make_up_are_refused():
     """Words, times, imaginary parts, and what a mask hides."""
-    graph, ones = graphs.from_edges([[0, 1]], 2), np.eye(2)
+    graph = graphs.from_edges([[0, 1]], 2)
+    ones = np.eye(2)
     for x, words in (
         (ones * 1j, "real numbers, got complex128"), (ones.astype(str), "real numbers, got <U"),
         (ones.astype(str).astype(object), "real numbers, got object"),

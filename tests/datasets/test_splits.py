@@ -70,7 +70,9 @@ def test_every_pair_without_an_edge_is_equally_likely():
     Drawn without repeats they vary less than the multinomial of the G test, which is on the safe
     side.
     """
-    n, edges, runs = 9, np.array([(v, v + 1) for v in range(8)], np.int32), 750
+    n = 9
+    edges = np.array([(v, v + 1) for v in range(8)], np.int32)
+    runs = 750
     counts = np.zeros((n, n), int)
     train = 0
     for key in list(jax.random.split(jax.random.key(5), runs)):
@@ -104,7 +106,8 @@ def test_codes_of_pairs_do_not_overflow(untyped):
 
 @pytest.mark.usefixtures("untyped")
 def test_bad_input_is_refused():
-    twice, good = np.concatenate([EDGES, EDGES[:1, ::-1]]), jax.random.key(0)
+    twice = np.concatenate([EDGES, EDGES[:1, ::-1]])
+    good = jax.random.key(0)
     for make, message in (
         (lambda: node_split(good, 3), "leave a part of 3 without any member"),
         (lambda: node_split(good, 10, (1.0, 0.0, 0.0)), "shares must be three numbers"),

@@ -67,7 +67,8 @@ def test_two_hundred_devices_report_what_is_simulated():
     server.
     """
     truth, prior, records, classifier = planted()
-    simulated, broadcast = PersonalAlphabets.of(EPSILON, prior), classifier.to_bytes()
+    simulated = PersonalAlphabets.of(EPSILON, prior)
+    broadcast = classifier.to_bytes()
     sent, tables = shipped(prior)
     assert len(tables) > 1
     for level, table in enumerate(tables.values()):
@@ -126,7 +127,8 @@ def test_a_classifier_scores_and_is_small():
 
 
 def test_a_network_is_shipped_and_run_as_it_was_trained():
-    model, x = mlp(2, 16, 3), np.random.default_rng(0).normal(size=(5, 20))
+    model = mlp(2, 16, 3)
+    x = np.random.default_rng(0).normal(size=(5, 20))
     unit = jnp.asarray(x / np.linalg.norm(x, axis=1, keepdims=True), jnp.float32)
     variables = model.init(jax.random.key(0), unit)
     first, *more = (tuple(map(np.asarray, layer)) for layer in dense_layers(variables))
@@ -211,7 +213,8 @@ SHIPPED = {
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_changed_byte_and_cut_is_refused(name):
     """Every byte set to 0, to 255 and with a bit flipped; every cut, and bytes put behind."""
-    data, read = SHIPPED[name].to_bytes(), type(SHIPPED[name]).from_bytes
+    data = SHIPPED[name].to_bytes()
+    read = type(SHIPPED[name]).from_bytes
     assert read(data).to_bytes() == data
     assert read(data) == SHIPPED[name]
     changed, cut = [], [data + b"\0", data + data]
@@ -233,10 +236,8 @@ def test_every_changed_byte_and_cut_is_refused(name):
     assert not all(
         refused(sealed(part[:-8])) for part in changed
     )  # the checksum is what is refused
-    kind, old = (
-        data.split(b" ", 1)[0].decode().removeprefix("ldp-"),
-        data[:-8].replace(b" 2\n", b" 1\n"),
-    )
+    kind = data.split(b" ", 1)[0].decode().removeprefix("ldp-")
+    old = data[:-8].replace(b" 2\n", b" 1\n")
     with pytest.raises(
         ValueError, match=f"not a {kind} .*; version . has no checksum: have it sent anew"
     ):

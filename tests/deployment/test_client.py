@@ -52,11 +52,9 @@ lists = client.Session(device, budget=Budget(1e9, unit=NEIGHBOUR_LIST))
 
 def reached():
     """The files that importing the devices' side may run, and the packages that these name."""
-    left, files, packages = (
-        [path for path in HOME.glob("*.py") if path.name != "store.py"],
-        set(),
-        set(),
-    )
+    left = [path for path in HOME.glob("*.py") if path.name != "store.py"]
+    files = set()
+    packages = set()
     while left:
         files.add(path := left.pop())
         packages |= {name.split(".")[0] for name in imports(path)}

@@ -85,10 +85,12 @@ def test_counts_that_count_for_nothing_are_counted_apart():
 
 def test_counts_are_possible_where_user_round_and_every_count_are():
     """Of 300 drawn reports with right checksums, each wrong in none, some or all of the three."""
-    rng, margin = np.random.default_rng(0), ASKED.noise.margin
+    rng = np.random.default_rng(0)
+    margin = ASKED.noise.margin
     for number in range(300):
         user, round, count = rng.random(3) < 0.3
-        low, high = -margin, ASKED.most + margin
+        low = -margin
+        high = ASKED.most + margin
         counts = rng.choice([low, 0, high, rng.integers(low, high)], 5)
         if count:
             counts[rng.integers(5)] = rng.choice([low - 1, high + 1, 2**31 - 1])
@@ -130,12 +132,14 @@ def test_replays_are_dropped_within_and_across_batches():
     assert whole.rejected == (0, 0, 0, 1000 - len(first))
     assert whole.seen.tolist() == sorted(first)
 
-    seen, kept = np.zeros(0, TRIPLE), 0
+    seen = np.zeros(0, TRIPLE)
+    kept = 0
     for batch in np.array_split(data, 7):
         earlier = seen.copy()
         part = deployment.decode(sealed(batch), GRID, seen=seen)
         np.testing.assert_array_equal(seen, earlier)  # pure
-        seen, kept = part.seen, kept + len(part.output)
+        seen = part.seen
+        kept = kept + len(part.output)
     assert kept == len(first)
     np.testing.assert_array_equal(seen, whole.seen)
     assert len(deployment.decode(sealed(data), GRID, seen=seen).output) == 0

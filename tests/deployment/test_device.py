@@ -151,7 +151,8 @@ def test_reports_of_many_users_fit_the_table():
 
 
 def test_one_and_many_give_the_same_bytes():
-    xs, held = np.linspace(-1.2, 1.2, 21), session()
+    xs = np.linspace(-1.2, 1.2, 21)
+    held = session()
     many = session().report_many(GRID, xs, user=5, round=6)
     one = [
         held.report(GRID, x, user=5, round=6, field=field) for field, x in enumerate(xs.tolist())
@@ -213,7 +214,8 @@ def test_no_refusal_says_that_a_number_is_beyond_64_bits():
 
 @pytest.mark.usefixtures("untyped")
 def test_wrong_arguments_are_refused_before_anything_is_drawn(monkeypatch):
-    held, good = session(), {"user": 1, "round": 1}
+    held = session()
+    good = {"user": 1, "round": 1}
     monkeypatch.setattr(deployment.Device, "_hash", lambda *_: pytest.fail("drawn"))
     calls = [
         lambda where: held.report(GRID, 0.5, **where),
@@ -263,7 +265,8 @@ def test_sampled_coordinates_are_uniform():
 
 @pytest.mark.parametrize(("k", "dim"), [(1, 1), (5, 5), (17, 40)])
 def test_sampled_reports_are_those_of_their_fields_and_say_nothing_of_the_records(k, dim):
-    xs, held = np.linspace(-1, 1, dim), session()
+    xs = np.linspace(-1, 1, dim)
+    held = session()
     sent = session().report_sampled(GRID, xs, k, user=1, round=dim)
     fields = deployment.decode(sent, GRID).field.tolist()
     assert fields == sorted(set(fields))

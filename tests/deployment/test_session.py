@@ -63,7 +63,8 @@ class Records:
 
     start = b"ldp-session 2\n"
     loss = GRID.epsilon
-    record, others = -1.0, (1.0, -1.0, math.nan)
+    record = -1.0
+    others = (1.0, -1.0, math.nan)
     session = staticmethod(session)
 
     def report(self, held, record, n=0, user=1):
@@ -79,7 +80,8 @@ class Lists:
 
     start = b"ldp-lists 1\n"
     loss = ASKED.guarantee().epsilon
-    record, others = MINE, (MINE, [], [3])
+    record = MINE
+    others = (MINE, [], [3])
     session = staticmethod(list_session)
 
     def report(self, held, record, n=0, user=1):
@@ -124,7 +126,8 @@ def test_a_second_record_is_refused_and_a_retry_gives_the_same_bytes(kind):
 
 
 def test_another_field_table_or_question_is_a_release_of_its_own():
-    held, lists = session(), list_session()
+    held = session()
+    lists = list_session()
     for table, field in ((GRID, 4), (GRID, 5), (BINS, 4)):
         held.report(table, 1.0, user=1, round=0, field=field)
     with pytest.raises(ValueError, match="nothing to resend"):
@@ -142,7 +145,9 @@ def test_vectors_are_released_whole_or_not_at_all():
     held = session()
     held.report(GRID, 0.5, user=1, round=0, field=2)
     sent = held.report_many(GRID, np.zeros(4), user=1, round=1)
-    before, small = held.to_bytes(), session(budget=3.5)  # three times log 3
+    # three times log 3
+    before = held.to_bytes()
+    small = session(budget=3.5)
     for of, error, words, where, dim, k in (
         (held, ReplayError, "1 fields of user 1, round 0", 0, 4, 1),
         (held, ReplayError, "4 fields", 1, 9, 1),
@@ -201,7 +206,8 @@ def test_a_fork_of_the_process_reports_nothing(kind, monkeypatch):
 def test_threads_cannot_report_one_field_twice_nor_exceed_the_budget(
     budget, rounds, same_user, sent
 ):
-    held, refused = session(budget=budget), []
+    held = session(budget=budget)
+    refused = []
 
     def work(user):
         for round in range(rounds):
@@ -219,7 +225,9 @@ def test_threads_cannot_report_one_field_twice_nor_exceed_the_budget(
 
 
 def test_a_permanent_answer_is_the_first_one_and_costs_once():
-    table, rounds, firsts = alphabet_table(1.0, 4, 4), 6, set()
+    table = alphabet_table(1.0, 4, 4)
+    rounds = 6
+    firsts = set()
     for user in range(20):
         held = Session(device(), budget=1.0)
         sent = [
@@ -244,7 +252,8 @@ def test_a_permanent_answer_is_the_first_one_and_costs_once():
 
 @pytest.mark.usefixtures("untyped")
 def test_a_permanent_answer_outlives_the_session_and_fields_have_their_own():
-    table, held = alphabet_table(1.0, 4, 4), Session(device(), budget=2.0)
+    table = alphabet_table(1.0, 4, 4)
+    held = Session(device(), budget=2.0)
     for changes, error in (
         ({"round": -1}, ValueError),
         ({"user": 1.5}, ValueError),
@@ -272,7 +281,8 @@ def test_a_table_that_loses_more_than_the_device_accepts_is_refused_whatever_it_
     """log 8 is lost where 2 is accepted; its name and header say otherwise, and the record is never
     looked at.
     """
-    held, where = session(budget=2.0), {"user": 1, "round": 0}
+    held = session(budget=2.0)
+    where = {"user": 1, "round": 0}
     for table in (BINS, claims(BINS), deployment.Table.from_bytes(claims(BINS).to_bytes())):
         for report, given in (
             (held.report, (Untouched(),)), (held.report_many, (Untouched(),)),
@@ -329,7 +339,8 @@ def test_the_loss_of_counts_is_computed_from_the_integers_that_are_drawn_from(mo
     class Talks(deployment.Question):
         noise = dataclasses.make_dataclass("Quiet", ["ratio"])(Fraction(1))
 
-    quiet, strong = Talks(3, GROUPS, 5, 0.001, 20), whole_noise(3.0, 20)
+    quiet = Talks(3, GROUPS, 5, 0.001, 20)
+    strong = whole_noise(3.0, 20)
     monkeypatch.setattr(
         questions, "whole_noise", lambda *_: dataclasses.replace(strong, epsilon=0.001)
     )
@@ -415,11 +426,15 @@ def test_what_is_spent_and_what_remains_are_at_most_the_budget_after_any_kills(s
     losses = [Fraction(log_up(table.loss)) for table in tables]
     budget = float(rng.uniform(2, 40) * min(losses))
     held = Session(device(), budget=budget)
-    saved, spent, sent = (held.to_bytes(), Fraction(0), set()), Fraction(0), set()
+    saved = (held.to_bytes(), Fraction(0), set())
+    spent = Fraction(0)
+    sent = set()
     for _ in range(60):
         which, user, round, many = (int(rng.integers(most)) for most in (3, 3, 4, 3))
-        where, fields = {"user": user, "round": round}, range(many + 1)
-        cost, names = losses[which] * len(fields), {(which, user, round, field) for field in fields}
+        where = {"user": user, "round": round}
+        fields = range(many + 1)
+        cost = losses[which] * len(fields)
+        names = {(which, user, round, field) for field in fields}
         expected = contextlib.nullcontext()
         if spent + cost > Fraction(budget):
             expected = pytest.raises(BudgetError)
@@ -515,7 +530,8 @@ def test_the_guarantee_is_the_tables_and_never_rounds_down():
 
 @every_kind
 def test_a_session_goes_on_from_its_memory(kind):
-    held, key = kept(kind), device().shared_key
+    held = kept(kind)
+    key = device().shared_key
     again = Session.from_bytes(device(), held.to_bytes(), at_least=2)
     assert (again.to_bytes(), again.budget, again.counter) == (held.to_bytes(), 8.0, 2)
     assert again.spent() == held.spent()
@@ -578,7 +594,8 @@ def test_damaged_joined_edited_and_foreign_memory_is_refused(kind):
 @every_kind
 @pytest.mark.usefixtures("untyped")
 def test_memory_that_was_rolled_back_is_found_by_its_counter(kind):
-    old, newer = kind.session(budget=8.0).to_bytes(), kept(kind).to_bytes()
+    old = kind.session(budget=8.0).to_bytes()
+    newer = kept(kind).to_bytes()
     for at_least in (0, 1, 2):
         assert Session.from_bytes(device(), newer, at_least=at_least).counter == 2
     message = "rolled back: memory of 0 releases where at least 2 were made"

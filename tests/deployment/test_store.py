@@ -70,7 +70,8 @@ def counts_of(*users):
 
 
 def test_counts_are_stored_beside_numbers(tmp_path):
-    store, sent = ReportStore(tmp_path), counts_of(7, 9)
+    store = ReportStore(tmp_path)
+    sent = counts_of(7, 9)
     assert store.add(sent, QUESTION).accepted == 2
     assert store.add(UPLOADS[0], GRID).accepted == K
     for found, expected in zip(
@@ -131,10 +132,8 @@ def test_damaged_files_are_not_joined_to_whole_ones(damage, tmp_path):
     (other,) = tmp_path.glob("*.parquet")
     for data in UPLOADS[:3]:
         store.add(data, GRID)
-    before, one = (
-        triples(store.all(GRID)),
-        next(path for path in tmp_path.glob("*.parquet") if path != other),
-    )
+    before = triples(store.all(GRID))
+    one = next(path for path in tmp_path.glob("*.parquet") if path != other)
     whole = one.read_bytes()
     one.write_bytes(other.read_bytes())
     if damage == "hidden rows":
@@ -196,7 +195,8 @@ def test_a_kill_at_each_step_leaves_all_or_nothing(what, moment, tmp_path):
     """A file half written, one without a name, a transaction without an end, and one that nobody
     heard of.
     """
-    sent, store = tmp_path / "sent", ReportStore(tmp_path / "store")
+    sent = tmp_path / "sent"
+    store = ReportStore(tmp_path / "store")
     sent.write_bytes(UPLOADS[0])
     command = [sys.executable, "-c", CRASH, store.folder, sent, what, moment]
     assert subprocess.run(command, timeout=120).returncode == -signal.SIGKILL
@@ -222,7 +222,8 @@ def test_a_kill_at_each_step_leaves_all_or_nothing(what, moment, tmp_path):
 
 def test_two_servers_share_a_folder(tmp_path):
     """Each takes all uploads, and writes five releases, of which the budget has room for seven."""
-    tenth, refused = Guarantee(0.1, status="proved", reason="a proof"), []
+    tenth = Guarantee(0.1, status="proved", reason="a proof")
+    refused = []
 
     def work(server):
         for data in UPLOADS:
@@ -281,7 +282,8 @@ def ring():
 
 
 def test_stored_reports_become_an_embedding(tmp_path, ring):
-    store, mechanism = ReportStore(tmp_path), features.Sampled(features.Discrete.of(GRID), DIM, K)
+    store = ReportStore(tmp_path)
+    mechanism = features.Sampled(features.Discrete.of(GRID), DIM, K)
     order = np.random.default_rng(1).permutation(USERS)
     store.add(b"".join(UPLOADS[user] for user in order[1:]), GRID)  # one is silent, one has no node
     nodes = np.array([1000 + user for user in range(USERS - 1)] + [5, 6, 7])
@@ -381,9 +383,12 @@ def test_compact_between_any_two_steps_leaves_all_that_was_accepted(seed, tmp_pa
 
     What users lost over several tables is a sum in fractions, and the ledger is that of memory.
     """
-    rng, store, known = np.random.default_rng(seed), ReportStore(tmp_path), []
+    rng = np.random.default_rng(seed)
+    store = ReportStore(tmp_path)
+    known = []
     held = session(), deployment.Session(session().device, budget=Budget(1e9, unit=NEIGHBOUR_LIST))
-    kept, ledger = {asked: {} for asked in (GRID, SECOND, QUESTION)}, Ledger(3.0)
+    kept = {asked: {} for asked in (GRID, SECOND, QUESTION)}
+    ledger = Ledger(3.0)
     for step in range(24):
         asked, data = one_upload(rng, held, known)
         found = deployment.decode(data, asked)

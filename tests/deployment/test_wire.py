@@ -28,7 +28,8 @@ from tests.deployment.vectors import (
 from tests.pages import code
 
 KEY = bytes(range(100, 132))
-FIELDS, COUNTS = FieldReports(GRID), CountReports(ASKED)
+FIELDS = FieldReports(GRID)
+COUNTS = CountReports(ASKED)
 every_codec = pytest.mark.parametrize("codec", [FIELDS, COUNTS], ids=["fields", "counts"])
 every_key = pytest.mark.parametrize("key", [None, KEY], ids=["plain", "keyed"])
 
@@ -146,7 +147,8 @@ def test_every_flipped_bit_of_a_report_is_refused_and_the_rest_is_read(codec, ke
 @every_codec
 def test_every_truncation_leaves_the_whole_reports(codec):
     whole = reports(codec, 4)
-    data, size = b"".join(whole), len(whole[0])
+    data = b"".join(whole)
+    size = len(whole[0])
     for length in range(len(data) + 1):
         many, rest = divmod(length, size)
         assert read(codec, data[:length]) == (whole[:many], int(rest > 0))
@@ -162,7 +164,8 @@ def test_bytes_cut_out_never_join_two_reports(codec):
     whole all the same: the first bytes of two reports are equal.)
     """
     whole = reports(codec, 5)
-    data, width = b"".join(whole), len(whole[0])
+    data = b"".join(whole)
+    width = len(whole[0])
     assert len(set(whole)) == 5
     for size in (1, 28, 36):
         for start in range(len(data) - size + 1):
@@ -191,7 +194,8 @@ _PIECES += [reports(COUNTS, 2)[0][:30]]
 @hypothesis.settings(max_examples=50)
 @hypothesis.given(st.lists(st.binary(max_size=80) | st.sampled_from(_PIECES)))
 def test_whatever_the_bytes_nothing_is_raised_and_nothing_made_up(codec, parts):
-    data, sent = b"".join(parts), set(reports(codec, 2))
+    data = b"".join(parts)
+    sent = set(reports(codec, 2))
     size = codec.layout.itemsize
     for key in (None, KEY):
         found, damaged, foreign = codecs.read(data, codec, key)
@@ -206,7 +210,8 @@ def test_reading_takes_linear_time_whatever_the_bytes(monkeypatch):
     """
     asked = deployment.Question(0, [0, 1], num_groups=2**15 - 1, epsilon=1.0, most=20)
     sent = list_session().report_neighbours(asked, [1], user=0)
-    mark, hashed = sent[:12], []
+    mark = sent[:12]
+    hashed = []
     tag = wire.tag
     monkeypatch.setattr(
         wire, "tag", lambda start, signed: hashed.append(len(signed)) or tag(start, signed)
@@ -264,7 +269,8 @@ def test_what_the_page_prints_is_decoded_by_its_layouts():
     text = "".join(code("docs/wire-format.md", "pycon"))
     printed = re.findall(r"^(\d+) (\w+) ([0-9a-f]+)$", text, re.MULTILINE)
     public = [ast.literal_eval(line) for line in text.splitlines() if line.startswith("b'ldp-")]
-    table, asked = Table.from_bytes(public[0]), deployment.Question.from_bytes(public[1])
+    table = Table.from_bytes(public[0])
+    asked = deployment.Question.from_bytes(public[1])
     assert deployment.Question.from_bytes(public[2]).owners.order.tolist() == [2, 0, 1, 0]
     assert deployment.Classifier.from_bytes(public[3]).classes == 2
     fields, counts = layouts(2)

@@ -28,7 +28,8 @@ from ldp_jax.edges.neighbour_lists import MAX_BIT_EPSILON
 
 N = 5
 LIST = NeighbourList(np.array([1, 2, N, N, N], np.int32), np.int32(2))
-ZEROS, ONES = 0, 2**32 - 1
+ZEROS = 0
+ONES = 2**32 - 1
 
 
 def with_words(monkeypatch, *first, rest=0):
@@ -58,7 +59,8 @@ log_density = jax.jit(lambda m, y, x: m.log_density(y, x))
 def test_rare_sides_keep_their_precision(epsilon):
     """P(a true pair is lost) and P(a false one is reported), to 1e-5 of themselves."""
     noisy = np.array([1e-6, 0.5, 3.0, 499.0, 500.0, 1000.0])
-    due, m = np.array([exact_rates(epsilon, one, 1000) for one in noisy]).T, DPRR(1.0, epsilon)
+    due = np.array([exact_rates(epsilon, one, 1000) for one in noisy]).T
+    m = DPRR(1.0, epsilon)
     noisy = noisy.astype(np.float32)
     np.testing.assert_allclose(
         (m.drop_rate(noisy, 1000), m.bit_rates(noisy, 1000)[1]), due, rtol=1e-5

@@ -147,11 +147,9 @@ def test_in_one_call_noise_is_that_of_the_budget_and_not_of_half_or_twice_it():
 @pytest.mark.usefixtures("untyped")
 def test_what_is_wrong_is_refused(reported):
     bits, degree, _ = reported
-    prior, graph, links = (
-        edges.degree_prior(degree),
-        graphs.from_edges([[0, 1]], 3),
-        edges.private_links,
-    )
+    prior = edges.degree_prior(degree)
+    graph = graphs.from_edges([[0, 1]], 3)
+    links = edges.private_links
     for call, message in (
         (lambda: edges.degree_prior([1.0, 2.0]), "degree must be of at least 3 users"),
         (lambda: edges.degree_prior([[1.0, 2.0, 3.0]]), "degree must be of at least 3 users"),

@@ -158,7 +158,8 @@ def test_reports_follow_their_density(name):
         assert fit.fits, str(fit)
         assert fit.smallest_defect < (0.07 if place else 0.05)
     for epsilon in (1e-6, 40.0):
-        m, x = CASES[name](epsilon), NeighbourList.of([1, 2], N)
+        m = CASES[name](epsilon)
+        x = NeighbourList.of([1, 2], N)
         y = _programs.draws(m, jax.random.key(1), x, 60_000)
         assert np.isfinite(exact.logs_of(m, y, x)).all()
         assert np.isfinite(moments.estimates(m, y)).all()
@@ -228,7 +229,9 @@ def test_the_published_split_is_not_what_it_says():
 
 
 def test_what_cannot_be_asked_is_refused():
-    x, key, dprr = NeighbourList.of([1], N), lambda: jax.random.key(0), DPRR(0.5, 0.5, n=N)
+    x = NeighbourList.of([1], N)
+    key = lambda: jax.random.key(0)
+    dprr = DPRR(0.5, 0.5, n=N)
     # What matches_density asks, without the draws.
     cells = lambda m: empirical.cells_of(_programs.View(m, np.int32(0)), NeighbourList.of([1], m.n))
     for ask, said in (

@@ -89,19 +89,20 @@ def test_whole_graphs_have_the_law(case):
     degree.
     """
     m, reporting = LAWS[case]
-    count, truth, sums = 10_000, dense(), np.broadcast_to(m.sums(), N)
+    count = 10_000
+    truth = dense()
+    sums = np.broadcast_to(m.sums(), N)
     everybody = m.of_users(
         lambda leaf: leaf if np.ndim(leaf) == 0 else np.tile(np.asarray(leaf), count)
     )
     shown = SHOWN if "public" in case else []
-    private, public = (
-        [i for i in range(N) if i not in shown],
-        np.tile(np.isin(np.arange(N), shown), count),
-    )
+    private = [i for i in range(N) if i not in shown]
+    public = np.tile(np.isin(np.arange(N), shown), count)
     noisy = privatize_graph(
         jax.random.key(0), copies(count), everybody, reporting=reporting, public=public
     )
-    bits, degree = bits_of(noisy, count), noisy.degree.reshape(count, N)
+    bits = bits_of(noisy, count)
+    degree = noisy.degree.reshape(count, N)
     each = [
         m.of_users(lambda leaf, i=i: leaf if np.ndim(leaf) == 0 else float(leaf[i]))
         for i in range(N)
@@ -133,7 +134,8 @@ def check_degrees(m, noisy, d, owned):
     """KS between the atoms, and the atoms themselves; whole numbers by a G test: 0.035 in
     probability.
     """
-    n, epsilon = len(noisy), float(m.degree_epsilon)
+    n = len(noisy)
+    epsilon = float(m.degree_epsilon)
     if owned == 0:
         assert (noisy == 0).all()
         return
@@ -187,7 +189,8 @@ def test_blocks_of_users_do_not_change_the_law(monkeypatch):
 def test_blocks_of_users_report_their_own_friends(block, monkeypatch):
     """Drawn graphs without flips: users of any block report their own friends, and no others."""
     monkeypatch.setattr(_sparse, "_BLOCK", block)
-    rng, n = np.random.default_rng(block), 12
+    rng = np.random.default_rng(block)
+    n = 12
     exact = RandomizedResponse(40.0)  # one bit in 2e17 is flipped
     for _ in range(2):
         matrix = np.triu(rng.random((n, n)) < 0.35, 1)
@@ -222,7 +225,8 @@ def test_the_bias_of_a_clipped_degree_is_that_of_its_law():
     steps = np.arange(-40_000, 40_001) / 200
     for noise, z in (("laplace", steps), ("geometric", np.arange(-200.0, 201.0))):
         for _ in range(20):
-            epsilon, owned = rng.uniform(0.2, 3.0), int(rng.integers(1, 12))
+            epsilon = rng.uniform(0.2, 3.0)
+            owned = int(rng.integers(1, 12))
             degree = int(rng.integers(owned + 1))
             mass = np.exp(-epsilon * np.abs(z))
             expected = mass @ np.clip(degree + z, 0, owned) / mass.sum() - degree
@@ -232,8 +236,10 @@ def test_the_bias_of_a_clipped_degree_is_that_of_its_law():
 
 def test_pairs_with_public_users_are_released_as_they_are():
     """In a half matrix, of 10 000 copies; pairs of private users keep their law, 0.05."""
-    count, truth = 10_000, dense()
-    public, flip = np.tile(np.isin(np.arange(N), SHOWN), count), 1 / (1 + math.e)
+    count = 10_000
+    truth = dense()
+    public = np.tile(np.isin(np.arange(N), SHOWN), count)
+    flip = 1 / (1 + math.e)
     m = RandomizedResponse(1.0)
     half = bits_of(
         privatize_graph(jax.random.key(9), copies(count), m, public=public, reporting="half"), count
@@ -263,7 +269,8 @@ COSTS = {"full": 2.0, "half list": 1.3, "half": 1.0}
 @pytest.mark.parametrize("reporting", COSTS)
 def test_an_edge_costs_what_is_claimed(reporting):
     """All graphs of four nodes, all edges, critical reports, at 0.3 and 0.7: to one part in 1e9."""
-    one, two = NoisyDegree(1.0, noise="geometric"), DPRR(0.3, 0.7)
+    one = NoisyDegree(1.0, noise="geometric")
+    two = DPRR(0.3, 0.7)
     for m in (one, two, dataclasses.replace(two, noise="geometric"), LocalLap(0.3, 0.7)):
         if reporting in m.reportings:
             for found in (
@@ -301,8 +308,10 @@ def test_degrees_of_whole_graphs_have_the_law(reporting):
 
     A distribution function that is off by 0.03 is seen.
     """
-    n, degree = 50_000, 2 if reporting == "full" else 1
-    nodes, m = np.arange(n), NoisyDegree(0.5)
+    n = 50_000
+    degree = 2 if reporting == "full" else 1
+    nodes = np.arange(n)
+    m = NoisyDegree(0.5)
     whole = graphs.from_edges(np.stack([nodes, (nodes + 1) % n], 1), n)
     noisy = privatize_graph(jax.random.key(0), whole, m, reporting=reporting)
     assert not len(noisy.graph.senders)
@@ -350,7 +359,8 @@ def test_the_enumeration_sees_a_wrong_law():
 
 
 def test_the_papers_split_is_made_sound():
-    published, sound = DPRR.as_published(0.5, n_max=957), DPRR.from_epsilon(0.5, n_max=957)
+    published = DPRR.as_published(0.5, n_max=957)
+    sound = DPRR.from_epsilon(0.5, n_max=957)
     assert sound.guarantee().epsilon == pytest.approx(0.5, rel=1e-12)
     assert sound.epsilon_degree == published.epsilon_degree == pytest.approx(math.sqrt(8 / 956))
     for n_max, least in ((20, 0.6489), (11, 0.8944)):
@@ -367,7 +377,8 @@ def test_posterior_mean_of_the_degree():
     """Against the sums written out, for one epsilon and one a user; where e^eps overflows and far
     above a prior.
     """
-    prior, support = np.array([0.11, 0.01, 0.51, 0.21, 0.21], np.float32), np.arange(5)
+    prior = np.array([0.11, 0.01, 0.51, 0.21, 0.21], np.float32)
+    support = np.arange(5)
     noisy = np.array([0.0, 0.3, 2.7, 4.0, 9.0, 50.0, 4000.0, 1e6], np.float32)
     for epsilon in (0.1, 0.8, 2.0, 60.0, 100.0):
         far = np.abs(noisy[:, None].astype(np.float64) - support) * epsilon
@@ -420,10 +431,8 @@ def test_graphs_without_edges_or_company(m, reporting):
             m, RandomizedResponse
         )  # which sends none: NaN
         assert len(noisy.graph.senders) <= n * (n - 1)
-    alone, nobody = (
-        dataclasses.replace(m, n=1, reporting=reporting),
-        NeighbourList(jnp.array([1]), jnp.int32(0)),
-    )
+    alone = dataclasses.replace(m, n=1, reporting=reporting)
+    nobody = NeighbourList(jnp.array([1]), jnp.int32(0))
     y = jax.jit(alone.privatize)(jax.random.key(14), nobody)
     if isinstance(m, LocalLap):
         assert np.isnan(y.values).all()
@@ -446,7 +455,9 @@ def test_a_set_with_graphs_of_one_node():
     assert not np.isin(graph_of, [0, 3, 5]).any()
 
 
-GRAPH, M, KEY = graphs.from_edges(EDGES, N), DPRR(0.5, 0.5), jax.random.key(0)
+GRAPH = graphs.from_edges(EDGES, N)
+M = DPRR(0.5, 0.5)
+KEY = jax.random.key(0)
 TWO = graphs.from_edges([[0, 1]], 4)._replace(n_node=np.array([2, 2]), n_edge=np.array([2, 0]))
 LISTED = NeighbourList(jnp.array([1]), jnp.int32(0))
 STACK, LAP = LocalLap(np.array([0.5, 1.0]), 0.5, n=2), LocalLap(0.5, 0.5)

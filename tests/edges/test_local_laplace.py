@@ -85,7 +85,8 @@ def drawn(monkeypatch, path, graph, m):
     if path == "rounds":
         monkeypatch.setattr(_pair_sets, "_MARGIN", 0.1)
         monkeypatch.setattr(_pair_sets, "_EXTRA", 1)
-    rounds, inner = [], _pair_sets._ends
+    rounds = []
+    inner = _pair_sets._ends
     monkeypatch.setattr(_pair_sets, "_ends", lambda *args: (rounds.append(1), inner(*args))[1])
     return privatize_graph(jax.random.key(0), graph, m), len(rounds)
 
@@ -122,7 +123,8 @@ def test_edge_sets_follow_the_law(monkeypatch, path, reporting):
     # Every set of a kind alike.
     words = sum(bits[:, i, j].astype(int) << k for k, (i, j) in enumerate(PAIRS))
     sets = np.arange(1024)[:, None] >> np.arange(10) & 1
-    a, k = sets[:, [TRUTH[pair] for pair in PAIRS]].sum(1), sets.sum(1)
+    a = sets[:, [TRUTH[pair] for pair in PAIRS]].sum(1)
+    k = sets.sum(1)
     law = joint[k, a] / (special.comb(4, a) * special.comb(6, k - a))
     stats.assert_g(np.bincount(words, minlength=1024), law / law.sum())
 
@@ -155,10 +157,13 @@ def test_public_users_are_released_as_they_are():
     """20 000 copies, one public user: their list, and among the others the law of the graph without
     them.
     """
-    count, rest = 20_000, [0, 2, 3, 4]
-    graph, public = copies(count, EDGES, N), np.tile(np.arange(N) == 1, count)
+    count = 20_000
+    rest = [0, 2, 3, 4]
+    graph = copies(count, EDGES, N)
+    public = np.tile(np.arange(N) == 1, count)
     noisy = privatize_graph(jax.random.key(10), graph, LocalLap(0.8, 1.5), public=public)
-    bits, degree = bits_of(noisy, count, N), noisy.degree.reshape(count, N)
+    bits = bits_of(noisy, count, N)
+    degree = noisy.degree.reshape(count, N)
     assert (bits[:, 1] == TRUTH[1]).all()
     assert (degree[:, 1] == 2).all()
     for i in rest:  # degrees are of whole lists
@@ -179,7 +184,8 @@ def test_a_larger_graph_is_never_dense():
     """3000 nodes: T edges exactly, and no memory of 4.5e6 pairs."""
     n = 3000
     edges = np.array(nx.barabasi_albert_graph(n, 3, seed=2).edges())
-    graph, m = graphs.from_edges(edges, n), LocalLap.from_epsilon(5.0)
+    graph = graphs.from_edges(edges, n)
+    m = LocalLap.from_epsilon(5.0)
     privatize_graph(jax.random.key(12), graph, m)  # compiles
     tracemalloc.start()
     noisy = privatize_graph(jax.random.key(13), graph, m)

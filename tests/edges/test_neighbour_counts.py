@@ -81,7 +81,8 @@ def test_each_pair_belongs_to_one_end_by_the_public_rule():
     rng = np.random.default_rng(0)
     for _ in range(20):
         n = int(rng.integers(3, 12))
-        order, silent = rng.integers(0, 3, n) / 2, rng.random(n) < 0.3
+        order = rng.integers(0, 3, n) / 2
+        silent = rng.random(n) < 0.3
         silent[rng.integers(n)] = False
         owns = ownership(order, silent).owns(*np.indices((n, n)))
         for i, j in itertools.permutations(range(n), 2):
@@ -98,7 +99,8 @@ def test_counts_by_blocks_of_edges_are_those_of_the_matrix(block, monkeypatch):
         monkeypatch.setattr(module, "_BLOCK", block)
     rng = np.random.default_rng(block)
     for _ in range(5):
-        n, groups = 15, rng.integers(-1, 3, 15)
+        n = 15
+        groups = rng.integers(-1, 3, 15)
         matrix = np.triu(rng.random((n, n)) < 0.4, 1)
         users = Population.of(graphs.from_edges(np.argwhere(matrix), n))
         inside = (groups[:, None] == np.arange(3)).astype(int)
@@ -110,11 +112,14 @@ def test_counts_by_blocks_of_edges_are_those_of_the_matrix(block, monkeypatch):
 
 def test_the_law_of_a_list_is_that_of_its_counts_clipped():
     """Drawn lists and groups, of which some hold more friends than are counted; both noises."""
-    rng, n, most = np.random.default_rng(0), 12, 3
+    rng = np.random.default_rng(0)
+    n = 12
+    most = 3
     for noise in ("geometric", "laplace"):
         m = NeighbourCounts(0.7, 2, n=n, most=most, noise=noise)
         for _ in range(4):
-            groups, friends = rng.integers(-1, 2, n), 1 + np.flatnonzero(rng.random(n - 1) < 0.8)
+            groups = rng.integers(-1, 2, n)
+            friends = 1 + np.flatnonzero(rng.random(n - 1) < 0.8)
             one = dataclasses.replace(m, groups=groups)
             counts = np.minimum([(groups[friends] == k).sum() for k in range(2)], most)
             y = rng.integers(-5, 9, 2)
@@ -200,7 +205,8 @@ def test_noise_by_blocks_of_users_has_the_same_law(monkeypatch):
     monkeypatch.setattr(whole_counts, "_DRAWN", 16)
     monkeypatch.setattr(whole_counts, "_TOGETHER", 7)
     true = count_neighbours(Population.of(RING), GROUPS % 3, 3)
-    blocks, key = np.pad(true, ((0, 3), (0, 0))).reshape(3, 5, 3), jax.random.key(2)
+    blocks = np.pad(true, ((0, 3), (0, 0))).reshape(3, 5, 3)
+    key = jax.random.key(2)
     for noise in ("geometric", "laplace"):
         m = NeighbourCounts(0.3, 3, noise=noise)
         whole = lambda key, m=m: privatize_counts(key, RING, m, GROUPS % 3).counts
@@ -256,7 +262,8 @@ def test_personal_budgets_of_a_public_menu():
     ).any()  # P(no noise in 18 counts at 0.5) is 1e-11
     # Budgets that nobody takes cost nothing; an edge costs what its two ends lose, or the worse of
     # them.
-    one, owners = np.where(np.arange(12) == 3, 2, 0), ownership(np.arange(12.0))
+    one = np.where(np.arange(12) == 3, 2, 0)
+    owners = ownership(np.arange(12.0))
     for level, rule, edge in (
         (np.where(levels == 1, 2, 0), None, 4.0),
         (one, None, 2.5),
@@ -280,7 +287,8 @@ def test_rounds_that_read_reports_pay_for_them():
     """Who is in one round pays for one; an edge for both ends, unless the same one reports it in
     every round.
     """
-    first, both = np.arange(12) < 6, np.ones(12, bool)
+    first = np.arange(12) < 6
+    both = np.ones(12, bool)
     order, back = ownership(np.arange(12.0)), ownership(-np.arange(12.0))
 
     def spent(reporters, rules, mechanism, **given):
@@ -316,10 +324,8 @@ def test_rounds_that_read_reports_pay_for_them():
     assert spent((first, ~first), (None, None), half) == pytest.approx((one, one))
     # A user of the large budget in either round: their edge has both, more than an edge has in
     # either round.
-    menu, level = (
-        [NeighbourCounts(0.25, 3), NeighbourCounts(4.0, 3)],
-        (np.arange(12) % 6 == 0).astype(int),
-    )
+    menu = [NeighbourCounts(0.25, 3), NeighbourCounts(4.0, 3)]
+    level = (np.arange(12) % 6 == 0).astype(int)
     large = menu[1].guarantee().epsilon
     assert spent((first, ~first), (None, None), menu, levels=level) == pytest.approx(
         (large, 2 * large)
@@ -350,7 +356,9 @@ def test_sets_of_graphs_are_counted_within_each():
     assert noisy.counts[:, 0].tolist() == [1, 2, 1, 1, 1]
 
 
-KEY, ONE, EVEN = jax.random.key(0), NeighbourList.of([1], 3), ownership(np.ones(12))
+KEY = jax.random.key(0)
+ONE = NeighbourList.of([1], 3)
+EVEN = ownership(np.ones(12))
 QUIET = ownership(np.ones(12), np.arange(12) < 2)
 M, HALF = NeighbourCounts(1.0, 3), NeighbourCounts(1.0, 3, reporting="half")
 FEW = graphs.from_edges([[0, 1]], 5)

@@ -41,9 +41,11 @@ def test_a_mechanism_that_knows_one_user_alone_draws_whole_graphs(reporting):
     """8 000 copies: every pair's rate, and that a user's pairs come together; five standard errors,
     0.03.
     """
-    count, truth = 8_000, dense()
+    count = 8_000
+    truth = dense()
     noisy = privatize_graph(jax.random.key(0), copies(count), Coin(1.0), reporting=reporting)
-    bits, answered = bits_of(noisy, count), (noisy.degree == 1).reshape(count, N)
+    bits = bits_of(noisy, count)
+    answered = (noisy.degree == 1).reshape(count, N)
     assert abs(answered.mean() - 0.5) < 5 * 0.5 / np.sqrt(count * N)
     for i, j in itertools.permutations(range(N), 2):
         rate = 0.5 * (P if truth[i, j] else 1 - P)
@@ -99,7 +101,8 @@ class Number(Coin):
 
 @pytest.mark.usefixtures("untyped")
 def test_what_it_cannot_do_is_refused():
-    graph, key = graphs.from_edges(EDGES, N), lambda: jax.random.key(0)
+    graph = graphs.from_edges(EDGES, N)
+    key = lambda: jax.random.key(0)
     for call, words in (
         (
             lambda: privatize_graph(key(), graph, Coin(1.0), reporting="half list"),
@@ -222,13 +225,16 @@ def test_sets_and_graphs_come_back_as_what_they_were():
         (DPRR(0.5, 0.5), whole),
         (DPRR(0.5, 0.5), whole.graph._replace(n_node=np.array([3 * N]))),
     ):
-        noisy, part = privatize_graph(jax.random.key(0), given, made), public_part(given, public)
+        noisy = privatize_graph(jax.random.key(0), given, made)
+        part = public_part(given, public)
         assert type(noisy.graph) is type(part) is type(given)
         assert part.senders.max() < 4
 
 
 def test_where_everybody_is_public_nothing_is_drawn():
-    reporting, graph, budgets = "half", graphs.from_edges(EDGES, N), np.ones(N, np.float32)
+    reporting = "half"
+    graph = graphs.from_edges(EDGES, N)
+    budgets = np.ones(N, np.float32)
     for m in (DPRR(budgets, budgets), RandomizedResponse(budgets), NoisyDegree(budgets), Coin(1.0)):
         noisy = privatize_graph(
             jax.random.key(0), graph, m, reporting=reporting, public=np.ones(N, bool)

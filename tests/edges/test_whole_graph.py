@@ -75,7 +75,8 @@ def test_locallap_is_refused_by_what_it_reports():
 @pytest.mark.usefixtures("untyped")
 def test_whole_graphs_are_drawn_outside_jit():
     """One sentence says what to do in place of each: a traced key, epsilon or graph."""
-    graph, key = graphs.from_edges(STAR, 101), jax.random.key(0)
+    graph = graphs.from_edges(STAR, 101)
+    key = jax.random.key(0)
     draw = lambda key, epsilon, graph: (
         privatize_graph(key, graph, RandomizedResponse(epsilon)).degree
     )
@@ -130,10 +131,8 @@ def test_all_that_a_release_shows_beside_the_reports_is_said():
     graphs.
     """
     budgets, one = RandomizedResponse(np.array([1.0, 2.0, 1.0, 1.0])), RandomizedResponse(1.0)
-    graph, pair = (
-        graphs.from_edges([[0, 1]], 4),
-        GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1, 1], [0, 1]),
-    )
+    graph = graphs.from_edges([[0, 1]], 4)
+    pair = GraphSet.from_edges([1, 0], [0, 1], [0, 0, 1, 1], [0, 1])
     for given, m, shown in (
         (graph, one, {"number of nodes"}),
         (graph, budgets, {"number of nodes", "personal budgets"}),

@@ -53,7 +53,8 @@ def check(module, config, results):
     file.
     """
     for part in results:
-        frame, manifest = part.read(), part.describe()
+        frame = part.read()
+        manifest = part.describe()
         assert tuple(frame.columns) == part.columns
         assert part.columns[: len(COLUMNS)] == COLUMNS
         assert len(frame)
@@ -81,7 +82,8 @@ def goes_on_and_computes_nothing_twice(module, config, results):
         )
         run(module, config)
     part = results[0]
-    whole, before = part.csv.read_bytes(), part.read()
+    whole = part.csv.read_bytes()
+    before = part.read()
     last = before.drop_duplicates(list(part.key[:-1])).index[-1]
     part.csv.write_bytes(b"\n".join(whole.split(b"\n")[: last + 1]) + b"\ntorn,")
     run(module, config)

@@ -85,7 +85,9 @@ def test_the_scipy_sides_solve_what_ppr_solves():
 
 def test_the_sparse_sides_draw_from_the_laws_of_the_mechanisms():
     """Moments of each, to six of their own standard errors: a bias of 1 % would show."""
-    rng, users, value = _references.generator(0), 100_000, 0.3
+    rng = _references.generator(0)
+    users = 100_000
+    value = 0.3
     places, reports = _references.hds(rng, np.full((users, 5), value, np.float32), 2.0, 2)
     wave = features.SquareWave(1.0)
     mean, variance = float(wave.mean(value)), float(wave.variance(value))
@@ -93,7 +95,8 @@ def test_the_sparse_sides_draw_from_the_laws_of_the_mechanisms():
     assert abs(reports.var() / variance - 1) < 0.02
     assert (np.diff(places) > 0).all()
     assert abs(np.bincount(places.ravel()) / users - 0.4).max() < 6 * np.sqrt(0.24 / users)
-    n, epsilons = 400, (50.0, 2.0)
+    n = 400
+    epsilons = (50.0, 2.0)
     pairs = np.array([[i, (i + step) % n] for i in range(n) for step in (1, 2, 3)])
     codes = np.sort(np.concatenate([pairs[:, 0] * n + pairs[:, 1], pairs[:, 1] * n + pairs[:, 0]]))
     found = np.concatenate([_references.dprr(rng, codes, n, epsilons) for _ in range(20)])

@@ -56,7 +56,8 @@ def test_a_new_layout_of_columns_changed_no_value(name):
 @pytest.mark.parametrize("name", RESULTS)
 def test_committed_rows_are_whole_distinct_and_described(name):
     results = RESULTS[name]
-    frame, manifest = results.read(), results.describe()
+    frame = results.read()
+    manifest = results.describe()
     assert len(frame) > 10
     assert results.csv.read_bytes().endswith(b"\n")
     assert not frame.duplicated(list(results.key)).any()
@@ -132,10 +133,8 @@ def asked_once():
 
 @untyped
 def test_the_table_of_the_readme_is_of_the_committed_rows_and_short():
-    readme, text = (
-        (Path(__file__).parents[2] / "README.md").read_text(),
-        findings.table(REFERENCE).rstrip(),
-    )
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    text = findings.table(REFERENCE).rstrip()
     assert f"<!-- findings -->\n{text}\n<!-- /findings -->" in readme
     assert len(text.splitlines()) <= 2 + 12
 

@@ -111,7 +111,8 @@ def test_it_keeps_the_contract(config):
 
 def test_every_classifier_sees_the_same_reports():
     """The same key and the same DPRR; quantiles of the lengths of the noisy set's lists."""
-    whole, name = small_set(), "stars_and_cycles"
+    whole = small_set()
+    name = "stars_and_cycles"
     variants = [
         dprr_cells.Variant(of, 3.0, 0.2, forest)
         for of in ("dprr", "dprr-lengths")
@@ -136,14 +137,13 @@ def test_every_classifier_sees_the_same_reports():
 
 
 def test_true_degrees_are_exact_and_released_ones_are_not():
-    whole, noisy = small_set(), dprr_cells.Variant("degrees", 1.0, 0.2)
+    whole = small_set()
+    noisy = dprr_cells.Variant("degrees", 1.0, 0.2)
     true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
     exact = dprr_cells.degrees(whole, "x", dprr_cells.Variant("true-degrees", 0.0, 0.0), 0)
     np.testing.assert_array_equal(exact, true)
-    found, public = (
-        dprr_cells.degrees(whole, "x", noisy, 0),
-        dprr_cells._public(whole, "x", noisy, 0),
-    )
+    found = dprr_cells.degrees(whole, "x", noisy, 0)
+    public = dprr_cells._public(whole, "x", noisy, 0)
     np.testing.assert_array_equal(found[public], true[public])
     assert (found[~public] != true[~public]).mean() > 0.5
 
@@ -153,7 +153,8 @@ def test_released_degrees_are_the_bits_of_the_committed_rows(epsilon):
     """Laplace noise of JAX's own sampler in float32, added and clipped in float64, written here a
     second time.
     """
-    whole, cell = small_set(), dprr_cells.Variant("degrees", epsilon, 0.0)
+    whole = small_set()
+    cell = dprr_cells.Variant("degrees", epsilon, 0.0)
     true = np.bincount(whole.receivers, minlength=len(whole.node_graph))
     key = dprr_cells._keys("stars_and_cycles", cell, 3)[2]
     drawn = true + np.asarray(jax.random.laplace(key, true.shape)) / epsilon
@@ -181,7 +182,8 @@ CONFIGS = {
 
 
 def scored(mechanism, epsilon, alpha, values, metric="auc", first=0, config=None):
-    name, forest = mechanism.removeprefix("forest:"), mechanism.startswith("forest:")
+    name = mechanism.removeprefix("forest:")
+    forest = mechanism.startswith("forest:")
     classifier = dprr_cells.Variant(name, epsilon, alpha, forest).classifier
     base = {
         "dataset": "made", "task": "graph", "mechanism": name, "epsilon": epsilon, "public": alpha,

@@ -17,7 +17,11 @@ from tests.experiments import contract
 def directed_set(densities, seed=0):
     """Directed graphs, one a density; sparse ones and dense ones."""
     rng = np.random.default_rng(seed)
-    graphs, senders, receivers, node_graph, start = [], [], [], [], 0
+    graphs = []
+    senders = []
+    receivers = []
+    node_graph = []
+    start = 0
     for number, density in enumerate(densities):
         n = int(rng.integers(12, 40))
         joined = (rng.random((n, n)) < density) & ~np.eye(n, dtype=bool)
@@ -74,7 +78,8 @@ def test_statistics_of_lists_are_those_of_networkx():
 
 def test_triangles_do_not_depend_on_how_they_are_counted(monkeypatch):
     _, noisy = directed_set(DENSITIES, seed=1)
-    n, sizes = len(noisy.node_graph), noisy.nodes_per_graph
+    n = len(noisy.node_graph)
+    sizes = noisy.nodes_per_graph
     pairs = np.unique(np.minimum(noisy.senders, noisy.receivers).astype(np.int64) * n
                       + np.maximum(noisy.senders, noisy.receivers))  # fmt: skip
     counts = []
@@ -113,7 +118,9 @@ def test_a_forest_is_scored_by_its_shares_on_the_test_graphs(classes, monkeypatc
 def test_a_perceptron_is_scored_on_the_test_graphs_after_a_training_with_patience(
     monkeypatch, patience
 ):
-    rows, labels, asked = np.random.default_rng(0).normal(size=(80, 4)), np.arange(80) % 2, []
+    rows = np.random.default_rng(0).normal(size=(80, 4))
+    labels = np.arange(80) % 2
+    asked = []
 
     def fit(key, model, objective, context, *parts, settings):
         asked.append((settings.epochs, settings.patience, settings.batch_size))

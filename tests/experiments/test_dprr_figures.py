@@ -44,7 +44,8 @@ def in_bin(values, name):
 
 
 def test_rows_are_of_the_reported_degrees(config):
-    whole, epsilon = small_set(), 4.0
+    whole = small_set()
+    epsilon = 4.0
     dprr.main(dataclasses.replace(config, parts=("degrees",), epsilons=(epsilon,)))
     rows = pd.read_csv(config.out / "dprr_degrees.csv")
     assert tuple(rows.columns) == _runner.COLUMNS
@@ -53,7 +54,8 @@ def test_rows_are_of_the_reported_degrees(config):
     private = rows[rows.mechanism != "true degrees"]
     np.testing.assert_allclose(private.epsilon_proved, private.epsilon)
 
-    n_max, label = int(whole.nodes_per_graph.max()), whole.labels[whole.node_graph]
+    n_max = int(whole.nodes_per_graph.max())
+    label = whole.labels[whole.node_graph]
     true = np.array([(whole.receivers == user).sum() for user in range(len(label))])
     check_shares(found["true degrees"], true, label)
     for name in ("dprr", "rr"):
@@ -166,7 +168,8 @@ def test_what_is_measured_of_a_size(config, toy_sizes, monkeypatch):
     train, test = scaling._barabasi_albert()[0].make()
     assert (len(train), len(test)) == (2, 1)
     before = time.process_time(), time.perf_counter()
-    keys, reports = [], scaling._reports
+    keys = []
+    reports = scaling._reports
     monkeypatch.setattr(
         scaling, "_reports", lambda key, *rest: keys.append(key) or reports(key, *rest)
     )
@@ -184,7 +187,9 @@ def test_what_is_measured_of_a_size(config, toy_sizes, monkeypatch):
         assert min(taken) > 0
         assert sum(taken) < after[place] - before[place]
     # Every bit of two graphs' lists is flipped with probability 1 / (1 + e).
-    n, ones, flip = 40, 2 * 3 * (40 - 3), 1 / (1 + np.e)
+    n = 40
+    ones = 2 * 3 * (40 - 3)
+    flip = 1 / (1 + np.e)
     assert (found["nodes"], found["true edges"]) == (n, ones)
     expected = ones * (1 - flip) + (n * (n - 1) - ones) * flip
     assert abs(found["edges"] - expected) < 5 * np.sqrt(n * (n - 1) * flip * (1 - flip) / 2)

@@ -96,7 +96,8 @@ def test_gains_are_paired_by_draw_and_the_best_published_is_the_best_by_mean():
 def test_the_ceiling_is_the_same_classifier_on_counts_without_noise(monkeypatch):
     graph = ldp_jax.from_edges(np.array([[0, 1], [1, 2], [2, 3]]), 4)
     asked = methods.Asked(graph, None, np.array([0, 1, -1, -1]), 2, None)
-    seen, answer = [], servers.Users.answer
+    seen = []
+    answer = servers.Users.answer
 
     def watched(users, key, question):
         seen.append((question, answer(users, key, question)))

@@ -95,7 +95,8 @@ def test_links_are_the_pairs_that_enough_ends_report():
     pairs = {ends: _network.linked(senders, receivers, 4, ends=ends) for ends in (1, 2)}
     found = {ends: set(zip(*map(np.ndarray.tolist, pairs[ends]), strict=True)) for ends in pairs}
     assert found == {1: {(0, 1), (1, 0), (0, 2), (2, 0), (2, 3), (3, 2)}, 2: {(0, 1), (1, 0)}}
-    links, matrix = _network.sparse(*pairs[1], 4), np.zeros((4, 4))
+    links = _network.sparse(*pairs[1], 4)
+    matrix = np.zeros((4, 4))
     matrix[pairs[1]] = 1
     h = jnp.arange(8.0).reshape(4, 2)
     np.testing.assert_allclose(links.sum(h), matrix @ h)

@@ -83,7 +83,8 @@ def test_it_keeps_the_contract(ran):
 
 def test_a_row_of_joint_privacy_says_how_its_total_was_split(ran, tmp_path, monkeypatch):
     few = {"parts": ("joint",), "epsilons": (4.0,), "mechanisms": (RECORDS, JOINT)}
-    config, splits = dataclasses.replace(ran, out=tmp_path, **few), (JointPrivacy(4.0, 0.0),)
+    config = dataclasses.replace(ran, out=tmp_path, **few)
+    splits = (JointPrivacy(4.0, 0.0),)
     told = Rehearsal((4.0,), np.full((2, 1), 50.0), np.full(2, 12.5), "both", 1, 4, splits=splits)
     monkeypatch.setattr(joint_methods, "rehearsed", lambda *_: told)
     run_parts(config, {"joint": joint})
@@ -232,8 +233,10 @@ def test_three_panels_of_a_graph_are_a_figure():
 
 def test_a_placebo_deals_out_the_records_of_private_users_alone():
     x = np.diag(np.arange(1.0, 9.0)) + np.eye(8, k=-1)
-    rows, private = feature_rows(x), np.array([1, 2, 4, 5, 7])
-    dealt, own = methods.shuffled(jax.random.key(3), rows, private).dense(), rows.dense()
+    rows = feature_rows(x)
+    private = np.array([1, 2, 4, 5, 7])
+    dealt = methods.shuffled(jax.random.key(3), rows, private).dense()
+    own = rows.dense()
     others = np.setdiff1d(np.arange(8), private)
     np.testing.assert_array_equal(dealt[others], own[others])
     assert (dealt[private] != own[private]).any()

@@ -62,8 +62,10 @@ def test_liars_of_a_panel_send_what_they_like_and_the_honest_are_scored(monkeypa
     """In place of the panel's classifier stands the truth, which is reported without noise and
     believed.
     """
-    n, told = 200, []
-    y, labels = np.arange(n) % 2, np.where(np.arange(n) < 20, np.arange(n) % 2, -1)
+    n = 200
+    told = []
+    y = np.arange(n) % 2
+    labels = np.where(np.arange(n) < 20, np.arange(n) % 2, -1)
     alphabets = PersonalAlphabets.of(poisoning.EXACT, np.full((n, 2), 0.5))
     classifier = DeviceClassifier(jnp.eye(2), jnp.zeros(2), jnp.zeros((20, 2)), 1.0)
     question = ClassQuestion(classifier, alphabets, labels < 0, poisoning.EXACT)

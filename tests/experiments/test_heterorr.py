@@ -43,7 +43,8 @@ def quick():
 
     The two levels whose records are private have the same public users, and so one embedding.
     """
-    known, embedding = {}, cells.embedding
+    known = {}
+    embedding = cells.embedding
 
     def once(bench):
         if id(bench.data) not in known:

@@ -21,7 +21,8 @@ OTHERS = {*inversion.PROTECTED} - {"feature-rr"}  # of which nothing is asked at
 def test_components_are_those_of_the_public_images_and_released_as_they_are_without_protection():
     (x, _, public), z, _ = inversion.prepare(PCA, 0, SMALL)
     wanted = sklearn.decomposition.PCA(16, svd_solver="full").fit(x[:public]).transform(x)
-    lower, upper = wanted[:public].min(0), wanted[:public].max(0)
+    lower = wanted[:public].min(0)
+    upper = wanted[:public].max(0)
     wanted = np.clip((wanted - lower) / (upper - lower), 0, 1)
     turned = np.abs(z[0] - wanted[0]) > 1e-3  # an axis has no sign
     np.testing.assert_allclose(z, np.where(turned, 1 - wanted, wanted), atol=1e-3)
@@ -79,10 +80,8 @@ def test_what_is_released_has_the_mechanisms_law(name):
 
 def test_rows_tables_and_figure(tmp_path, monkeypatch):
     def run():
-        planned, results = (
-            inversion.cells(2, EPSILONS, (PCA,), SMALL),
-            inversion.results_in(tmp_path),
-        )
+        planned = inversion.cells(2, EPSILONS, (PCA,), SMALL)
+        results = inversion.results_in(tmp_path)
         few = {
             cell: planned[cell]
             for cell in planned

@@ -68,7 +68,9 @@ def test_a_killed_run_loses_what_was_in_flight_alone(run, tmp_path):
     name, words = RUNS[run]
     quiet, killed = tmp_path / "quiet", tmp_path / "killed"
     assert started(words, quiet).wait() == 0, quiet.with_suffix(".log").read_text()
-    wanted, draw, before = rows(name, quiet), random.Random(0), 0
+    wanted = rows(name, quiet)
+    draw = random.Random(0)
+    before = 0
     for _ in range(4):
         process = started(words, killed)
         while process.poll() is None and len(rows(name, killed)) == before:

@@ -22,7 +22,10 @@ class Page(HTMLParser):
 
     def __init__(self, path):
         super().__init__()
-        self.ids, self.links, self.figures, self.tags = set(), [], [], set()
+        self.ids = set()
+        self.links = []
+        self.figures = []
+        self.tags = set()
         self.feed(path.read_text())
 
     def handle_starttag(self, tag, attrs):
@@ -35,7 +38,8 @@ class Page(HTMLParser):
 
 def unresolved(path):
     """Links that lead nowhere and figures that are not inside."""
-    page, lost = Page(path), []
+    page = Page(path)
+    lost = []
     for link in page.links:
         file, _, place = link.partition("#")
         there = path.with_name(file) if file else path
@@ -86,7 +90,8 @@ def test_a_page_says_what_the_paper_prints_and_that_rows_are_committed(pages):
 
 
 def test_one_table_of_a_paper_is_its_command_and_its_sections(tmp_path, monkeypatch, capsys):
-    ran, module = [], reproduce._registry.module("privge")
+    ran = []
+    module = reproduce._registry.module("privge")
     monkeypatch.setattr(module, "main", ran.append)
     monkeypatch.setattr(module, "write_report", lambda out: None)
     command_line.main(

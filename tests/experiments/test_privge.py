@@ -51,7 +51,8 @@ def test_rows_are_tidy_and_say_what_is_proved(ran):
         "non-private",
         *ALONE,
     }
-    private, alone = rows[rows.mechanism.isin(names)], rows.mechanism.isin(ALONE)
+    private = rows[rows.mechanism.isin(names)]
+    alone = rows.mechanism.isin(ALONE)
     assert (abs(private.epsilon_proved - private.epsilon) < 1e-12).all()
     assert (rows[rows.mechanism == "non-private"][["epsilon", "epsilon_proved"]] == np.inf).all(
         axis=None
@@ -299,7 +300,8 @@ def test_label_propagation_takes_its_best_alpha_and_r_in_validation(bench):
     row = cells.label_propagation(bench)
     known = np.zeros((bench.data.num_nodes, bench.data.num_classes), np.float32)
     known[bench.train.index, bench.train.label] = 1.0
-    found, parts = {}, (bench.validation, bench.test)
+    found = {}
+    parts = (bench.validation, bench.test)
     for alpha, r in itertools.product(bench.settings.label_alphas, bench.settings.label_rs):
         scores = propagation.ppr_dense(bench.data.graph, known, alpha, r).astype(np.float32)
         found[alpha, r] = [(scores[part.index].argmax(1) == part.label).mean() for part in parts]

@@ -50,7 +50,8 @@ def table_moments(table, x):
     """Mean and variance of the estimate in float64, for records x in [-1, 1] rounded to the grid at
     random.
     """
-    p, v = law(table), table.values.astype(np.float64)
+    p = law(table)
+    v = table.values.astype(np.float64)
     mean = p @ v
     second = p @ v**2
     at = (np.asarray(x, np.float64) + 1) / 2 * (table.inputs - 1)
@@ -75,7 +76,8 @@ def test_levels_and_users_under_vmap_are_a_loop():
     tables = tables_of_one_menu("grid")
     m = Discrete.of(*tables)
     assert m.search.shape == (20, 3 * 64)
-    levels, xs = np.arange(12) % 4, np.linspace(-1.2, 1.2, 12, dtype=np.float32)
+    levels = np.arange(12) % 4
+    xs = np.linspace(-1.2, 1.2, 12, dtype=np.float32)
     xs[3] = np.nan
     ask = lambda m, k, x: (y := m.privatize(k, x), *moments(m, x), densities(m, y, x))
     each = jax.jit(jax.vmap(lambda level, k, x: ask(m.at(level), k, x)))
@@ -199,7 +201,8 @@ def test_two_levels_and_a_linear_mean(name, epsilon, inputs):
     """
     table = GRIDS[name](epsilon, inputs).table()
     inside, reach = window(table)
-    low, high = table.masses[~inside].astype(np.int64), table.masses[inside].astype(np.int64)
+    low = table.masses[~inside].astype(np.int64)
+    high = table.masses[inside].astype(np.int64)
     assert low.max() - low.min() <= table.outputs
     assert high.max() - high.min() <= table.outputs
     if epsilon >= 1:

@@ -48,7 +48,8 @@ def test_transition_of_the_square_wave_is_exact(inputs, outputs, epsilon):
     law = transition(m, inputs, outputs)
     with jax.enable_x64(True):
         m = SquareWave(epsilon)
-        expected, b = square_wave_matrix(m, inputs, outputs), float(m.b)
+        expected = square_wave_matrix(m, inputs, outputs)
+        b = float(m.b)
         raw = distribution._interval_mass(
             m, m.codomain(), law.edges, np.linspace(-1, 1, inputs + 1)
         )
@@ -83,7 +84,8 @@ def test_transition_of_reports_whose_law_bends_between_the_bins_of_records():
         (GridSquareWave(2.0, 5), 3),
         (ThreeOutputs(3.0), 3),
     ):
-        law, domain = transition(m, inputs), m.domain()
+        law = transition(m, inputs)
+        domain = m.domain()
         x = np.linspace(domain.lower, domain.upper, 3000 * inputs + 1)
         x = np.float32((x[1:] + x[:-1]) / 2)
         values = jnp.sort(jnp.asarray(m.codomain().values))
@@ -224,7 +226,8 @@ def test_columns_at_once_are_columns_one_by_one():
 
     NaN, infinite and negative counts, and reports that no record can give, count as 0.
     """
-    law, columns = transition(SquareWave(2.0), 24, 30), 5
+    law = transition(SquareWave(2.0), 24, 30)
+    columns = 5
     shares = np.asarray(law.matrix) @ np.histogram(two_bumps(10_000), 24, (-1, 1))[0]
     counts = (shares[:, None] * np.array([0.01, 0.3, 1.0, 3.0, 0.0])).round().astype(np.float32)
     dirty = counts.copy()

@@ -45,7 +45,8 @@ def record(dim):
 def test_density_and_moments_are_those_of_the_enumerated_table(dim, epsilon):
     """float64; the smallest defect is 1e-9 of a probability, a mean or a variance."""
     with jax.enable_x64(True):
-        m, corners = DuchiVector(epsilon, dim), signs(dim)
+        m = DuchiVector(epsilon, dim)
+        corners = signs(dim)
         for x in (record(dim).astype(float), np.zeros(dim), np.ones(dim)):
             mass = np.exp(np.asarray(densities(m, corners, x)))
             np.testing.assert_allclose(mass, table(epsilon, x), rtol=1e-9)
@@ -65,8 +66,10 @@ def test_ties_are_drawn_once_more():
     G test of 100 000 draws: detects a total variation of 0.013. No other vector than one of signs
     is possible.
     """
-    dim, code = 4, 1 << np.arange(4)[::-1]
-    keys, x = jax.random.split(jax.random.key(4), 100_000), record(4)
+    dim = 4
+    code = 1 << np.arange(4)[::-1]
+    keys = jax.random.split(jax.random.key(4), 100_000)
+    x = record(4)
     y = np.asarray(draw(DuchiVector(90.0, dim), keys, np.ones(dim, np.float32)))
     assert (y.sum(1) > 0).all()
     assert _constants(dim).candidates > 1
@@ -84,7 +87,9 @@ def test_moments_of_a_wide_record(dim):
     """Means within five standard errors, all d of them; detects an estimate off by 10 standard
     errors (0.3).
     """
-    m, n, x = DuchiVector(2.0, dim), 20_000, np.linspace(-1, 1, dim, dtype=np.float32)
+    m = DuchiVector(2.0, dim)
+    n = 20_000
+    x = np.linspace(-1, 1, dim, dtype=np.float32)
     np.testing.assert_array_equal(m.mean(x), x)
     assert_fits(verification.draws_have_moments(m, jax.random.key(5), x, trials=n))
     # The number of agreements with the record: all coordinates together.

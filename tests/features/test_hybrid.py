@@ -24,7 +24,8 @@ def test_it_mixes_above_the_threshold_alone():
     x = np.linspace(-1, 1, 5, dtype=np.float32)
     variances = jax.jit(lambda e: [make(e).variance(x) for make in (Hybrid, Duchi, Piecewise)])
     for epsilon in (0.6, 0.62, 3.0):
-        m, (variance, duchi, piecewise) = Hybrid(epsilon), map(np.asarray, variances(epsilon))
+        m = Hybrid(epsilon)
+        variance, duchi, piecewise = map(np.asarray, variances(epsilon))
         if epsilon <= 0.61:
             assert m.beta == 0
             np.testing.assert_allclose(variance, duchi, rtol=1e-6)

@@ -86,10 +86,8 @@ def test_many_users_report_as_each_does_alone():
     prior = posteriors()
     x = np.resize(np.float32([0, 1, 2, 3, 4, 5, np.nan, 99.0, -7.0, 2.4, np.inf]), len(prior))
     ask = jax.jit(lambda y: (USERS.estimate(y), USERS.log_likelihoods(y), USERS.classes(y)))
-    y, keys = (
-        np.asarray(USERS.privatize(jax.random.key(0), x)),
-        jax.random.split(jax.random.key(0), len(prior)),
-    )
+    y = np.asarray(USERS.privatize(jax.random.key(0), x))
+    keys = jax.random.split(jax.random.key(0), len(prior))
     estimates, logs, classes = ask(y)
     for i in range(0, len(prior), 6):
         alone = PersonalAlphabet(1.5, prior[i])

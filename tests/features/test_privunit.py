@@ -91,10 +91,8 @@ def test_the_cap_is_the_best_one_of_the_published_form(kind, dim, epsilon):
 def test_a_traced_budget_has_the_caps_of_a_stack(kind):
     """Bit by bit: the host calibrates both in float64."""
     epsilons = jnp.array([0.5, 2.0, 4.0])
-    stack, mapped = (
-        KINDS[kind](epsilons, 5),
-        jax.jit(jax.vmap(lambda epsilon: KINDS[kind](epsilon, 5)))(epsilons),
-    )
+    stack = KINDS[kind](epsilons, 5)
+    mapped = jax.jit(jax.vmap(lambda epsilon: KINDS[kind](epsilon, 5)))(epsilons)
     assert mapped == stack
     assert mapped.guarantee() == stack.guarantee()
     with pytest.raises(jax.errors.JaxRuntimeError, match="epsilon must be in"):
@@ -132,7 +130,8 @@ def test_no_report_is_the_record(dim, epsilon):
     The sine is asked over all that words can give; nearly every report at 30 is so near that its
     cosine is 1.
     """
-    m, x = PrivUnit(epsilon, dim), np.eye(1, dim, dtype=np.float32)[0]
+    m = PrivUnit(epsilon, dim)
+    x = np.eye(1, dim, dtype=np.float32)[0]
     _, across = jax.jit(jax.vmap(m._in_cap))(np.linspace(0, 60, 512, dtype=np.float32))
     assert (np.asarray(across) > 0).all()
     reports = np.asarray(privatize(jax.random.key(1), m, np.tile(x, (1024, 1))))
@@ -256,11 +255,9 @@ def test_choose_takes_the_least_error():
 def test_the_error_of_a_choice_is_that_of_the_worst_record_within_the_norm(seed):
     """Drawn norms and dims, all numbers of equal coordinates that fit, and 2 000 sizes of them."""
     rng = np.random.default_rng(seed)
-    dim, epsilon, bound = (
-        int(rng.integers(2, 9)),
-        float(rng.uniform(0.5, 6.0)),
-        float(rng.uniform(0.6, 2.5)),
-    )
+    dim = int(rng.integers(2, 9))
+    epsilon = float(rng.uniform(0.5, 6.0))
+    bound = float(rng.uniform(0.6, 2.5))
     found = choose("cube", bound, dim, epsilon)
     size = np.linspace(0, min(1.0, bound), 2001).astype(np.float32)
     for name, make in choice._on_cubes(epsilon, dim).items():

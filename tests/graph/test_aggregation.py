@@ -49,7 +49,8 @@ def test_a_sum_is_the_product_with_the_adjacency_matrix(name):
 @pytest.mark.parametrize("leaves", [0, 3, 4, 5, 12, 13, 40])
 def test_a_star_of_any_size_is_summed(leaves):
     """A node with a row of its own, a further one, or more: the last neighbour of each counts."""
-    hub, leaf = np.zeros(leaves, int), np.arange(1, leaves + 1)
+    hub = np.zeros(leaves, int)
+    leaf = np.arange(1, leaves + 1)
     made = aggregation.tables(np.r_[leaf, hub], np.r_[hub, leaf], leaves + 2)
     h = jnp.arange(1.0, leaves + 3)
     wanted = [h[1 : leaves + 1].sum(), *np.ones(leaves), 0.0]
@@ -58,7 +59,8 @@ def test_a_star_of_any_size_is_summed(leaves):
 
 def test_induced_sums_keep_the_edges_within_parts():
     """In value, and in both modes; of one program, whatever the parts."""
-    traces, whole = [], layout("tables")
+    traces = []
+    whole = layout("tables")
 
     @jax.jit
     def both(parts, h):
@@ -113,7 +115,8 @@ def test_both_modes_of_differentiation(name):
 
 def test_both_modes_in_rows_and_weights():
     """Asymmetric weights: a layout that took the reverse edge's weight would be far off."""
-    c, function = np.asarray(H[::-1], np.float64), layout("segments").sum
+    c = np.asarray(H[::-1], np.float64)
+    function = layout("segments").sum
     value, tangent = jax.jit(partial(jax.jvp, function))((H, WEIGHTS), (H[::-1], WEIGHTS[::-1]))
     np.testing.assert_allclose(value, dense(WEIGHTS) @ H, atol=1e-4)
     np.testing.assert_allclose(

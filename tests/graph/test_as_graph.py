@@ -110,12 +110,11 @@ def test_what_is_no_graph_is_refused_with_what_makes_one(name):
 
 def test_graphs_of_other_libraries_whose_nodes_are_numbers_are_taken_everywhere():
     """Of numbers in any order; beside names, loops and weights rows could be anybody's."""
-    ours, ends = graphs.from_edges(PATH, 3), np.concatenate([PATH, PATH[:, ::-1]]).T
+    ours = graphs.from_edges(PATH, 3)
+    ends = np.concatenate([PATH, PATH[:, ::-1]]).T
     theirs = networkx.Graph([(2, 1), (1, 0)])
-    matrix, indexed = (
-        networkx.to_scipy_sparse_array(theirs, range(3)),
-        SimpleNamespace(edge_index=ends, num_nodes=3),
-    )
+    matrix = networkx.to_scipy_sparse_array(theirs, range(3))
+    indexed = SimpleNamespace(edge_index=ends, num_nodes=3)
     for source in (theirs, matrix, indexed):
         assert propagation.operator(source) == propagation.operator(ours)
         assert edges.Population.of(source).receivers.tolist() == [0, 1, 1, 2]

@@ -98,7 +98,8 @@ def test_more_edges_than_32_bits_count_are_counted(monkeypatch):
 def test_blocks_of_edges_change_nothing(monkeypatch):
     """What is done block by block to 10^8 edges, with blocks of three edges."""
     rng = np.random.default_rng(0)
-    n, pairs = 40, np.stack(np.triu_indices(40, 1), 1)
+    n = 40
+    pairs = np.stack(np.triu_indices(40, 1), 1)
     pairs = pairs[rng.permutation(len(pairs))[:100]]
     pairs = np.where(rng.random((100, 1)) < 0.5, pairs, pairs[:, ::-1])
     whole = graphs.from_edges(pairs, n)

@@ -50,7 +50,8 @@ def transition(graph, r=0.0):
 
 def exact(graph, x, alpha, r=0.0):
     """PPR by its power series in float64, to 1e-13."""
-    step, term = transition(graph, r), alpha * np.asarray(x, float)
+    step = transition(graph, r)
+    term = alpha * np.asarray(x, float)
     total = term.copy()
     for _ in range(int(30 / alpha)):
         term = (1 - alpha) * (step @ term)
@@ -133,7 +134,8 @@ def test_pagerank_of_a_power_law_is_that_of_float64(layout, r):
     """In the norm that ``tol`` speaks of, of numbers of one sign and of both; so is its
     derivative.
     """
-    op, alpha = operator(POWER_LAW, layout), 0.05
+    op = operator(POWER_LAW, layout)
+    alpha = 0.05
     weight = np.maximum(np.asarray(op.degree, float), 1)[:, None] ** (0.5 - r)
     for x in (SIGNED, UNIFORM):
         wanted = exact(POWER_LAW, x, alpha, r)
@@ -157,7 +159,8 @@ def test_kprop_and_push_beside_hubs(layout):
         <= USUAL / 0.1 + 1e-7
     )
     step = transition(POWER_LAW)
-    wanted, size = SIGNED.astype(float), np.abs(SIGNED).astype(float)
+    wanted = SIGNED.astype(float)
+    size = np.abs(SIGNED).astype(float)
     for _ in range(3):
         wanted, size = step @ wanted, step @ size
     found = kprop(operator(POWER_LAW, layout), SIGNED, 3, normalisation="mean")
@@ -190,7 +193,8 @@ def test_attention_to_many_is_a_mean_and_its_derivative_adds_up_to_one(layout):
     1e-3.
     """
     leaves = 100_000
-    neighbours, flat = operator(star(leaves), layout).neighbours, jnp.zeros((leaves + 1, 1))
+    neighbours = operator(star(leaves), layout).neighbours
+    flat = jnp.zeros((leaves + 1, 1))
     h = jnp.full((leaves + 1, 1, 1), 0.1)
     of_all = lambda neighbours, h: attend(neighbours, flat, flat, h).sum()
     found = jax.jit(attend)(neighbours, flat, flat, h)

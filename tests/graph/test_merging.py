@@ -46,7 +46,9 @@ def trees(seed=0):
     """Directed and undirected trees, a ring, a graph without edges and a long path, whose classes
     come late.
     """
-    rng, ends, sizes = np.random.default_rng(seed), [], [9, 40, 7, 12, 5, 4 * merging._ROUNDS]
+    rng = np.random.default_rng(seed)
+    ends = []
+    sizes = [9, 40, 7, 12, 5, 4 * merging._ROUNDS]
     start = np.cumsum(sizes) - sizes
     for number, (size, begin) in enumerate(zip(sizes, start, strict=True)):
         later = np.arange(1, size)
@@ -72,7 +74,8 @@ def test_classes_are_those_of_exact_colour_refinement(directed):
 def test_a_graph_that_is_not_stable_in_time_keeps_its_nodes_and_others_do_not():
     graph_set, start = trees()
     path = start[-1]
-    found, wanted = classes(graph_set), exact_classes(graph_set)
+    found = classes(graph_set)
+    wanted = exact_classes(graph_set)
     assert [part for part in found if part[0] < path] == [part for part in wanted if part[0] < path]
     assert [part for part in found if part[0] >= path] == [
         [node] for node in range(path, len(graph_set.node_graph))
@@ -97,7 +100,8 @@ def test_colours_that_hashing_confuses_are_not_merged(monkeypatch):
 def test_each_sum_and_each_count_is_that_of_the_whole_graph():
     """Four layers of a nonlinear map: every node has the row of the node that stands for it."""
     graph_set, _ = trees()
-    first, found = merging._firsts(graph_set), merged(graph_set)
+    first = merging._firsts(graph_set)
+    found = merged(graph_set)
     np.testing.assert_array_equal(found.count, np.unique(first, return_counts=True)[1])
     assert (np.diff(found.receivers) >= 0).all()
     wide, small = np.ones(len(first)), np.ones(len(found.count))
@@ -112,7 +116,8 @@ def test_each_sum_and_each_count_is_that_of_the_whole_graph():
 @pytest.mark.parametrize("directed", [True, False])
 def test_a_network_trains_on_merged_nodes_as_on_all(directed):
     """Outputs, statistics and gradients in training: batch norm and readouts weigh by counts."""
-    graph_set, model = many_graphs(directed=directed), gin(3, 8, 3, 0.0)
+    graph_set = many_graphs(directed=directed)
+    model = gin(3, 8, 3, 0.0)
     made = []
     for merge in (True, False):
         packed = pack(graph_set, len(graph_set), shapes=1, merge=merge)

@@ -76,7 +76,9 @@ def batch_adjacency(batch, nodes):
 
 
 def test_an_epoch_holds_every_graph_and_every_edge_once():
-    graph_set, batch_size = many_graphs(), 7  # some are left over
+    # some are left over
+    graph_set = many_graphs()
+    batch_size = 7
     packed = pack(graph_set, batch_size, merge=False)
     assert len(packed.shapes) == 2
     assert sum(shape.batches for shape in packed.shapes) == -(-len(graph_set) // batch_size)
@@ -115,7 +117,8 @@ def test_each_partner_of_another_stratum_is_as_likely():
     """
     packed = pack(many_graphs(24), 4, shapes=1)
     every = jax.vmap(lambda key: deal(packed, key)[0])(jax.random.split(jax.random.key(1), 2000))
-    counts, strata = np.zeros((25, 25)), np.asarray(packed.strata)
+    counts = np.zeros((25, 25))
+    strata = np.asarray(packed.strata)
     np.add.at(counts, tuple(np.asarray(every)[..., 1:3].reshape(-1, 2).T), 1)
     table = counts[np.ix_(strata[1], strata[2])]
     assert table.sum() == 2000 * 6  # one graph of each stratum, in its place
@@ -261,10 +264,8 @@ def test_bad_sets_are_refused_by_the_name_of_the_graph():
 
 @pytest.mark.usefixtures("untyped")
 def test_bad_arguments_are_refused():
-    of, graph = (
-        many_graphs(5),
-        SimpleNamespace(senders=np.array([1, 0]), receivers=np.array([0, 1])),
-    )
+    of = many_graphs(5)
+    graph = SimpleNamespace(senders=np.array([1, 0]), receivers=np.array([0, 1]))
     one = SimpleNamespace(name="karate", graph=graph, node_graph=None, y=np.array([0, 1]))
     for call, message in (
         (lambda: pack(of, 2.0), "must be a whole number"),

@@ -65,7 +65,9 @@ def weighted_error(z, exact, r):
 @pytest.mark.parametrize(("alpha", "r"), [(0.05, 0.3), (0.5, 0.0)])
 def test_dense_is_the_series(alpha, r):
     """The definition, term by term, until nothing is left."""
-    p, term, total = transition(GRAPH, r), X.astype(float), np.zeros((N, COLUMNS))
+    p = transition(GRAPH, r)
+    term = X.astype(float)
+    total = np.zeros((N, COLUMNS))
     for _ in range(700):
         total += alpha * term
         term = (1 - alpha) * p @ term
@@ -113,7 +115,8 @@ def test_an_induced_operator_is_that_of_the_edges_within_parts(layout):
     part = np.arange(N) % 3
     edges = np.array([pair for pair in edges_of_many_kinds() if part[pair[0]] == part[pair[1]] < 2])
     assert 0 < len(edges) < len(edges_of_many_kinds()) / 2
-    op, x = OPERATORS[layout], np.random.default_rng(2).normal(size=(N, 3)).astype(np.float32)
+    op = OPERATORS[layout]
+    x = np.random.default_rng(2).normal(size=(N, 3)).astype(np.float32)
     mine = jax.jit(lambda op, part: op.induced(part == 0, part == 1))(op, part)
     wanted = ppr(graphs.from_edges(edges, N), x, 0.2, 0.5)
     np.testing.assert_allclose(ppr(mine, x, 0.2, 0.5), wanted, atol=1e-4)
@@ -132,17 +135,16 @@ def test_an_induced_operator_is_that_of_the_edges_within_parts(layout):
 
 def test_wide_records_go_through_in_blocks():
     """More columns than one block holds, and not a multiple of it; one column may be flat."""
-    op, x = (
-        OPERATORS["ell"],
-        np.random.default_rng(2).normal(size=(N, 2 * propagation.block_width() + 5)),
-    )
+    op = OPERATORS["ell"]
+    x = np.random.default_rng(2).normal(size=(N, 2 * propagation.block_width() + 5))
     z = ppr(op, x.astype(np.float32), 0.1, 0.3)
     assert weighted_error(z, ppr_dense(GRAPH, x, 0.1, 0.3), 0.3).max() <= 1.1e-5
     np.testing.assert_allclose(ppr(op, x[:, 0].astype(np.float32), 0.1, 0.3), z[:, 0], atol=1e-5)
 
 
 def test_one_trace_over_alpha_r_and_tol(monkeypatch):
-    traces, op = [], OPERATORS["ell"]
+    traces = []
+    op = OPERATORS["ell"]
     chebyshev = propagation._chebyshev
     monkeypatch.setattr(
         propagation, "_chebyshev", lambda *args: (traces.append(1), chebyshev(*args))[1]
@@ -205,13 +207,11 @@ def test_gradient_is_the_transpose(layout, r):
 
 def test_derivatives_in_alpha_and_r_are_those_of_differences():
     """The first by the reverse mode, and by it along alpha forward: one program."""
-    op, c, h, alpha, r = (
-        OPERATORS["segment"],
-        np.random.default_rng(5).normal(size=X.shape),
-        1e-4,
-        0.2,
-        0.3,
-    )
+    op = OPERATORS["segment"]
+    c = np.random.default_rng(5).normal(size=X.shape)
+    h = 1e-4
+    alpha = 0.2
+    r = 0.3
     slope = jax.grad(lambda numbers: (c * ppr(op, X, numbers[0], numbers[1], 1e-8)).sum())
     exact = lambda alpha, r: (c * ppr_dense(GRAPH, X, alpha, r)).sum()
     at, along = jnp.array([alpha, r]), jnp.array([1.0, 0.0])
@@ -319,7 +319,8 @@ R_OF = {"mean": 0.0, "symmetric": 0.5}
 
 @pytest.mark.parametrize(("layout", "normalisation"), [("segment", "mean"), ("ell", "symmetric")])
 def test_powers_are_the_dense_ones_alone_and_in_one_pass_and_by_one_program(layout, normalisation):
-    p, op = transition(GRAPH, R_OF[normalisation]), OPERATORS[layout]
+    p = transition(GRAPH, R_OF[normalisation])
+    op = OPERATORS[layout]
     wanted = [np.linalg.matrix_power(p, k) @ X for k in MENU]
     mixed = [4, 0, 16, 1, 8, 2]
     many = kprop_many(op, X, mixed, normalisation=normalisation)
@@ -335,10 +336,8 @@ def test_powers_are_the_dense_ones_alone_and_in_one_pass_and_by_one_program(layo
 
 
 def test_powers_of_wide_records_go_through_in_blocks_and_one_column_may_be_flat():
-    op, wide = (
-        OPERATORS["segment"],
-        np.random.default_rng(2).normal(size=(N, propagation.block_width() + 5)),
-    )
+    op = OPERATORS["segment"]
+    wide = np.random.default_rng(2).normal(size=(N, propagation.block_width() + 5))
     many = kprop_many(op, wide.astype(np.float32), (0, 3))
     np.testing.assert_allclose(
         many[1], np.linalg.matrix_power(transition(GRAPH, 0.5), 3) @ wide, atol=1e-5
@@ -352,7 +351,8 @@ def test_derivatives_of_powers_are_those_of_the_dense_map():
     """The gradient of <c, P^2 x + 3 P^5 x> is the transposed map of c; a derivative along x is the
     map itself.
     """
-    p, c = transition(GRAPH, 0.0), np.random.default_rng(3).normal(size=X.shape).astype(np.float32)
+    p = transition(GRAPH, 0.0)
+    c = np.random.default_rng(3).normal(size=X.shape).astype(np.float32)
     exact = np.linalg.matrix_power(p, 2) + 3 * np.linalg.matrix_power(p, 5)
 
     @jax.jit
@@ -397,7 +397,9 @@ def test_several_blocks_in_64_bit_mode(kind):
 
 def test_blocks_are_made_one_at_a_time():
     """While one is made, the one before it alone is there."""
-    width, alive, most = propagation.block_width(), [], 0
+    width = propagation.block_width()
+    alive = []
+    most = 0
 
     def block(start):
         nonlocal most

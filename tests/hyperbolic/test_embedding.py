@@ -33,7 +33,8 @@ def pair_losses(points, pairs, drawn, apart):
 def test_the_gradient_is_that_of_the_loss():
     rng = np.random.default_rng(0)
     points = jnp.asarray(ref.points(rng, (30,), 3, 5.0, 1.0))
-    pairs, drawn = np.arange(16).reshape(8, 2), np.arange(16, 28)
+    pairs = np.arange(16).reshape(8, 2)
+    drawn = np.arange(16, 28)
     apart = (rng.random((8, 12)) < 0.8).astype(np.float32)
     weight = np.float32([1, 1, 0, 1, 1, 1, 1, 1])[:, None]
     rows = np.concatenate([pairs[:, 0], pairs[:, 1], drawn])
@@ -128,7 +129,8 @@ def test_reconstruction_against_a_loop():
     pairs = np.argwhere((rng.random((n, n)) < 0.1) & ~np.eye(n, dtype=bool))
     pairs = pairs[rng.permutation(len(pairs))]
     d = np.stack([ref.close_distance(points[k], points, c) for k in range(n)])
-    ranks, precisions = [], {}
+    ranks = []
+    precisions = {}
     for u, v in pairs:
         mine = pairs[pairs[:, 0] == u, 1]
         others = np.setdiff1d(np.arange(n), [*mine, u])

@@ -29,7 +29,8 @@ def test_delta_by_quadrature_is_the_curves(name):
     """Of the numbers whose laws differ between the worst records; of one, noise of 0.99 the scale
     is seen.
     """
-    m, delta = MADE[name](), 1e-5
+    m = MADE[name]()
+    delta = 1e-5
     claim = m.guarantee().epsilon
     assert 0.999 < claim <= 1.0
     assert m.curve().delta(claim) <= delta
@@ -92,9 +93,11 @@ def test_without_noise_estimates_are_the_points():
 def test_the_claim_is_of_the_length_that_records_are_clipped_to(name, clip):
     """Float32 has none of these numbers; a claim that is short by 1e-9 of itself is seen."""
     if name == "hyperbolic":
-        m, sigma = HyperbolicGaussian(1.0, 1e-5, clip, dim=1), "sigma"
+        m = HyperbolicGaussian(1.0, 1e-5, clip, dim=1)
+        sigma = "sigma"
     else:
-        m, sigma = RadialAngularGaussian(1.0, 1e-5, clip, 1.0, dim=1), "sigma_radius"
+        m = RadialAngularGaussian(1.0, 1e-5, clip, 1.0, dim=1)
+        sigma = "sigma_radius"
     ends = [
         float(m._centre(jnp.array([end]))[0])
         for end in ((9.0, -9.0) if name == "hyperbolic" else (9.0, 0.0))

@@ -163,7 +163,8 @@ def test_gradients_of_a_distance():
 
 def test_maps_are_the_identity_to_first_order():
     x = jnp.array([0.3, -0.4, 0.1])
-    eye, zero = np.eye(3), jnp.zeros(3)
+    eye = np.eye(3)
+    zero = jnp.zeros(3)
 
     @jax.jit
     def slopes(x):

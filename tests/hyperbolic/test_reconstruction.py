@@ -20,7 +20,8 @@ def test_ranks_and_precisions_are_those_of_a_loop_ties_and_all(seed):
     related = np.zeros((n, n), bool)
     related[tuple(relation.T)] = True
     far = np.round(np.asarray(poincare.distance(points[:, None], points[None]), np.float64), 5)
-    ranks, precisions = [], {}
+    ranks = []
+    precisions = {}
     for u, v in relation:
         others = [w for w in range(n) if w not in (u, v) and far[u, w] <= far[u, v]]
         ranks.append(1 + sum(not related[u, w] for w in others))

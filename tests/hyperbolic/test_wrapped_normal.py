@@ -35,7 +35,10 @@ def test_samples_are_drawn_from_the_density():
     The mean is off the origin and the scales differ: a transport that is missing or turned would be
     found.
     """
-    c, mean, scale, draws = 0.7, np.float32([0.5, -0.6]), np.float32([0.3, 0.9]), 40_000
+    c = 0.7
+    mean = np.float32([0.5, -0.6])
+    scale = np.float32([0.3, 0.9])
+    draws = 40_000
     points, volume = ref.polar(10.0 / math.sqrt(c), ref.curvature(c), 600, 480)
     mass = np.exp(ref.wide(DENSITY(points.astype(np.float32), mean, scale, c))) * volume
     z = wrapped_normal.sample(jax.random.key(5), mean, scale, c, shape=(draws,))
@@ -56,7 +59,8 @@ def test_samples_are_drawn_from_the_density():
 
 
 def test_the_two_volumes_differ_by_the_conformal_factor():
-    c, scale = 0.7, np.float32([0.3, 0.9])
+    c = 0.7
+    scale = np.float32([0.3, 0.9])
     mean = ref.points(np.random.default_rng(0), (50,), 2, 2.0, c)
     z = wrapped_normal.sample(jax.random.key(1), mean, scale, c)
     assert z.shape == (50, 2)

@@ -69,7 +69,8 @@ def test_dropout_is_of_weights_after_the_softmax(layout, monkeypatch):
     """
     monkeypatch.setattr(_attention, "_CACHED", 9 * HEADS * WIDTH)
     graph, _ = example()
-    neighbours, given = operator(graph, layout).neighbours, numbers()
+    neighbours = operator(graph, layout).neighbours
+    given = numbers()
     rng = np.random.default_rng(5)
     moved = [jnp.asarray(rng.normal(size=part.shape), jnp.float32) for part in given]
 
@@ -80,7 +81,8 @@ def test_dropout_is_of_weights_after_the_softmax(layout, monkeypatch):
         )
         return averaged(dense(graph), *parts, kept(7))
 
-    wanted, change = at(0.0), (at(1e-6) - at(-1e-6)) / 2e-6
+    wanted = at(0.0)
+    change = (at(1e-6) - at(-1e-6)) / 2e-6
     value, tangent, gradient = attended(neighbours, *given, 7, tuple(moved))
     close(value, wanted)
     close(tangent, change, 1e-4)
@@ -119,11 +121,10 @@ def test_dropout_is_keyed_and_only_in_training():
     much.
     """
     graph, x = example()
-    inputs, model = (padded(graph), x), gat(**ONE, dropout=0.5, attention_dropout=0.5)
-    shapes, rng = (
-        jax.eval_shape(gat(**ONE).init, jax.random.key(0), inputs),
-        np.random.default_rng(6),
-    )
+    inputs = (padded(graph), x)
+    model = gat(**ONE, dropout=0.5, attention_dropout=0.5)
+    shapes = jax.eval_shape(gat(**ONE).init, jax.random.key(0), inputs)
+    rng = np.random.default_rng(6)
     variables = jax.tree.map(
         lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), jnp.float32), shapes
     )

@@ -35,7 +35,8 @@ MECHANISMS = {
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_bound_is_of_the_deviation_and_of_the_bias_of_the_worst_record(name):
     """Of drawn rows: its parts are those of a grid of records, and both are in the total."""
-    mechanism, rng = MECHANISMS[name], np.random.default_rng(0)
+    mechanism = MECHANISMS[name]
+    rng = np.random.default_rng(0)
     grid = np.linspace(-1, 1, 41).astype(np.float32)
     off = np.abs(np.asarray(mechanism.mean(grid)) - grid).max()
     for _ in range(3):
@@ -70,7 +71,9 @@ def test_observed_error_is_within_the_bound(name, r, op):
 
     The smallest defect this detects: a bound that fails in more than about 22 % of the runs.
     """
-    mechanism, runs, nodes = MECHANISMS[name], 200, 100
+    mechanism = MECHANISMS[name]
+    runs = 200
+    nodes = 100
     x = jax.random.uniform(jax.random.key(0), (nodes, DIM), minval=-1.0, maxval=1.0)
     z = ppr(op, x, 0.2, r)
     keys = jax.random.split(jax.random.key(1), runs)
@@ -100,7 +103,8 @@ def test_constants_are_those_of_the_proofs():
     )
     hds = HDS(epsilon, d, 5)
     bound = bounds.error_bound(hds, peaked, delta)
-    tau, b = bound.deviation[0], float(hds.inner.b)
+    tau = bound.deviation[0]
+    b = float(hds.inner.b)
     exponent = tau**2 / (2 * bound.variance + 4 / 3 * tau * (b + 1))
     np.testing.assert_allclose(2 * d * np.exp(-exponent), delta, rtol=1e-5)
 
@@ -128,7 +132,9 @@ def test_the_constants_of_theorem_4(make):
     """tau solves 2d exp(-tau^2 / (2V + 2M tau / 3)) = delta; M is 2 d/k A over the peak: 1e-5 of
     each is seen.
     """
-    mechanism, delta, rows = make(), 0.05, np.array([[0.5, 0.25, -0.25]])
+    mechanism = make()
+    delta = 0.05
+    rows = np.array([[0.5, 0.25, -0.25]])
     bound = bounds.error_bound(mechanism, rows, delta)
     root = np.exp(5.0 / 3 / 2)  # of the share epsilon / k
     largest = (
@@ -141,6 +147,8 @@ def test_the_constants_of_theorem_4(make):
         float(np.max(np.asarray(mechanism.variance(np.float32(x))))) for x in (0.0, 0.5, 1.0)
     )
     assert bound.variance == pytest.approx(variance, rel=1e-5)
-    tau, spread = bound.total[0], bound.variance * 0.375  # |Pi_v|_2^2
+    # |Pi_v|_2^2
+    tau = bound.total[0]
+    spread = bound.variance * 0.375
     exponent = tau**2 / (2 * spread + 2 / 3 * bound.range * 0.5 * tau)
     np.testing.assert_allclose(24 * np.exp(-exponent), delta, rtol=1e-5)

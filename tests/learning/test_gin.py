@@ -86,7 +86,8 @@ def close(found, wanted):
 
 @pytest.mark.parametrize(("directed", "layers", "mlp_layers"), [(True, 3, 1), (False, 2, 2)])
 def test_equals_a_naive_dense_network(directed, layers, mlp_layers):
-    graph_set, model = many_graphs(directed=directed), gin(layers, 6, 3, 0.5, mlp_layers)
+    graph_set = many_graphs(directed=directed)
+    model = gin(layers, 6, 3, 0.5, mlp_layers)
     variables = trained(model, directed)
     wanted = naive(variables, graph_set, layers=layers, mlp_layers=mlp_layers)
     got = evaluate(variables, whole(graph_set), model)
@@ -99,7 +100,9 @@ def test_what_jraph_pads_with_contributes_nothing():
 
     A tuple as jraph.batch makes it is its packed form, in any order of edges.
     """
-    graph_set, variables, more = many_graphs(), trained(), (7, 5, 3)
+    graph_set = many_graphs()
+    variables = trained()
+    more = (7, 5, 3)
     bare = jraph.batch_np([graph_set.subset([i]).graph for i in range(len(graph_set))])
     order = np.random.default_rng(0).permutation(len(bare.senders))
     bare = bare._replace(senders=bare.senders[order], receivers=bare.receivers[order])
@@ -154,7 +157,8 @@ def test_a_traced_tuple_says_how_many_nodes_it_has():
 
 
 def test_batch_norm_of_nobody_is_finite():
-    rows, nobody = jnp.full((5, 4), 1e6), jnp.zeros(5)
+    rows = jnp.full((5, 4), 1e6)
+    nobody = jnp.zeros(5)
     made, _ = _NormReLU().init_with_output(jax.random.key(0), rows, nobody, True)
     assert np.isfinite(made).all()
 
@@ -165,7 +169,8 @@ def test_running_statistics_are_the_naive_recursion():
 
     Rows that stand for no node count for nothing, and those of several nodes as often.
     """
-    rng, norm = np.random.default_rng(3), _NormReLU()
+    rng = np.random.default_rng(3)
+    norm = _NormReLU()
     step = jax.jit(
         lambda kept, rows, count: norm.apply(kept, rows, count, True, mutable=["batch_stats"])
     )
@@ -173,11 +178,13 @@ def test_running_statistics_are_the_naive_recursion():
     params = {"scale": jnp.ones(2), "bias": jnp.zeros(2)}
     mean, variance = (np.asarray(moved[name], float) for name in ("mean", "var"))
     for _ in range(4):
-        rows, count = rng.normal(1.0, 2.0, (6, 2)), rng.permutation([0, 0, 1, 1, 2, 3])
+        rows = rng.normal(1.0, 2.0, (6, 2))
+        count = rng.permutation([0, 0, 1, 1, 2, 3])
         _, changed = step(
             {"params": params, "batch_stats": moved}, np.float32(rows), np.float32(count)
         )
-        moved, nodes = changed["batch_stats"], np.repeat(rows, count, 0)
+        moved = changed["batch_stats"]
+        nodes = np.repeat(rows, count, 0)
         mean = 0.9 * mean + 0.1 * nodes.mean(0)
         variance = 0.9 * variance + 0.1 * nodes.var(0, ddof=1)
         np.testing.assert_allclose(moved["mean"], mean, rtol=1e-5)

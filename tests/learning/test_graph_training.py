@@ -36,7 +36,10 @@ ADAM = step_decay_adam(0.01)
 @cache
 def stars_and_cycles():
     """Stars (1) and cycles (0) of 4 to 11 nodes: five of each, so that two parts have one shape."""
-    senders, receivers, node_graph, start = [], [], [], 0
+    senders = []
+    receivers = []
+    node_graph = []
+    start = 0
     labels = np.arange(80) % 2
     for graph, star in enumerate(labels):
         n = 4 + graph // 2 % 8
@@ -76,7 +79,8 @@ def reference():
 
 
 def test_an_easy_task_is_learned_by_the_best_epoch():
-    fitted, (_, validation, test) = run(epochs=40), stars_and_cycles()
+    fitted = run(epochs=40)
+    _, validation, test = stars_and_cycles()
     assert (
         len(TRACES) <= 12
     )  # training (two shapes, and jax may trace a scan's body twice), validation, test
@@ -143,7 +147,8 @@ def test_batches_weigh_their_graphs_alike_and_free_places_nothing():
     by hand.
     """
     fitted = follow([1, 1, 1], epochs=1)
-    w, losses = 0.0, []
+    w = 0.0
+    losses = []
     for size in (2, 1):
         losses += [np.log1p(np.exp(-2 * w))] * size
         w += 0.5 * 2 / (1 + np.exp(2 * w))

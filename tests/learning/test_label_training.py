@@ -112,10 +112,8 @@ def test_other_losses_are_least_elsewhere():
 def test_training_arrives_at_the_least_loss():
     """The entropy of the mean reports, which the true posterior has."""
     context, train = drop_inputs(jnp.zeros((N, CLASSES)), OP, expected(), 0, rounded=False)
-    test, settings = (
-        Examples(NODES, TRUTH[NODES].argmax(1)),
-        Settings(training.adam(0.1), epochs=200, batch_size=N),
-    )
+    test = Examples(NODES, TRUTH[NODES].argmax(1))
+    settings = Settings(training.adam(0.1), epochs=200, batch_size=N)
     losses = fit(
         jax.random.key(0), drop(TABLE), OBJECTIVE, context, train, train, test, settings
     ).losses
@@ -187,7 +185,9 @@ def test_an_epoch_that_has_learned_the_noise_is_never_kept():
     """True classes score their likelihood; the reports themselves, more often right than a right
     model, nothing.
     """
-    rng, m, keep = np.random.default_rng(3), 400, 0.4
+    rng = np.random.default_rng(3)
+    m = 400
+    keep = 0.4
     truth = rng.integers(0, CLASSES, m)
     reports = np.where(rng.random(m) < keep, truth, (truth + rng.integers(1, CLASSES, m)) % CLASSES)
     validation = NoisyExamples(
@@ -206,7 +206,8 @@ def test_an_epoch_that_has_learned_the_noise_is_never_kept():
 
 @pytest.mark.usefixtures("untyped")
 def test_bad_reports_and_steps_are_refused():
-    rr, lame = GeneralizedRR(1.0, 3), np.uint32([[2**31, 2**31], [2**30, 3 * 2**30]])
+    rr = GeneralizedRR(1.0, 3)
+    lame = np.uint32([[2**31, 2**31], [2**30, 3 * 2**30]])
     uneven = Discrete.of(integer_tables.Table("lame", lame, np.float32([0, 1]), "category"))
     for mechanism, index, reports, message in (
         (rr, [0, 1], [0, 3], r"reports must be in \[0, 3\)"),
@@ -231,7 +232,8 @@ def test_bad_reports_and_steps_are_refused():
 
 
 def test_examples_that_do_not_fit_are_refused():
-    good, settings = expected(), Settings(training.adam(0.1), epochs=1, batch_size=N)
+    good = expected()
+    settings = Settings(training.adam(0.1), epochs=1, batch_size=N)
     for part, message in (
         (good._replace(index=good.index + 9), r"index of train must be in \[0, 25\)"),
         (

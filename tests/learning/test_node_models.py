@@ -45,10 +45,8 @@ def padded(graph, **also):
 @cache
 def trained(name):
     """Parameters with biases that are not 0."""
-    shapes, rng = (
-        jax.eval_shape(MODELS[name].init, jax.random.key(0), example()),
-        np.random.default_rng(1),
-    )
+    shapes = jax.eval_shape(MODELS[name].init, jax.random.key(0), example())
+    rng = np.random.default_rng(1)
     spread = lambda leaf: 0.4 if leaf.ndim > 1 else 0.2
     return jax.tree.map(
         lambda leaf: jnp.asarray(rng.normal(0, spread(leaf), leaf.shape), jnp.float32), shapes
@@ -148,7 +146,8 @@ def test_equals_a_naive_dense_network_in_every_form_of_the_graph(name):
     """In value, and in the gradient, whose products with a direction are finite differences of the
     naive one.
     """
-    (graph, x), rng = example(), np.random.default_rng(2)
+    graph, x = example()
+    rng = np.random.default_rng(2)
     direction = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape), (trained(name), x))
 
     def moved(step):
@@ -156,7 +155,8 @@ def test_equals_a_naive_dense_network_in_every_form_of_the_graph(name):
         variables, rows = jax.tree.map(there, (trained(name), x), direction)
         return naive(name, variables, graph, rows)
 
-    wanted, change = moved(0.0), (moved(1e-6) - moved(-1e-6)) / 2e-6
+    wanted = moved(0.0)
+    change = (moved(1e-6) - moved(-1e-6)) / 2e-6
     (_, value), gradient = evaluated(name)(trained(name), x, padded(graph))
     close(value, wanted)
     along = jax.tree.map(
@@ -173,7 +173,8 @@ def test_equals_a_naive_dense_network_in_every_form_of_the_graph(name):
 
 @pytest.mark.parametrize("name", ["gcn", "gat"])  # the sums of "hyperbolic" are those of "gcn"
 def test_a_directed_edge_tells_its_receiver(name):
-    graph, x = graphs.directed([0, 0, 4], [1, 2, 2], N), example()[1]
+    graph = graphs.directed([0, 0, 4], [1, 2, 2], N)
+    x = example()[1]
     turned = graph._replace(senders=graph.receivers, receivers=graph.senders)
     wanted = naive(name, trained(name), graph, x)
     assert np.abs(wanted - naive(name, trained(name), turned, x)).max() > 0.01
@@ -181,7 +182,9 @@ def test_a_directed_edge_tells_its_receiver(name):
 
 
 def test_one_program_serves_all_graphs_of_a_shape():
-    run, pairs, x = evaluated("gat"), np.stack(np.triu_indices(N, 1), 1), example()[1]
+    run = evaluated("gat")
+    pairs = np.stack(np.triu_indices(N, 1), 1)
+    x = example()[1]
     run(trained("gat"), x, padded(example()[0]))
     programs = run._cache_size()
     other = graphs.from_edges(np.random.default_rng(1).permutation(pairs)[:33], N)
@@ -191,10 +194,8 @@ def test_one_program_serves_all_graphs_of_a_shape():
 
 def test_normalisation_of_a_gcn_and_the_scale_of_its_rows():
     graph, x = example()
-    model, wanted = (
-        gcn(3, 7, OUT, normalisation="symmetric"),
-        naive("gcn", trained("gcn"), graph, x, symmetric=True),
-    )
+    model = gcn(3, 7, OUT, normalisation="symmetric")
+    wanted = naive("gcn", trained("gcn"), graph, x, symmetric=True)
     assert np.abs(wanted - naive("gcn", trained("gcn"), graph, x)).max() > 0.01
     scale = jnp.linspace(0.5, 2.0, N)
 
@@ -244,7 +245,8 @@ def test_a_gcn_learns_what_only_neighbours_tell():
 
 
 def test_examples_that_do_not_fit_are_refused():
-    settings, (graph, x) = training.Settings(ADAM, epochs=1, batch_size=N), example()
+    settings = training.Settings(ADAM, epochs=1, batch_size=N)
+    graph, x = example()
     good = Examples(np.array([0, 1]), np.array([[0, 1], [1, 1]]))
     for part, message in (
         (good._replace(index=np.array([0, N])), r"index of train must be in \[0, 40\)"),
@@ -274,7 +276,8 @@ def finite(tree):
 
 
 def test_records_at_the_origin_and_far_outside_have_finite_outputs_and_gradients():
-    (graph, x), variables = example(), jax.tree.map(lambda leaf: 5.0 * leaf, trained("hyperbolic"))
+    graph, x = example()
+    variables = jax.tree.map(lambda leaf: 5.0 * leaf, trained("hyperbolic"))
     c = float(np.exp(variables["params"]["log_c_1"]))
     for scale in (0.0, 1e20):
         (_, value), gradient = evaluated("hyperbolic")(variables, x * scale, padded(graph))

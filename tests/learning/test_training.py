@@ -53,7 +53,8 @@ def test_labels_that_are_held_out_change_their_own_scores_and_no_variables():
     """Held out is unread: other test labels leave all but the test, other validation labels the
     losses.
     """
-    model, rng = linear(3), np.random.default_rng(0)
+    model = linear(3)
+    rng = np.random.default_rng(0)
     z, *parts = blobs()
     settings = Settings(ADAM, epochs=4, batch_size=16)
 
@@ -198,12 +199,11 @@ def test_the_best_epoch_is_kept_the_earliest_on_ties(scores, epoch):
 
 def test_losses_are_means_over_examples_whatever_batches_hold():
     """Five in batches of four, of a model that stays as it is."""
-    rows, labels = jax.random.normal(jax.random.key(1), (5, 3)), np.array([0, 1, 2, 0, 1], np.int32)
-    examples, model, objective = (
-        Examples(np.arange(5), labels),
-        linear(3),
-        training.node_classification,
-    )
+    rows = jax.random.normal(jax.random.key(1), (5, 3))
+    labels = np.array([0, 1, 2, 0, 1], np.int32)
+    examples = Examples(np.arange(5), labels)
+    model = linear(3)
+    objective = training.node_classification
     fitted = fit(
         jax.random.key(0), model, objective, rows, *[examples] * 3, Settings(optax.sgd(0.0), 3, 4)
     )
@@ -244,8 +244,10 @@ def test_no_valid_score_returns_the_first_variables():
 def test_adam_decays_weights_as_a_gradient():
     """L2: the decay enters the gradient, before Adam's normalisation; not decoupled."""
     parameters, gradient = {"w": jnp.float32(2.0)}, {"w": jnp.float32(0.5)}
-    ours, plain = training.adam(0.1, 0.25), optax.adam(0.1)
-    state, other = ours.init(parameters), plain.init(parameters)
+    ours = training.adam(0.1, 0.25)
+    plain = optax.adam(0.1)
+    state = ours.init(parameters)
+    other = plain.init(parameters)
     for _ in range(3):
         a, state = ours.update(gradient, state, parameters)
         b, other = plain.update({"w": gradient["w"] + 0.25 * parameters["w"]}, other, parameters)
@@ -289,7 +291,9 @@ SETTINGS = Settings(ADAM, epochs=3, batch_size=8)
 
 
 def test_many_runs_are_the_single_ones_in_one_program(tmp_path):
-    traces, programs, model = [], 0, linear(3)
+    traces = []
+    programs = 0
+    model = linear(3)
     counted = Model(
         model.init, lambda *args, **kwargs: (traces.append(1), model.apply(*args, **kwargs))[1]
     )
@@ -327,7 +331,8 @@ def test_who_watches_changes_nothing_nor_do_runs_side_by_side(monkeypatch):
     """
     monkeypatch.setattr(training.shown, "AFTER", 0.0)
     monkeypatch.setattr(training, "time", SimpleNamespace(monotonic=itertools.count().__next__))
-    told, weights = [], jnp.arange(5.0)
+    told = []
+    weights = jnp.arange(5.0)
     settings = Settings(SGD, epochs=3, batch_size=2)
     together = dataclasses.replace(
         settings, at_once=2
@@ -407,7 +412,8 @@ def test_other_bad_input_is_refused():
         np.int32([[0, 1, 2], [3, 4, 5]]), np.int32([[0, 1, 2], [6, 7, 8]])
     )  # as an edge_index
     short = Examples(train.index, np.eye(3, dtype=np.int32)[train.label][:-1])
-    key, none = jax.random.key(0), Examples(*(part[:0] for part in train))
+    key = jax.random.key(0)
+    none = Examples(*(part[:0] for part in train))
     one_output = linear(3)._replace(apply=lambda *_, **__: (jnp.zeros((90, 1)), {}))
 
     def classify(train, validation=others[0], key=key):
@@ -418,7 +424,8 @@ def test_other_bad_input_is_refused():
     def on(objective, outputs, part):
         return fit(key, linear(outputs), objective, z, part, part, part, SETTINGS)
 
-    links, fitted = partial(on, training.link_prediction, 1), classify(train, key=jax.random.key(0))
+    links = partial(on, training.link_prediction, 1)
+    fitted = classify(train, key=jax.random.key(0))
     for call, message in (
         (
             lambda: classify(train._replace(label=np.float32(train.label))),
@@ -452,8 +459,10 @@ def test_other_bad_input_is_refused():
 def test_what_is_no_array_is_refused_by_its_type():
     """JAX's own words showed the rows of a table."""
     z, *parts = blobs()
-    train, objective = parts[0], training.node_classification
-    table, rows = pd.DataFrame(np.asarray(z)), scipy.sparse.csr_array(np.asarray(z))
+    train = parts[0]
+    objective = training.node_classification
+    table = pd.DataFrame(np.asarray(z))
+    rows = scipy.sparse.csr_array(np.asarray(z))
     for model, context, first, message in (
         (linear(3), table, train, "^context must be made of arrays, got DataFrame$"),
         (linear(3), rows, train, "^context must be made of arrays, got csr_array$"),
@@ -548,11 +557,9 @@ def test_links_of_a_separable_toy_are_learned():
 
 
 def test_pairwise_inputs_loss_and_score_by_hand():
-    z, edge, non_edge = (
-        np.arange(12.0).reshape(4, 3),
-        np.array([[0, 1], [3, 2]]),
-        np.array([[1, 3], [2, 0]]),
-    )
+    z = np.arange(12.0).reshape(4, 3)
+    edge = np.array([[0, 1], [3, 2]])
+    non_edge = np.array([[1, 3], [2, 0]])
     products = np.stack([z[edge].prod(1), z[non_edge].prod(1)], 1)
     np.testing.assert_array_equal(
         training.link_prediction.inputs(jnp.asarray(z), Pairs(edge, non_edge)), products
@@ -569,7 +576,8 @@ def test_pairwise_inputs_loss_and_score_by_hand():
 
 def test_accuracy_and_f1_are_scikit_learns():
     """Also where a class is neither there nor predicted: the macro mean leaves it out."""
-    rng, classes = np.random.default_rng(0), 5
+    rng = np.random.default_rng(0)
+    classes = 5
     accuracy, f1 = jax.jit(metrics.accuracy), jax.jit(metrics.f1, static_argnums=2)
     for predicted_never_true in (False, True):
         scores = rng.normal(size=(40, classes + 1)).astype(np.float32)
@@ -622,14 +630,13 @@ def test_metrics_refuse_what_would_be_broadcast():
 
 
 def test_other_metrics():
-    reference, micro_f1 = np.ones((60, 5), np.float32), jax.jit(metrics.micro_f1)
+    reference = np.ones((60, 5), np.float32)
+    micro_f1 = jax.jit(metrics.micro_f1)
     error = jax.jit(metrics.embedding_error)(np.float32(1.1) * reference, reference)
     assert float(error) == pytest.approx(0.1, rel=1e-5)
     rng = np.random.default_rng(0)
-    scores, labels = (
-        rng.integers(-3, 4, (60, 5)).astype(np.float32),
-        (rng.random((60, 5)) < 0.3).astype(np.int8),
-    )
+    scores = rng.integers(-3, 4, (60, 5)).astype(np.float32)
+    labels = (rng.random((60, 5)) < 0.3).astype(np.int8)
     wanted = sklearn.metrics.f1_score(labels, scores > 0, average="micro")
     assert float(micro_f1(scores, labels)) == pytest.approx(wanted, abs=1e-6)
     assert float(micro_f1(-reference, 0 * labels)) == 0.0

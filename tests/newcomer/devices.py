@@ -111,7 +111,8 @@ def report(folder: Path, user: int, table: deployment.Table) -> bytes:
 
 def main(clients: int, device: str | None) -> None:
     """Collect, embed, and compare with what was sent."""
-    rng, chance = np.random.default_rng(0), random.Random(0)
+    rng = np.random.default_rng(0)
+    chance = random.Random(0)
     mechanism = features.Sampled(features.GridSquareWave(EPSILON / K), dim=DIM, k=K)
     table = mechanism.inner.table()
     graph = graphs.from_edges(

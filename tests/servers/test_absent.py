@@ -38,7 +38,9 @@ from ldp_jax.servers.parts.rows import feature_rows
 from tests.servers.planted import blocks
 
 N, PANEL, FOLDS = 600, 150, 4  # the users and folds of other files, whose programs serve here
-CLASSES, NAMES = 5, np.array([0, 2, 3])  # of the three planted classes
+# of the three planted classes
+CLASSES = 5
+NAMES = np.array([0, 2, 3])
 HALF = 0.5 / (PANEL + 1.0)  # the share of half a user, of a panel with two absent classes
 
 
@@ -243,7 +245,8 @@ def test_a_class_that_only_the_check_holds_is_absent(data):
 def test_a_rehearsal_has_the_classes_of_the_panel(data):
     graph, y, x = data
     plain, gaps = labelled(y)
-    rows, friends = feature_rows(x[:PANEL]), StatedFriends(8.0, 0.5)
+    rows = feature_rows(x[:PANEL])
+    friends = StatedFriends(8.0, 0.5)
     told = {}
     for labels, classes in ((plain, 3), (gaps, CLASSES)):
         given = {"num_classes": classes, "num_folds": FOLDS}
@@ -268,7 +271,8 @@ def test_a_rehearsal_has_the_classes_of_the_panel(data):
 
 def test_a_gap_is_refused_where_nobody_said_how_many_classes_there_are(data):
     graph, y, x = data
-    panel, labels = np.arange(PANEL), NAMES[y]
+    panel = np.arange(PANEL)
+    labels = NAMES[y]
     words = r"got none of class 1: give num_classes=4 if it exists, else number those that there are from 0"
     for ask in (
         lambda: predict_from_reports(jax.random.key(0), graph, x, panel, labels[:PANEL], 1.0),

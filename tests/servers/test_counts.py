@@ -60,7 +60,8 @@ def users(graph, order=None):
 
 def _dealt(lists, order):
     has = np.argsort(order)
-    receivers, senders = has[lists.receivers].astype(np.int32), lists.senders
+    receivers = has[lists.receivers].astype(np.int32)
+    senders = lists.senders
     place = np.lexsort((senders, receivers))
     return lists._replace(receivers=receivers[place], senders=senders[place])
 
@@ -113,7 +114,10 @@ def test_true_lists_are_believed_and_those_of_others_are_not(data, whole):
 def test_the_guard_is_not_asked_about_reports_that_the_model_was_fitted_to(data, monkeypatch):
     """With these it agrees by its very fit, whatever lists they are about."""
     graph, y, _, _ = data
-    labels, judged, real = some_labels(y, 0.06), [], counts.guard  # few: half of the pilot has none
+    # few: half of the pilot has none
+    labels = some_labels(y, 0.06)
+    judged = []
+    real = counts.guard
     monkeypatch.setattr(counts, "guard", lambda *given: judged.append(given) or real(*given))
     log_q = jnp.asarray(np.log(0.6 * np.eye(CLASSES)[y] + 0.4 / CLASSES), jnp.float32)
     found = counted(users(graph)[0], None, labels, log_q=log_q)
@@ -274,7 +278,9 @@ def test_counts_that_devices_sent(data, tmp_path, unit):
     """
     epsilon = EPSILON if unit == "list" else 2 * EPSILON
     graph, y, rows, labels = data
-    store, rng, lists = ReportStore(tmp_path), np.random.default_rng(0), Population.of(graph)
+    store = ReportStore(tmp_path)
+    rng = np.random.default_rng(0)
+    lists = Population.of(graph)
     friends = [lists.senders[lists.receivers == user].tolist() for user in range(600)]
     seen = []
 
@@ -315,7 +321,8 @@ def test_counts_that_devices_sent(data, tmp_path, unit):
 
 def test_a_lie_is_no_larger_than_a_group_and_lengthens_no_table(data, monkeypatch):
     graph, _, _, labels = data
-    sizes, size_of = [], counts.table_size
+    sizes = []
+    size_of = counts.table_size
     monkeypatch.setattr(
         counts, "table_size", lambda *given: sizes.append(size_of(*given)) or sizes[-1]
     )

@@ -87,7 +87,8 @@ def test_a_protocol_of_ones_own_has_its_total_and_every_row_beside_it(data, user
     right = lambda who: (
         simulate(jax.random.key(1), ClassesThenCounts(), who).value == data.y
     ).mean()
-    control, ceiling = users.shuffled(jax.random.key(2)), users.exact()
+    control = users.shuffled(jax.random.key(2))
+    ceiling = users.exact()
     assert right(ceiling) > 0.75 > (found.value == data.y).mean() > 0.45 > right(control)
     assert right(users.public_record()) < 0.45
     exact = simulate(jax.random.key(1), ClassesThenCounts(), ceiling).guarantee

@@ -58,7 +58,8 @@ def naive(key, x, m):
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_embedding_is_the_naive_computation(name):
     m = MECHANISMS[name]
-    z, expected = np.asarray(embed(m=m).z), naive(0, X, m)
+    z = np.asarray(embed(m=m).z)
+    expected = naive(0, X, m)
     assert z.dtype == np.float32
     assert np.linalg.norm(z - expected) <= 3e-5 * np.linalg.norm(expected)
 
@@ -88,7 +89,8 @@ def test_streaming_rows_changes_no_bit(name, monkeypatch):
     """Rows of a sparse data set a few at a time, a last block that is not full included; and all at
     once.
     """
-    m, data = MECHANISMS[name], sparse_data()
+    m = MECHANISMS[name]
+    data = sparse_data()
     dense = 2 * data.x.toarray() - 1
     expected = servers.perturb(jax.random.key(4), dense, m)
     for rows in (records.BLOCK, 8):
@@ -103,9 +105,11 @@ def test_streaming_rows_changes_no_bit(name, monkeypatch):
 
 
 def test_many_runs_are_the_single_ones_and_a_sweep_over_epsilon_is_one_program():
-    before, op = embedding._private_embeddings._cache_size(), operator(GRAPH)
+    before = embedding._private_embeddings._cache_size()
+    op = operator(GRAPH)
     for epsilon in (0.1, 1.0, 4.0):
-        m, keys = HDS(epsilon, D, 3), jax.vmap(jax.random.key)(jnp.arange(3))
+        m = HDS(epsilon, D, 3)
+        keys = jax.vmap(jax.random.key)(jnp.arange(3))
         many = private_embeddings(keys, op, X, m, alpha=epsilon / 5, r=R)
         single = np.asarray(embed(2, m=m, graph=op, alpha=epsilon / 5).z)
         np.testing.assert_allclose(many[2], single, atol=1e-5 * np.abs(single).max())
@@ -114,7 +118,8 @@ def test_many_runs_are_the_single_ones_and_a_sweep_over_epsilon_is_one_program()
 
 def test_many_runs_over_stacked_graphs():
     """Link prediction: each run has the graph of its own training edges."""
-    rng, half = np.random.default_rng(5), len(EDGES) // 2
+    rng = np.random.default_rng(5)
+    half = len(EDGES) // 2
     many = [graphs.from_edges(EDGES[rng.permutation(len(EDGES))[:half]], N) for _ in range(3)]
     stack = jax.tree.map(
         lambda *leaves: jnp.stack(leaves), *(operator(graph, "segment") for graph in many)
@@ -130,7 +135,8 @@ def test_a_graph_is_propagated_by_one_program_whatever_the_mechanism():
     """Another epsilon compiles nothing; another k or mechanism its reports and estimates, but no
     propagation.
     """
-    dim, op = WIDE.shape[1], operator(GRAPH)
+    dim = WIDE.shape[1]
+    op = operator(GRAPH)
     release = lambda m: jax.block_until_ready(embed(x=WIDE, m=m, graph=op).z)
     release(HDS(2.0, dim, 40))
     programs = propagation._ppr_into._cache_size()
@@ -144,7 +150,8 @@ def test_wide_records_are_propagated_in_blocks_of_columns():
     """Streamed from the host or looped within a program, to rounding; the last block is not
     full.
     """
-    m, op = HDS(2.0, WIDE.shape[1], 40), operator(GRAPH)
+    m = HDS(2.0, WIDE.shape[1], 40)
+    op = operator(GRAPH)
     z = np.asarray(embed(x=WIDE, m=m, graph=op).z)
     estimates = jax.jit(jax.vmap(m.estimate))(servers.perturb(jax.random.key(0), WIDE, m))
     expected = ppr_dense(GRAPH, estimates, ALPHA, R)
@@ -158,8 +165,10 @@ def test_every_user_may_have_a_budget_of_her_own():
     rows may stream.
     """
     budgets = np.linspace(0.5, 4.0, N)
-    m, data = HDS(budgets, D, 3, debias=True), sparse_data()
-    x, keys = 2 * data.x.toarray() - 1, jax.random.split(jax.random.key(4), N)
+    m = HDS(budgets, D, 3, debias=True)
+    data = sparse_data()
+    x = 2 * data.x.toarray() - 1
+    keys = jax.random.split(jax.random.key(4), N)
 
     @jax.jit
     def estimate(epsilon, key, row):
@@ -194,7 +203,8 @@ def test_a_noisy_graph_comes_with_its_guarantee():
 
 
 def test_records_outside_their_bounds_are_refused_without_a_word_about_them():
-    key, words = jax.random.key(9), r"x must lie in \[-1, 1\], and some of it does not.* clip=True"
+    key = jax.random.key(9)
+    words = r"x must lie in \[-1, 1\], and some of it does not.* clip=True"
     for bad, of in ((1.5, np.asarray), (-np.inf, jnp.asarray), (np.nan, np.asarray)):
         x = of(np.where(np.arange(N)[:, None] == 3, bad, X))
         for call, given in ((private_embedding, key), (private_embeddings, key[None])):
@@ -214,7 +224,8 @@ def test_records_of_no_real_numbers_and_bounds_of_other_shapes_are_refused():
     ):
         with pytest.raises(TypeError, match="records must be real numbers, got"):
             embed(x=bad, clip=clip)
-    lower, upper = np.zeros(D), np.ones(D)
+    lower = np.zeros(D)
+    upper = np.ones(D)
     words = r"bounds must be \(lower, upper\), each .*: transpose pairs by column"
     for bounds in (
         1.0,
@@ -253,11 +264,9 @@ def test_declared_bounds_are_mapped_to_the_mechanisms_domain():
 
 @pytest.mark.usefixtures("untyped")
 def test_bounds_of_two_columns_are_lower_and_upper_and_messages_say_how_they_were_read():
-    m, x, by_column = (
-        HDS(1.0, 2, 1),
-        np.array([[0.0, 9.0]] * N, np.float32),
-        ((0.0, 1.0), (0.0, 10.0)),
-    )
+    m = HDS(1.0, 2, 1)
+    x = np.array([[0.0, 9.0]] * N, np.float32)
+    by_column = ((0.0, 1.0), (0.0, 10.0))
     read = r"read as \[0, 0\] and \[1, 10\] by column, or transposed as \[0, 1\] and \[0, 10\]"
     with pytest.raises(ValueError, match=f"lower < upper.*{read}"):
         embed(x=x, m=m, bounds=by_column)
@@ -270,7 +279,8 @@ def test_bounds_of_two_columns_are_lower_and_upper_and_messages_say_how_they_wer
 
 @each_kind
 def test_one_users_record_changes_her_report_alone(name):
-    m, other = MECHANISMS[name], X.copy()
+    m = MECHANISMS[name]
+    other = X.copy()
     other[11] = -np.sign(other[11])
     before, after = (servers.perturb(jax.random.key(7), x, m) for x in (X, other))
     rest = np.arange(N) != 11
@@ -287,7 +297,8 @@ def test_a_structure_only_twin_recovers_nothing():
     With one noise it is (record - public record) to float32 wherever noise is added; with two it
     spreads as two do.
     """
-    public, m = PublicRecord(N, D, sparse_data().default_record()), MECHANISMS["laplace"]
+    public = PublicRecord(N, D, sparse_data().default_record())
+    m = MECHANISMS["laplace"]
     assert (public.value, isinstance(public, records.RowSource)) == (-1.0, True)
     perturbed = lambda m, x: servers.perturb(jax.random.key(8), x, m)
     constant = np.full((N, D), -1.0, np.float32)  # what the attack needs
@@ -315,11 +326,13 @@ def test_records_of_any_size_are_clipped():
     """float64 beyond float32, with every floating-point flag trapped; the report of the clipped
     record.
     """
-    m, x = MECHANISMS["hds"], X.astype(np.float64)
+    m = MECHANISMS["hds"]
+    x = X.astype(np.float64)
     x[0], x[1], x[2], x[3], x[4] = 1e300, -1e300, np.nan, 1e-310, -np.inf
     clipped = np.where(np.isnan(x), 0.0, np.clip(x, -1, 1)).astype(np.float32)
     with np.errstate(all="raise"):
-        reports, z = servers.perturb(jax.random.key(3), x, m), embed(3, x, m, clip=True).z
+        reports = servers.perturb(jax.random.key(3), x, m)
+        z = embed(3, x, m, clip=True).z
     jax.tree.map(
         np.testing.assert_array_equal, reports, servers.perturb(jax.random.key(3), clipped, m)
     )
@@ -344,7 +357,9 @@ def taken_and_foretold(m, dense):
     op = operator(GRAPH)
     rows = N if dense else min(N, records.BLOCK)
     given = jax.random.key(0), np.arange(rows), m, jax.ShapeDtypeStruct((rows, m.dim), jnp.float32)
-    reports, number, taken = jax.eval_shape(records.reports_of, *given), jnp.float32(0.1), 0
+    reports = jax.eval_shape(records.reports_of, *given)
+    number = jnp.float32(0.1)
+    taken = 0
     programs = [
         records.reports_of.lower(*given),
         embedding._propagate.lower(op, m, reports, None, number, number, number),
@@ -361,7 +376,8 @@ def test_an_embedding_beyond_memory_is_refused_before_anything_is_spent():
     """3e6 x 1e4 from public sizes alone: no record is read, the key stays fresh."""
 
     class Wide:
-        num_nodes, num_features = N, 10_000
+        num_nodes = N
+        num_features = 10_000
 
         def scaled_rows(self, start, stop):
             raise AssertionError("a record was read")
@@ -407,7 +423,8 @@ def test_a_source_gives_what_a_dense_array_may_be(kind):
         def scaled_rows(self, start, stop):
             return kind(x)[start:stop]
 
-    m, key = HDS(1.0, x.shape[1], 5), jax.random.key(0)
+    m = HDS(1.0, x.shape[1], 5)
+    key = jax.random.key(0)
     dense = records.perturb(key, kind(x), m)
     jax.tree.map(
         np.testing.assert_array_equal, records.perturb(jax.random.clone(key), Source(), m), dense
@@ -416,7 +433,9 @@ def test_a_source_gives_what_a_dense_array_may_be(kind):
 
 def test_blocks_of_columns_are_the_embedding_and_begin_anywhere():
     """Those of a killed process go on; records of a file report what they do in memory."""
-    m, op, key = HDS(2.0, WIDE.shape[1], 40), operator(GRAPH), jax.random.key(5)
+    m = HDS(2.0, WIDE.shape[1], 40)
+    op = operator(GRAPH)
+    key = jax.random.key(5)
     reports = records.perturb(key, WIDE, m)
     whole = servers.propagate(op, m, reports, alpha=ALPHA, r=R)
     blocks = dict(servers.propagate_blocks(op, m, reports, alpha=ALPHA, r=R))
@@ -435,7 +454,8 @@ def test_blocks_of_columns_are_the_embedding_and_begin_anywhere():
 
 
 def test_records_of_a_file_report_what_they_do_in_memory(tmp_path, monkeypatch):
-    x, m = (WIDE + 1) / 2, HDS(2.0, WIDE.shape[1], 40)
+    x = (WIDE + 1) / 2
+    m = HDS(2.0, WIDE.shape[1], 40)
     np.save(tmp_path / "x.npy", x)
     stored = np.load(tmp_path / "x.npy", mmap_mode="r")
     monkeypatch.setattr(records, "BLOCK", 8)
@@ -451,7 +471,8 @@ def test_a_server_of_embeddings_is_the_one_call_and_the_silent_contribute_nothin
     """By the same reports; those of silent users are zeros, whatever the estimate of a zero report
     is.
     """
-    m, op = MECHANISMS["hds"], operator(GRAPH)
+    m = MECHANISMS["hds"]
+    op = operator(GRAPH)
     server = servers.EmbeddingServer(op, m, ALPHA, R)
     asked = server.init(jax.random.key(0))
     reports = records.perturb(jax.random.key(4), X, m)
@@ -484,10 +505,8 @@ def test_guarantee_names_what_is_and_what_is_not_protected():
 
 def test_bad_input_is_refused_before_anything_is_spent():
     """The key is still fresh afterwards: the key checker would refuse a second use."""
-    key, one_way = (
-        jax.random.key(9),
-        GRAPH._replace(senders=GRAPH.senders[1:], receivers=GRAPH.receivers[1:]),
-    )
+    key = jax.random.key(9)
+    one_way = GRAPH._replace(senders=GRAPH.senders[1:], receivers=GRAPH.receivers[1:])
     for changes, message in (
         (
             {"mechanism": HDS(1.0, D + 1, 3)},
@@ -563,7 +582,8 @@ def test_standardize_and_constant_columns():
 
 
 def test_with_an_operator_it_is_a_part_of_a_program_and_a_traced_graph_or_mechanism_is_refused():
-    op, mechanism = operator(GRAPH), MECHANISMS["hds"]
+    op = operator(GRAPH)
+    mechanism = MECHANISMS["hds"]
     keys = lambda: jax.random.split(jax.random.key(8), 2)
 
     def one(key, op, mechanism):

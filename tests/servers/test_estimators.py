@@ -69,7 +69,8 @@ def estimators(data):
 @pytest.mark.parametrize(("name", "most"), [("counts", 17), ("embedding", 10), ("reports", 21)])
 def test_a_job_is_few_programs_and_other_arguments_compile_none(data, name, most):
     """The same for the function and the estimator, which names classes as they were given."""
-    model, found = clone(estimators(data)[name]), []
+    model = clone(estimators(data)[name])
+    found = []
     job = lambda: JOBS[name](
         random.fold_in(KEY, np.uint32(1)), data
     )  # a key as the estimators make theirs
@@ -119,7 +120,8 @@ def test_other_public_features_or_another_public_graph_draw_noise_of_their_own(d
             keys.append(jax.random.key_data(key).tolist()) or 1 / 0
         )
         monkeypatch.setattr(f"ldp_jax.servers.estimators.{name}", refused)
-    sparse, y = scipy.sparse.csr_array(data.x), CLASSES[data.y[TRAIN]]
+    sparse = scipy.sparse.csr_array(data.x)
+    y = CLASSES[data.y[TRAIN]]
     other = graphs.from_edges(data.edges[1:], 120)
     for changes in (
         *({"features": x} for x in (None, sparse, sparse[:, ::-1], 2 * sparse)),
@@ -179,7 +181,8 @@ def test_what_those_checks_ask_holds_of_users(data):
     that stay.
     """
     for name, model in estimators(data).items():
-        before, y = dict(vars(model)), CLASSES[data.y[TRAIN]]
+        before = dict(vars(model))
+        y = CLASSES[data.y[TRAIN]]
         fitted = model.fit(pd.DataFrame({"user": TRAIN}), y)
         assert fitted is model
         assert (model.n_features_in_, model.feature_names_in_.tolist()) == (1, ["user"])

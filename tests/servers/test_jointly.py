@@ -146,7 +146,8 @@ def test_lists_that_no_reported_label_can_count_with_are_left_out_and_stated_all
     """
     graph, y, x = data
     members = np.array([np.flatnonzero(y == c)[0] for c in range(3)])
-    privacy, left_out = JointPrivacy(2.0, 2.0, labels=0.5), []
+    privacy = JointPrivacy(2.0, 2.0, labels=0.5)
+    left_out = []
     for key in range(6):
         found = predict_jointly(
             jax.random.key(key),
@@ -196,7 +197,9 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
     refuse = lambda *_, **__: pytest.fail("asked, although the arguments are wrong")
     monkeypatch.setattr(Users, "answer", refuse)
     monkeypatch.setattr(PersonalAlphabets, "privatize", refuse)
-    members, labels, privacy = np.arange(PANEL), y[:PANEL], JointPrivacy(2.0, 2.0)
+    members = np.arange(PANEL)
+    labels = y[:PANEL]
+    privacy = JointPrivacy(2.0, 2.0)
     private = {"privacy": JointPrivacy(2.0, 2.0, labels=1.0), "num_classes": 3}
     for changes, message in (
         ({"labels": np.where(labels == 1, 0, labels)}, "got none of class 1: give num_classes=3"),
@@ -257,7 +260,8 @@ def test_a_check_of_the_panel_tells_reports_of_somebody_elses_record(data, monke
     )
     spent = sum(reporters.astype(int) for _, reporters in lists[:2])
     assert (spent[check] == 1).all()  # they report a list as everybody does
-    dealt, others = np.arange(N), np.setdiff1d(np.arange(N), np.setdiff1d(np.arange(PANEL), check))
+    dealt = np.arange(N)
+    others = np.setdiff1d(np.arange(N), np.setdiff1d(np.arange(PANEL), check))
     dealt[others] = np.random.default_rng(0).permutation(others)
     wrong = (
         graphs.from_edges(dealt[graphs.to_edges(graph)], N),
@@ -351,7 +355,8 @@ def test_nothing_but_the_report_leaves_a_device(data, monkeypatch):
 
 def test_the_first_half_reads_the_panel_alone_and_the_second_the_first(data, monkeypatch):
     graph, _, x = data
-    best, calls = PersonalAlphabets.best, []
+    best = PersonalAlphabets.best
+    calls = []
     monkeypatch.setattr(
         PersonalAlphabets, "best", lambda self, scores: calls.append(scores) or best(self, scores)
     )

@@ -53,7 +53,8 @@ def facts_of(graph, strength):
     """Facts by hand: structure that half knows, and a classifier that knows as much as ``strength``
     says.
     """
-    (op, y, _), rng = graph, np.random.default_rng(0)
+    op, y, _ = graph
+    rng = np.random.default_rng(0)
     labels = np.where(np.arange(N) < PANEL, y, -1).astype(np.int32)
 
     def scores(of, much):
@@ -107,10 +108,8 @@ def test_donors_are_of_the_class_and_known_as_well():
     rng = np.random.default_rng(0)
     labels = np.repeat(np.arange(3), 100)
     known = jax.nn.log_softmax(jnp.asarray(rng.normal(0, 2, (300, 3)), jnp.float32))
-    y, log_q = (
-        rng.integers(0, 3, 3000),
-        jax.nn.log_softmax(jnp.asarray(rng.normal(0, 2, (3000, 3)), jnp.float32)),
-    )
+    y = rng.integers(0, 3, 3000)
+    log_q = jax.nn.log_softmax(jnp.asarray(rng.normal(0, 2, (3000, 3)), jnp.float32))
     found = np.asarray(
         donors(jax.random.key(0), jnp.asarray(y), log_q, labels, known, np.float32(0.1))
     )
@@ -174,7 +173,8 @@ def test_friends_who_say_what_features_say_bring_less(graph):
     same noise.
     """
     x = blocks(n=N, degree=8.0, homophily=0.9, clarity=1.5)[2]
-    public, brought = list_facts(x, some_labels(graph[1], 0.4)), []
+    public = list_facts(x, some_labels(graph[1], 0.4))
+    brought = []
     for known in ((0.0, 0.0), (None, None), (1.0, 0.0), (0.0, 1.0)):
         friends = StatedFriends(8.0, 0.5, 0.3, *known)
         told = ldp.rehearse(jax.random.key(0), public, (2.0,), friends=friends, worlds=3)
@@ -189,7 +189,8 @@ def test_overlap_is_what_features_say_of_friends_beyond_the_own_class(untyped):
     is told apart.
     """
     rng = np.random.default_rng(0)
-    y, q = np.arange(3000) % 3, rng.dirichlet(np.ones(3), 3000)
+    y = np.arange(3000) % 3
+    q = rng.dirichlet(np.ones(3), 3000)
     said = (rng.random(3000)[:, None] > q.cumsum(1)).sum(1)
     own, q_alone = (
         np.stack([np.arange(3000), 3 * rng.integers(0, 1000, 3000) + one], 1) for one in (y, said)
@@ -213,7 +214,8 @@ def test_echo_is_how_far_features_mislead_friends_alike(untyped):
     errors.
     """
     rng = np.random.default_rng(0)
-    y, said = np.arange(6000) % 3, rng.integers(0, 3, 6000)
+    y = np.arange(6000) % 3
+    said = rng.integers(0, 3, 6000)
     log_q = np.log(0.1 + 0.7 * np.eye(3)[said])
     ends = rng.permutation(6000).reshape(2, -1).T
     for share in (0.0, 0.4, 1.0):
@@ -246,11 +248,13 @@ def test_a_total_goes_where_something_is_to_be_learned(
     """
     monkeypatch.setattr(rehearsal, "SHARES", (1.0, 0.5, 0.0))
     made, y, x = blocks(n=N, degree=degree, homophily=alike, clarity=clarity)
-    labels, panel = np.where(np.arange(N) < PANEL, y, -1).astype(np.int32), np.arange(PANEL)
+    labels = np.where(np.arange(N) < PANEL, y, -1).astype(np.int32)
+    panel = np.arange(PANEL)
     facts = joint_facts(
         jax.random.key(0), feature_rows(x[:PANEL]), labels, num_classes=3, num_folds=3
     )
-    total, friends = privacy.record + privacy.list + privacy.both, StatedFriends(degree, alike, 0.3)
+    total = privacy.record + privacy.list + privacy.both
+    friends = StatedFriends(degree, alike, 0.3)
     told = ldp.rehearse(jax.random.key(1), facts, (total,), friends=friends, worlds=2)
     assert told.splits == (privacy,)
     assert "records and lists" in str(told)
@@ -296,7 +300,8 @@ def test_labels_of_nan_are_unknown(graph):
 
 @pytest.mark.usefixtures("untyped")
 def test_what_cannot_be_rehearsed_is_refused(graph):
-    facts, lists = facts_of(graph, 1.0), list_facts(None, some_labels(graph[1], 0.2))
+    facts = facts_of(graph, 1.0)
+    lists = list_facts(None, some_labels(graph[1], 0.2))
     private = facts._replace(known=facts.known._replace(keep=0.9))
     for public, also, words in (
         (facts, {"epsilons": (0.0,)}, "epsilons must be"),
@@ -404,8 +409,10 @@ def test_counts_and_degrees_find_links_about_as_well_as_was_foretold(graph):
 
 @pytest.mark.usefixtures("untyped")
 def test_an_invalid_pilot_is_refused(graph):
-    facts, rehearse = pilot_of(graph[2], graph[1], 60), ldp.rehearse
-    key, stranger = jax.random.key(0), np.array([[facts.friends[0, 1], N]])
+    facts = pilot_of(graph[2], graph[1], 60)
+    rehearse = ldp.rehearse
+    key = jax.random.key(0)
+    stranger = np.array([[facts.friends[0, 1], N]])
     for wrong, words in (
         ({"pilot": facts.pilot[:-1]}, "of their lists alone"),
         ({"pilot": np.r_[facts.pilot, facts.pilot[:1]]}, "each member once"),

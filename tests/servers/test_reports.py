@@ -86,7 +86,8 @@ def test_a_private_record_is_read_as_its_device_reads_it(damage):
 @pytest.mark.parametrize("beyond", [9, 2**63, 2**70, math.inf])
 def test_no_private_label_is_refused_whatever_the_array_of_all_becomes(beyond, untyped):
     """Beyond the classes is the last one."""
-    panel, labels = np.arange(40), np.arange(40) % 3
+    panel = np.arange(40)
+    labels = np.arange(40) % 3
     found = []
     for given in (labels, [beyond if one == 2 else int(one) for one in labels]):
         made = panel_arguments(N, np.eye(N), panel, given, num_classes=3, label_epsilon=2.0)
@@ -119,7 +120,8 @@ def test_structure_finds_the_blocks_and_the_least_log_loss_decides(data):
 def test_devices_tell_records_apart(data):
     """That nobody is asked by her own label, test_self_training asks of the same regression."""
     _, y, x, facts = data
-    rows, fold = feature_rows(x), np.asarray(facts.known.fold)
+    rows = feature_rows(x)
+    fold = np.asarray(facts.known.fold)
     assert facts.classifier.weights.shape == (3, 3)
     assert right(facts.classifier.scores(rows), y) > 0.8
     np.testing.assert_allclose(
@@ -185,7 +187,9 @@ def test_labels_of_the_panel_may_be_private_and_neither_they_nor_records_reach_m
     alike.
     """
     graph, y, x, facts = data
-    panel, label_epsilon, told = np.arange(PANEL), 2.5, []
+    panel = np.arange(PANEL)
+    label_epsilon = 2.5
+    told = []
 
     def asked(x, labels):
         given = {"num_classes": 3, "num_folds": FOLDS, "label_epsilon": label_epsilon}
@@ -199,7 +203,8 @@ def test_labels_of_the_panel_may_be_private_and_neither_they_nor_records_reach_m
         "150 users answer", "what structure says", "the classifier of the devices", "450 users answer",
         "what reports teach", "done",
     ]  # fmt: skip
-    labels, keep = found.found.facts.labels[:PANEL], found.found.facts.known.keep
+    labels = found.found.facts.labels[:PANEL]
+    keep = found.found.facts.known.keep
     assert keep == pytest.approx(1 / (1 + 2 * np.exp(-label_epsilon)), rel=1e-5)
     assert abs((labels == y[:PANEL]).mean() - keep) < 5 * np.sqrt(keep * (1 - keep) / PANEL)
     assert right(found.log_posterior, y) > right(facts.structure.log_q, y) + 0.1
@@ -230,7 +235,9 @@ def test_what_is_wrong_is_refused_before_anybody_reports(data, monkeypatch):
     monkeypatch.setattr(
         PersonalAlphabets, "privatize", lambda *_: pytest.fail("asked: the arguments are wrong")
     )
-    panel, labels, private = np.arange(PANEL), y[:PANEL], {"label_epsilon": 1.0, "num_classes": 3}
+    panel = np.arange(PANEL)
+    labels = y[:PANEL]
+    private = {"label_epsilon": 1.0, "num_classes": 3}
     noisy = facts._replace(known=facts.known._replace(keep=0.9))
     mirrored = graphs.from_edges(N - 1 - graphs.to_edges(graph), N)
     for changes, message in (
@@ -310,7 +317,8 @@ class Heard:
 
 def rows_of(alphabets, place, who):
     """Rows by table, in another order than the nodes'."""
-    level, tables = np.asarray(alphabets.inner.level), alphabets.inner.table
+    level = np.asarray(alphabets.inner.level)
+    tables = alphabets.inner.table
     for one in np.unique(level).tolist():
         node = np.random.default_rng(1).permutation(np.flatnonzero(who & (level == one)))
         yield SimpleNamespace(
@@ -347,7 +355,8 @@ def test_classes_that_some_devices_sent(data, server, alphabets, tmp_path):
     """Late, twice, of strangers, of the panel, by a table of another user: none of it is read."""
     _, y, x, facts = data
     store = ReportStore(tmp_path)
-    here, sizes = np.arange(N) >= PANEL + 100, np.asarray(alphabets.sizes)
+    here = np.arange(N) >= PANEL + 100
+    sizes = np.asarray(alphabets.sizes)
     tables = {size: alphabet_table(2.0, size, 3) for size in (2, 3)}
     assert set(sizes[here].tolist()) == {2, 3}
 
@@ -373,10 +382,8 @@ def test_classes_that_some_devices_sent(data, server, alphabets, tmp_path):
     np.testing.assert_array_equal(found.reported, here)
     silent = ~here & (np.arange(N) >= PANEL)
     log_p, structure = np.asarray(found.log_posterior), np.asarray(facts.structure.log_q)
-    likelihood, share = (
-        np.exp(np.asarray(found.found.log_likelihood)),
-        np.exp(structure[here]).mean(0),
-    )
+    likelihood = np.exp(np.asarray(found.found.log_likelihood))
+    share = np.exp(structure[here]).mean(0)
     np.testing.assert_allclose(likelihood[silent], 1.0, atol=1e-5)
     np.testing.assert_allclose(
         likelihood @ share, 1.0, atol=1e-5
@@ -472,7 +479,8 @@ def test_a_question_is_read_by_its_own_law_and_says_what_it_costs(server):
 def test_exact_users_are_the_ceiling_that_is_read_by_the_exact_law(data):
     """The evidence is that of true classes of devices, whatever epsilon the server has."""
     _, y, x, facts = data
-    labels, posterior = facts.labels, np.exp(np.asarray(facts.structure.log_q))
+    labels = facts.labels
+    posterior = np.exp(np.asarray(facts.structure.log_q))
     scores = np.array(facts.classifier.scores(feature_rows(x)))
     scores[:PANEL] = facts.classifier.panel_scores
     reports = ClassReports(label_evidence(scores.argmax(1), 3), np.ones((N, 3), bool))

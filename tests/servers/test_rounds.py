@@ -60,7 +60,8 @@ def test_fresh_answers_follow_their_own_record_with_noise_of_their_own():
 
 
 def test_a_history_of_the_host_is_read_at_a_traced_round():
-    key, history = jax.random.key(0), np.array([2, 2, 3, 0])
+    key = jax.random.key(0)
+    history = np.array([2, 2, 3, 0])
     ask = lambda history: jax.vmap(lambda t: answer(key, MECHANISM, history, t, answers="fresh"))(
         jnp.arange(4)
     )

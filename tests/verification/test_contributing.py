@@ -101,7 +101,8 @@ TWINS = {
 @pytest.mark.parametrize("name", TWINS)
 def test_a_twin_is_refused(name, tmp_path, monkeypatch):
     changes, rung = TWINS[name]
-    m, told = loaded(tmp_path, monkeypatch, **changes)(1.0), []
+    m = loaded(tmp_path, monkeypatch, **changes)(1.0)
+    told = []
     verdict = verification.check(
         m, jax.random.key(0), trials=5_000, progress=lambda *now: told.append(now)
     )

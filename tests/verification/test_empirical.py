@@ -120,7 +120,8 @@ def test_dependent_values_are_seen(inner):
 
 
 def test_what_cannot_be_asked_is_refused(untyped):
-    key, one = jax.random.key(0), Duchi(1.0)
+    key = jax.random.key(0)
+    one = Duchi(1.0)
     for call, words in (
         (lambda: matches_density(one, jax.random.key(0, impl="rbg")), "threefry"),
         (lambda: matches_density(one, key, trials=10), "trials"),
@@ -263,7 +264,8 @@ def test_the_shares_are_those_of_the_event():
     assert found.epsilon == pytest.approx(math.log(low / high), rel=1e-9)
     assert "record x" in found.event
     # At epsilon 16 the other side is never drawn.
-    found, each = epsilon_lower_bound(Duchi(16.0), jax.random.key(13)), 5e-7 ** (1 / 100_000)
+    found = epsilon_lower_bound(Duchi(16.0), jax.random.key(13))
+    each = 5e-7 ** (1 / 100_000)
     assert found.limit == pytest.approx(math.log(each / (1 - each)), rel=1e-6)
     assert found.share_other == 0.0
     assert 0.99 * found.limit < found.epsilon <= found.limit < 16.0
@@ -280,7 +282,9 @@ def test_delta_is_taken_off():
 
 
 FEW = {"trials": 100_000}  # where much is lost
-UP, DOWN, ASIDE = np.ones(4), np.array([1.0, 1.0, -1.0, -1.0]), np.array([-1.0, 1.0])
+UP = np.ones(4)
+DOWN = np.array([1.0, 1.0, -1.0, -1.0])
+ASIDE = np.array([-1.0, 1.0])
 # Twin, options, and what is shown: more than the claim, and no more than is lost. Of 200 000 draws
 # 4 % too much is the least that is seen half of the time at epsilon 1, 3 % at 4; of 400 000 of a
 # vector of two 3.5 %.

@@ -36,7 +36,9 @@ def test_it_counts_what_a_loop_counts():
     """Against sets of reports made here; detects one uniform of 2^23. A narrow high piece repeats
     its reports.
     """
-    m, x, other = SquareWave(16.0), 0.3, -0.7
+    m = SquareWave(16.0)
+    x = 0.3
+    other = -0.7
     found = float_audit(m, x, other)
     assert found.reports < TOTAL / 10
     assert found.impossible > 0.95
@@ -72,7 +74,8 @@ def test_tables_give_nothing_away(name):
     in integers.
     """
     m = TABLES[name](16.0)
-    exact, domain = m.guarantee().epsilon, m.domain()
+    exact = m.guarantee().epsilon
+    domain = m.domain()
     low, middle, high = (
         (0.0, 2.0, m.inputs - 1.0)
         if m.encoding == "category"
@@ -116,7 +119,8 @@ def test_as_many_reports_are_one_records_alone_as_laplace_says(epsilon):
     them at 8.
     """
     report = jax.jit(Laplace(epsilon).from_word32)
-    least, (low, high) = report(np.uint32(0), 1.0), (0, 2**31)
+    least = report(np.uint32(0), 1.0)
+    low, high = (0, 2**31)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if report(np.uint32(middle), -1.0) < least else (low, middle)

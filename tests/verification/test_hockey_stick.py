@@ -76,8 +76,10 @@ def hybrid(epsilon, other):
 def three_outputs(epsilon, other):
     """Over all pairs of 201 records, its masses written out from the paper."""
     with float64_on_cpu():
-        e, a = math.exp(epsilon), float(ThreeOutputs(jnp.float64(epsilon)).a)
-    size, right = np.abs(np.linspace(-1, 1, 201)), np.arange(201) >= 100
+        e = math.exp(epsilon)
+        a = float(ThreeOutputs(jnp.float64(epsilon)).a)
+    size = np.abs(np.linspace(-1, 1, 201))
+    right = np.arange(201) >= 100
     likely = (1 - size) * (1 - a) / 2 + size * (e - a) / (e + 1)
     other_sign = (1 - size) * (1 - a) / 2 + size * (e - a) / (e * (e + 1))
     nothing = a * (1 - (1 - 1 / e) * size)
@@ -336,7 +338,8 @@ def test_far_reports_of_an_infinite_codomain_are_asked():
         1.0, sigma=32.0
     )  # a loss of 1.9e-3 of the report: declared points see next to nothing
     with float64_on_cpu():
-        records, reports = jnp.linspace(-1.0, 1.0, 9), jnp.array([-3.0, 0.0, 3.0])
+        records = jnp.linspace(-1.0, 1.0, 9)
+        reports = jnp.array([-3.0, 0.0, 3.0])
         assert exact._beyond(slow, records, reports) == math.inf
         assert exact._beyond(Laplace(1.0), records, reports) == pytest.approx(1.0)
         assert exact._beyond(Hump(1.0), records, reports) == pytest.approx(5.0)
@@ -442,7 +445,8 @@ def test_a_law_that_leans_loses_as_much_as_its_mirror(down, up):
 @pytest.mark.parametrize(("scale", "epsilon"), [(2.0, 1.8), (4.0, 0.9), (0.5, 7.2)])
 def test_vectors_of_densities_that_bend(scale, epsilon):
     """Against the losses of two numbers, added up: an atom at either end, and a density between."""
-    most, steps = 2 / scale, 4000
+    most = 2 / scale
+    steps = 4000
     places = np.linspace(-most, most, 2 * steps + 1)
     mass = np.zeros(2 * steps + 1)
     mass[1::2] = np.diff(np.exp(-(most - places[::2]) / 2) / 2)

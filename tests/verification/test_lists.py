@@ -70,7 +70,8 @@ def test_a_mechanism_that_trusts_its_lists_is_seen():
 
 @pytest.mark.parametrize("own", [0, 2])
 def test_lists_know_themselves(own):
-    space, rng = Lists(6, own), np.random.default_rng(0)
+    space = Lists(6, own)
+    rng = np.random.default_rng(0)
     x, other = space.neighbours(rng, 500)
     for lists in (
         space.sample(rng, 500),

@@ -122,7 +122,8 @@ def test_honest_mechanisms_pass_at_small_and_large_budgets():
 @untyped
 def test_pieces_of_few_spacings_are_asked_as_far_as_numbers_follow_them():
     """Half widths of 3e-10, which float32 cannot follow, and of 2e-16, which float64 cannot."""
-    key, few = lambda: jax.random.key(7), {"trials": 20_000}
+    key = lambda: jax.random.key(7)
+    few = {"trials": 20_000}
     narrow = SquareWave(25.0)
     drawn = verification.matches_density(narrow, key(), **few)
     assert drawn.fits
@@ -180,7 +181,8 @@ class _TwoDraws(Duchi):
 
 
 def test_what_cannot_be_asked_is_refused(untyped):
-    key, few = lambda: jax.random.key(0), {"trials": 1000}
+    key = lambda: jax.random.key(0)
+    few = {"trials": 1000}
     for call, words in (
         (lambda: verification.record_windows(DuchiVector(1.0, 3), key()), "not independent"),
         (

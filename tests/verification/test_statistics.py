@@ -49,7 +49,8 @@ def test_ks_rejects_its_smallest_defect(rounding):
     """A distribution function that is off by ``smallest_defect`` at one point: rejected in 50 of 50
     samples.
     """
-    rng, n = np.random.default_rng(3), 10_000
+    rng = np.random.default_rng(3)
+    n = 10_000
     fit = ks_test(rng.uniform(size=n), uniform_law, rounding=rounding)
     assert fit.fits
     assert (fit.test, fit.draws) == ("KS", n)
@@ -102,7 +103,8 @@ def test_g_false_alarms_are_as_rare_as_asked():
 
     Twice 0.05 is allowed, because the rare outcomes are tested apart from the others.
     """
-    rng, p = np.random.default_rng(7), np.append(np.full(5, 0.98 / 5), np.full(20, 0.001))
+    rng = np.random.default_rng(7)
+    p = np.append(np.full(5, 0.98 / 5), np.full(20, 0.001))
     alarms = sum(
         not g_test(rng.multinomial(400, p), p, significance=0.05).fits for _ in range(1000)
     )
@@ -114,7 +116,8 @@ def test_g_rejects_its_smallest_defect(cells):
     """A law ``smallest_defect`` away: rejected in 50 of 50 samples of 100 000. A tenth of it is not
     seen.
     """
-    rng, n = np.random.default_rng(8), 100_000
+    rng = np.random.default_rng(8)
+    n = 100_000
     flat = np.full(cells, 1 / cells)
     defect = statistics.smallest_defect_of_g(n, cells)
     off = flat + defect * np.where(np.arange(cells) % 2, 2, -2) / cells

@@ -87,10 +87,8 @@ def regression(
     """Log posterior of a logistic regression on standardised columns, its ridge chosen out of fold."""
     columns = standardised(columns)
     n, d = columns.shape
-    row, column = (
-        np.repeat(np.arange(n, dtype=np.int32), d),
-        np.tile(np.arange(d, dtype=np.int32), n),
-    )
+    row = np.repeat(np.arange(n, dtype=np.int32), d)
+    column = np.tile(np.arange(d, dtype=np.int32), n)
     rows = Rows(*map(jnp.asarray, (row, column, columns.ravel())), shape=(n, d))
     fold = folds(key, labels, FOLDS)
     found = features_posterior(rows, labels, fold, num_classes=num_classes, num_folds=FOLDS)
@@ -163,7 +161,8 @@ def linked(
     senders: Int[np.ndarray, " m"], receivers: Int[np.ndarray, " m"], num_nodes: int, *, ends: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The pairs that at least so many ends report (1 or 2), in both directions."""
-    low, high = np.minimum(senders, receivers).astype(np.int64), np.maximum(senders, receivers)
+    low = np.minimum(senders, receivers).astype(np.int64)
+    high = np.maximum(senders, receivers)
     code, reported = np.unique(low * num_nodes + high, return_counts=True)
     low, high = np.divmod(code[reported >= ends], num_nodes)
     return np.concatenate([low, high]), np.concatenate([high, low])
@@ -292,7 +291,8 @@ def pagerank(key: Any, links: Any, asked: Asked) -> Float[np.ndarray, "n classes
     logistic regression with free weights: whichever gives the labels more likelihood, out of fold
     (the former less one for a weight).
     """
-    log_q, labels = posterior(asked), asked.labels
+    log_q = posterior(asked)
+    labels = asked.labels
     propagate_key, fit_key = jax.random.split(key)
     fold = np.asarray(folds(propagate_key, labels, FOLDS))
     reached = np.array(_reaches(links, log_q, jnp.asarray(labels, jnp.int32)))

@@ -76,7 +76,8 @@ class Ball(Records[Values]):
 
     def extremes(self) -> tuple[np.ndarray, np.ndarray]:
         """Both ends of a diameter."""
-        end, radius = np.zeros(self.dim, np.float32), np.float32(self.radius)
+        end = np.zeros(self.dim, np.float32)
+        radius = np.float32(self.radius)
         end[0] = (
             radius if float(radius) <= float(self.radius) else np.nextafter(radius, np.float32(0.0))
         )

@@ -21,9 +21,11 @@ def edges_of(codomain: Interval, x: Values, log_density: Log) -> tuple[np.ndarra
     if codomain.breaks is not None:
         declared = np.sort(np.asarray(codomain.breaks(jnp.asarray(x)), np.float64))
         breaks = declared if len(declared) else breaks
-    ends, scales = np.array([codomain.lower, codomain.upper], np.float64), np.ones(2)
+    ends = np.array([codomain.lower, codomain.upper], np.float64)
+    scales = np.ones(2)
     breaks = np.clip(breaks, *ends)
-    widths, known = 2.0 ** np.arange(-40.0, 64.0), log_density(breaks)
+    widths = 2.0 ** np.arange(-40.0, 64.0)
+    known = log_density(breaks)
     heavy = breaks[known >= max(known.max() - 50.0, -1e300)] if np.isfinite(known).any() else breaks
     for side, (sign, start) in enumerate(((-1.0, heavy[0]), (1.0, heavy[-1]))):
         if math.isinf(ends[side]):

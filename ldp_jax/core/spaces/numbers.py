@@ -51,7 +51,9 @@ class Interval(Records[Values], Reports[Values]):
 
     def contains(self, values: Values, *, rounding: int = 0) -> np.ndarray:
         """Which are finite and between the ends."""
-        y, lower, upper = np.asarray(values), float(self.lower), float(self.upper)
+        y = np.asarray(values)
+        lower = float(self.lower)
+        upper = float(self.upper)
         slack = rounding * np.spacing(np.float32(upper)) if math.isfinite(upper) else 0.0
         return np.isfinite(y) & (y >= lower - slack) & (y <= upper + slack)
 

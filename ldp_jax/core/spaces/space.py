@@ -332,7 +332,8 @@ class Enumerated(Records[R], Reports[R]):
 
     def clip(self, x: R) -> R:
         """The nearest member; NaN goes to the middle one, the lower of two."""
-        number, values = as_records(x), jnp.asarray(self.members(), jnp.result_type(float))
+        number = as_records(x)
+        values = jnp.asarray(self.members(), jnp.result_type(float))
         number = jnp.where(jnp.isnan(number), values[(len(self) - 1) // 2], number)
         nearest = jnp.rint(jnp.interp(number, values, jnp.arange(len(self), dtype=values.dtype)))
         return cast(R, values[nearest.astype(jnp.int32)])

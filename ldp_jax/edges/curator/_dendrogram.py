@@ -86,13 +86,16 @@ class OfDendrogram(CentralMechanism):
         """The chain's last dendrogram over the private nodes, of which there must be two."""
         check_single(self)
         pairs = split.pairs()
-        edges, n = self.seen(pairs), len(pairs.nodes)
+        edges = self.seen(pairs)
+        n = len(pairs.nodes)
         first, rest = random.split(key)
-        scales, sweeps = self.scales(n), self.sweeps
+        scales = self.scales(n)
+        sweeps = self.sweeps
         if (
             self.published
         ):  # public and private edges in turn (eq. 12-14): neither law is the chain's
-            scales, sweeps = np.tile(scales * np.eye(2), (sweeps, 1)), 2 * sweeps
+            scales = np.tile(scales * np.eye(2), (sweeps, 1))
+            sweeps = 2 * sweeps
         return hrg.run(rest, hrg.init(first, n, edges), edges, scales, sweeps).tree
 
     def sample_pairs(

@@ -134,8 +134,10 @@ def _true_counts(pairs: Pairs, codes: np.ndarray, sizes: np.ndarray) -> np.ndarr
 
 def _checked(named: Values, score: Values, split: EdgeSplit) -> tuple[np.ndarray, np.ndarray]:
     """Codes and scores of those pairs that may be private edges."""
-    n, pairs = split.num_nodes, split.pairs()
-    named, values = validate.pairs(n, "pairs of nodes", score=named), validate.numbers(score=score)
+    n = split.num_nodes
+    pairs = split.pairs()
+    named = validate.pairs(n, "pairs of nodes", score=named)
+    values = validate.numbers(score=score)
     if (
         values.shape != named.shape[:1]
         or not np.isfinite(values).all()
@@ -148,7 +150,8 @@ def _checked(named: Values, score: Values, split: EdgeSplit) -> tuple[np.ndarray
     place[pairs.nodes] = np.arange(len(pairs.nodes))
     ends = place[named]
     inside = (ends >= 0).all(1)
-    codes, values = pairs.codes(ends[inside]), values[inside]
+    codes = pairs.codes(ends[inside])
+    values = values[inside]
     if len(np.unique(codes)) < len(codes):
         raise ValueError("score must give each pair once")
     free = ~np.isin(codes, pairs.public)

@@ -112,7 +112,8 @@ def sample(
     (4, 2)
     """
     children, _, size = (np.asarray(leaf) for leaf in tree)
-    internal, n = len(probability), len(probability) + 1
+    internal = len(probability)
+    n = len(probability) + 1
     check_memory(float((_pairs(children, size) * probability).sum()), memory)
     start = np.asarray(hrg.positions(tree))
     leaf = np.empty(n, np.int64)
@@ -134,10 +135,8 @@ def sample(
     row, column = np.divmod(
         np.arange(len(owner)) - (np.cumsum(cells) - cells)[owner], size[right[owner]]
     )
-    chance, rest = (
-        probability[owner].astype(np.float32),
-        (1 - probability[owner]).astype(np.float32),
-    )
+    chance = probability[owner].astype(np.float32)
+    rest = (1 - probability[owner]).astype(np.float32)
     kept = happens(listed_key, chance, rest)
     one = np.concatenate([one, (start[left[owner]] + row)[kept]])
     other = np.concatenate([other, (start[right[owner]] + column)[kept]])

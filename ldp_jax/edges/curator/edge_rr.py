@@ -150,7 +150,8 @@ class EdgeRR(OfDendrogram):
         pairs = split.pairs()
         edges = self.seen(pairs)
         block = max(1, self.sweeps // (2 * _DRAWS))
-        blocks, scales = -(-self.sweeps // block), self.scales(len(pairs.nodes))
+        blocks = -(-self.sweeps // block)
+        scales = self.scales(len(pairs.nodes))
         made = []
         for number, chain in enumerate(
             random.split(key, chains)

@@ -152,9 +152,11 @@ def positions(tree: Dendrogram) -> Int[Array, " nodes"]:
     """
     n = _leaves(tree)
     ahead = jnp.where(tree.slot & 1 == 1, tree.size[tree.children[tree.slot ^ 1]], 0)
-    start, above = ahead[: n - 1], tree.slot[: n - 1] >> 1
+    start = ahead[: n - 1]
+    above = tree.slot[: n - 1] >> 1
     for _ in range(_rounds(n)):
-        start, above = start + start[above], above[above]
+        start = start + start[above]
+        above = above[above]
     return jnp.concatenate([start, start[tree.slot[n - 1 :] >> 1] + ahead[n - 1 :]])
 
 
@@ -214,7 +216,8 @@ def _term(count: Array, pairs: Array) -> Array:
     """N chi(e / N) for e edges among N pairs; float32, elementwise."""
     edges = count.astype(jnp.float32)
     others = pairs - edges
-    some, rest = (edges > 0) & (others > 0), jnp.maximum(pairs, 1.0)
+    some = (edges > 0) & (others > 0)
+    rest = jnp.maximum(pairs, 1.0)
     share = jnp.where(some, edges / rest, 0.5)
     return jnp.where(some, edges * jnp.log(share) + others * jnp.log1p(-share), 0.0)
 
@@ -236,10 +239,13 @@ def _moved(
 ) -> tuple[State, Array]:
     """A sweep by three words a node, of a state and its :func:`_terms`, which need not be computed again."""
     tree, lca, count = jax.tree.map(jnp.asarray, state)
-    n, internal = _leaves(tree), _leaves(tree) - 1
+    n = _leaves(tree)
+    internal = _leaves(tree) - 1
     scales = jnp.asarray(scales, jnp.float32)
     parent, side, which = (word[0] >> bit & 1 for bit in range(3))
-    parent, side, which = parent == 1, side.astype(jnp.int32), which.astype(jnp.int32)
+    parent = parent == 1
+    side = side.astype(jnp.int32)
+    which = which.astype(jnp.int32)
     waiting = random_words.exponential_from_words(word[1:])
 
     # One move for each internal node p; its r, and the slots and nodes of x, y and z.
@@ -264,7 +270,8 @@ def _moved(
     between = _per_node(lca, edges, in_x, internal)  # x and z
 
     size = tree.size.astype(jnp.float32)
-    of_p, of_r = count, count[:, r]
+    of_p = count
+    of_r = count[:, r]
     new_p, new_r = between + of_r, of_p - between
     term_p, term_r = _term(new_p, size[x] * (size[y] + size[z])), _term(new_r, size[y] * size[z])
     change = (term_p - terms) + (term_r - terms[:, r])

@@ -71,7 +71,8 @@ class LapGraph(CentralMechanism):
         noisy = noisy_counts(count_key, np.array([true]), float(self.epsilon_count))
         total = np.clip(np.rint(noisy), 0, pairs.candidates).astype(np.int64)
         check_memory(float(total[0]), memory)
-        keys, false = (true_key, least_key, among_key), np.array([pairs.candidates - true])
+        keys = (true_key, least_key, among_key)
+        false = np.array([pairs.candidates - true])
         kept, wanted = largest_bits(
             keys, float(self.epsilon_edges), np.zeros(true, int), total, false
         )

@@ -35,10 +35,8 @@ def consistent(noisy: np.ndarray, most: np.ndarray) -> np.ndarray:
     """
     noisy, most = np.broadcast_arrays(np.asarray(noisy, np.float64), np.asarray(most, np.float64))
     total = np.clip(noisy.sum(-1, keepdims=True), 0.0, most.sum(-1, keepdims=True))
-    low, high = (
-        (noisy - most).min(-1, keepdims=True, initial=0.0),
-        noisy.max(-1, keepdims=True, initial=0.0),
-    )
+    low = (noisy - most).min(-1, keepdims=True, initial=0.0)
+    high = noisy.max(-1, keepdims=True, initial=0.0)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         above = np.clip(noisy - middle, 0.0, most).sum(-1, keepdims=True) > total

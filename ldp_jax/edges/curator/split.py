@@ -139,7 +139,8 @@ def split_edges(key: PRNGKey, graph: Graph, rho: float) -> EdgeSplit:
     """
     validate.threefry(key)
     validate.number(0.0, 1.0, open_lower=True, open_upper=True, rho=rho)
-    edges, n = _edges("graph", graph), graphs.num_nodes(graph)
+    edges = _edges("graph", graph)
+    n = graphs.num_nodes(graph)
     order = np.random.default_rng(np.asarray(jax.random.key_data(key))).permutation(len(edges))
     private = np.zeros(len(edges), bool)
     private[order[: round(rho * len(order))]] = True

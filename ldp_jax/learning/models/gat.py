@@ -28,7 +28,8 @@ class _GAT(nn.Module):
     @nn.compact
     def __call__(self, inputs: tuple, train: bool) -> Array:
         graph, x, scale = node_inputs(inputs)
-        op, h = operator_of(graph, len(x)), jnp.asarray(x)
+        op = operator_of(graph, len(x))
+        h = jnp.asarray(x)
         for layer in range(self.layers):
             last = layer == self.layers - 1
             heads, width = (self.output_heads, self.outputs) if last else (self.heads, self.hidden)

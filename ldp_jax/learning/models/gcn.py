@@ -96,7 +96,8 @@ class _GCN(nn.Module):
     @nn.compact
     def __call__(self, inputs: tuple, train: bool) -> Array:
         graph, x, scale = node_inputs(inputs)
-        op, h = operator_of(graph, len(x)), jnp.asarray(x)
+        op = operator_of(graph, len(x))
+        h = jnp.asarray(x)
         for layer in range(self.layers):
             if layer:
                 h = nn.Dropout(self.dropout, deterministic=not train)(nn.relu(h))

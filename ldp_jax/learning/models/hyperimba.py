@@ -53,7 +53,9 @@ class _HyperIMBA(nn.Module):
     @nn.compact
     def __call__(self, inputs: PlacedInputs, train: bool) -> Array:
         graph, h, places = PlacedInputs(*inputs)
-        op, places, h = operator_of(graph, len(h)), checked_places(places, len(h)), jnp.asarray(h)
+        op = operator_of(graph, len(h))
+        places = checked_places(places, len(h))
+        h = jnp.asarray(h)
         for layer in range(self.layers):
             last = layer == self.layers - 1
             width = self.outputs if last else self.hidden

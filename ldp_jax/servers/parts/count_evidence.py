@@ -74,7 +74,8 @@ def report_tables(
             f"dispersion must be > 0, or infinite for Poisson counts, got {dispersion}"
         )
     mean = np.maximum(np.asarray(means, np.float64), LEAST).reshape(-1, np.shape(means)[-1])
-    count, s = np.arange(float(size))[:, None, None], dispersion
+    count = np.arange(float(size))[:, None, None]
+    s = dispersion
     if math.isinf(s):
         log_pmf = count * np.log(mean) - mean - gammaln(count + 1.0)
     else:
@@ -222,7 +223,8 @@ def evidence(
     counted = (
         np.ones(len(reports), np.float32) if counted is None else np.asarray(counted, np.float32)
     )
-    best, marginals = None, []
+    best = None
+    marginals = []
     for place, s in enumerate(DISPERSIONS):
         tables = report_tables(s, means, float(epsilon), size=size)
         each, weights, marginal = _under(tables, reports, prior, np.float32(epsilon), counted)

@@ -62,7 +62,8 @@ def reported_confusion(
     >>> reported_confusion(law, labels, np.full((2, 2), 0.5)).round(2).tolist()
     [[0.97, 0.03], [0.03, 0.97]]
     """
-    found, total = start, _COUNTS + np.bincount(labels, minlength=len(start))
+    found = start
+    total = _COUNTS + np.bincount(labels, minlength=len(start))
     for _ in range(_STEPS):
         each = found[labels] * law
         counts = _COUNTS * start

@@ -264,11 +264,9 @@ def _reports(
 
     From uniforms of a rate, each count and its noise.
     """
-    means, weights, s = (
-        np.asarray(model.means, np.float64),
-        np.asarray(model.weights),
-        model.dispersion,
-    )
+    means = np.asarray(model.means, np.float64)
+    weights = np.asarray(model.weights)
+    s = model.dispersion
     fine = means.shape[-1]
     rate = (weights.cumsum()[:-1] < u[:, :1]).sum(-1)
     mean, rank = np.maximum(means[y, rate], LEAST), np.maximum(u[:, 1 : fine + 1], 1e-9)

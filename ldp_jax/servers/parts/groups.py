@@ -105,7 +105,8 @@ def fine_groups(
     [1, 3, 5, 4]
     """
     log_q, labels = np.asarray(log_q), np.asarray(labels)
-    height, others = log_q.max(-1), labels < 0
+    height = log_q.max(-1)
+    others = labels < 0
     # The median here is one of the heights, so that ties are on one side.
     median = np.sort(height[others])[max(others.sum() - 1, 0) // 2] if others.any() else np.inf
     tier = np.where(others, np.where(height > median, 1, 2), 0)

@@ -141,7 +141,8 @@ def checked(
     >>> round(checked(right, even, np.full(100, -1)).strength, 2)
     0.25
     """
-    ratio, known = likelihood_ratios(log_likelihood, share), np.flatnonzero(labels >= 0)
+    ratio = likelihood_ratios(log_likelihood, share)
+    known = np.flatnonzero(labels >= 0)
     t = np.maximum(ratio[known, labels[known]].astype(np.float64) - 1.0, -1.0 + 1e-6)
     fit = np.log1p(_STRENGTHS[:, None] * t).sum(1)
     weight = np.exp(fit - fit.max())

@@ -164,7 +164,8 @@ def folded_panel(
 
 
 def _labels(panel: ArrayLike, labels: ArrayLike, n: int) -> Int[np.ndarray, " n"]:
-    nodes, given = validate.complete(panel=panel), np.asarray(labels)
+    nodes = validate.complete(panel=panel)
+    given = np.asarray(labels)
     places = "places of nodes", "pandas.Index(names).get_indexer(panel) finds those of names"
     classes = "numbers of classes", "datasets.read_records numbers names"
     for name, array, (what, of_names) in (("panel", nodes, places), ("labels", given, classes)):

@@ -247,7 +247,8 @@ def perturb(key: PRNGKey, x: UserRecords, mechanism: Mechanism) -> Report:
         x = declared(x, domain, None, clip=True)
     leaves, structure = jax.tree.flatten(mechanism)
     known = all(map(validate.concrete, (key, *leaves)))
-    key, users = random.counted(key_for(key, x)), np.arange(n, dtype=np.int32)
+    key = random.counted(key_for(key, x))
+    users = np.arange(n, dtype=np.int32)
     if not isinstance(x, RowSource):
         records = jnp.asarray(as_records(x), jnp.float32)
         over = by_rows(records)

@@ -304,13 +304,16 @@ def scaled_rows(x: Features) -> dict[Scaling, Rows]:
     row, column, values, shape = _entries(x)
     made: dict[Scaling, Rows] = {"rows": _of_length_one(row, column, values, shape)}
     n, d = shape
-    plain, values = (row, column, values), _squarable(values, column, d)
+    plain = (row, column, values)
+    values = _squarable(values, column, d)
     tamed = values
     if len(values) > _DENSE * n * d:
         full = np.zeros(shape)
         full[row, column] = values
         full -= full.mean(0)
-        row, column, values = np.repeat(np.arange(n), d), np.tile(np.arange(d), n), full.ravel()
+        row = np.repeat(np.arange(n), d)
+        column = np.tile(np.arange(d), n)
+        values = full.ravel()
     # A column that is constant is left with rounding errors alone.
     largest = np.zeros(d)
     np.maximum.at(largest, plain[1], np.abs(tamed))

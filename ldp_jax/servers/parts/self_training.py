@@ -285,16 +285,15 @@ def _fit(
 
         def accepted() -> _Search:
             move, turn = tried - now.weights, slope - now.slope
-            product, at = (move * turn).sum(), now.count % _MEMORY
+            product = (move * turn).sum()
+            at = now.count % _MEMORY
             curved = product > 1e-12 * (turn**2).sum()
             inverse = now.inverse.at[at].set(
                 jnp.where(curved, 1.0 / jnp.where(curved, product, 1.0), 0.0)
             )
-            moves, turns, count = (
-                now.moves.at[at].set(move),
-                now.turns.at[at].set(turn),
-                now.count + curved,
-            )
+            moves = now.moves.at[at].set(move)
+            turns = now.turns.at[at].set(turn)
+            count = now.count + curved
             direction = _downhill(slope, moves, turns, inverse, count)
             little = (now.tried > 3) & (now.value - value <= tolerance * jnp.abs(value))
             return _Search(
@@ -319,7 +318,8 @@ def _fit(
 
         return jax.lax.cond(falls, accepted, shortened)
 
-    empty, ring = jnp.zeros_like(start), jnp.zeros((_MEMORY, *start.shape), jnp.float32)
+    empty = jnp.zeros_like(start)
+    ring = jnp.zeros((_MEMORY, *start.shape), jnp.float32)
     first = _Search(
         start, jnp.float32(jnp.inf), empty, jnp.float32(0.0), empty, jnp.float32(0.0), ring, ring,
         jnp.zeros(_MEMORY, jnp.float32), jnp.uint32(0), jnp.uint32(0), jnp.bool_(True),
@@ -435,7 +435,8 @@ def regression(
     default. It gives the log posteriors [n, C], of teachers out of fold, the ridge, and the weights
     [d + 1, F C].
     """
-    n, teachers = rows.shape[0], lesson.teachers
+    n = rows.shape[0]
+    teachers = lesson.teachers
     if len(lesson.evidence) != len(teachers) or len(lesson.fold) != n:
         raise ValueError(
             f"evidence must be of {len(teachers)} nodes and folds of {n}, got {len(lesson.evidence)} and "

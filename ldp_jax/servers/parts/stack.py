@@ -116,7 +116,9 @@ def stack_out_of_fold(
     True
     """
     validate.positive(ridge=ridge)
-    log_scores, nodes, fold = np.asarray(log_scores), known.nodes, np.asarray(known.fold)
+    log_scores = np.asarray(log_scores)
+    nodes = known.nodes
+    fold = np.asarray(known.fold)
     # The last one is taught by all.
     taught = (nodes[fold[nodes] != one] for one in range(known.num_folds + 1))
     each = (
@@ -144,17 +146,17 @@ def _fitted(
 
     Float32.
     """
-    scores, towards, here = (
-        np.asarray(scores, np.float64),
-        np.asarray(towards, np.float64),
-        np.arange(len(labels)),
-    )
+    scores = np.asarray(scores, np.float64)
+    towards = np.asarray(towards, np.float64)
+    here = np.arange(len(labels))
     scores = scores - scores.mean(1, keepdims=True)
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
         log_p = log_softmax(scores @ weights, axis=1)
         slope = np.einsum("ncj,nc->nj", scores, np.exp(log_p)) - scores[here, labels]
-        log_reported, true, away = log_p[here, labels], 1.0, weights - towards
+        log_reported = log_p[here, labels]
+        true = 1.0
+        away = weights - towards
         if keep < 1.0:  # the channel's part: P(report), and P(label is true | report)
             other = other_share(keep, log_p.shape[1])
             log_true = np.log(keep - other) + log_reported

@@ -127,7 +127,9 @@ def sums_by_folds(
         if isinstance(kind, int)
         else (np.int32(0), np.float32(kind))
     )
-    pieces, panel, fold = [], known.nodes, known.fold[known.nodes]
+    pieces = []
+    panel = known.nodes
+    fold = known.fold[known.nodes]
     together = max(
         1, min(block_width() // known.num_folds, values.shape[1])
     )  # the last ones stand beside zeros

@@ -29,7 +29,8 @@ def test_an_epsilon_is_claimed_where_chains_agree_and_nowhere_else():
     """6 400 sweeps of eight nodes: with a heavy weight of public edges chains are still where they
     began.
     """
-    split, keys = random_split(8, 14, 5, 0), jax.random.split(jax.random.key(3), 4)
+    split = random_split(8, 14, 5, 0)
+    keys = jax.random.split(jax.random.key(3), 4)
     with pytest.warns(UserWarning, match="public_weight"):
         slow = EdgeRR(0.5, 0.5, public_weight=30.0, sweeps=6400)
     found = slow.measured(keys[0], split, chains=2)
@@ -52,7 +53,8 @@ def test_a_claim_needs_chains_that_begin_above_the_law_too(monkeypatch):
         return state, made[-1]
 
     monkeypatch.setattr(hrg, "trace", trace)
-    law, split = EdgeRR(0.5, 0.5, sweeps=800), random_split(30, 50, 25, 0)
+    law = EdgeRR(0.5, 0.5, sweeps=800)
+    split = random_split(30, 50, 25, 0)
     assert law.measured(jax.random.key(4), split).status == "none"
     assert min(begun[1::2]) > max(begun[::2])
     assert hrg.r_hat(np.stack(made[::2])[:, :, 0]) < hrg.MIXED
@@ -131,7 +133,9 @@ def test_counts_have_the_noise_that_they_claim():
     """Variance of 50 000 draws within 5 standard errors (3 %), which tells epsilon from 1.05
     epsilon; mean 0.
     """
-    epsilon, n, a = 0.7, 50_000, np.exp(-0.7)
+    epsilon = 0.7
+    n = 50_000
+    a = np.exp(-0.7)
     for noise, variance in (("laplace", 2 / epsilon**2), ("geometric", 2 * a / (1 - a) ** 2)):
         drawn = noisy_counts(jax.random.key(2), np.full(n, 5), epsilon, noise) - 5
         assert abs(drawn.mean()) < 5 * np.sqrt(variance / n)

@@ -56,7 +56,8 @@ def long_chain():
     edges.
     """
     edges = random_edges(N, 160, 0)
-    states, scales = [hrg.init(jax.random.key(0), N, edges)], np.array([0.3, 1.0], np.float32)
+    states = [hrg.init(jax.random.key(0), N, edges)]
+    scales = np.array([0.3, 1.0], np.float32)
     for keys in jax.random.split(jax.random.key(1), (3, 2)):
         state, values = hrg.trace(keys, states[-1], edges, scales, 133)
         np.testing.assert_allclose(hrg.log_likelihood(state), values[-1], rtol=1e-6)

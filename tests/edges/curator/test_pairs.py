@@ -56,7 +56,8 @@ def test_lap_graph_has_the_law_of_noise_on_every_cell():
     With 1.3 times the budget of the edges 13 more are kept.
     """
     split = random_split(35, 65, 120, 1)
-    pairs, m = split.pairs(), LapGraph(0.2, 2.0)
+    pairs = split.pairs()
+    m = LapGraph(0.2, 2.0)
     drawn = [released(m, split, seed) for seed in range(40)]
     for codes in drawn:
         assert len(np.unique(codes)) == len(codes)
@@ -72,7 +73,8 @@ def test_lap_graph_has_the_law_of_noise_on_every_cell():
 
 def test_lap_graph_takes_every_false_pair_alike():
     """60 releases of about 60 pairs: a G test over the 130 false ones, alike to 0.06 in all."""
-    split, m = random_split(20, 0, 60, 3), LapGraph(100.0, 0.1)
+    split = random_split(20, 0, 60, 3)
+    m = LapGraph(100.0, 0.1)
     pairs = split.pairs()
     low, high = np.triu_indices(20, 1)
     false = np.setdiff1d(low * 20 + high, pairs.private)
@@ -114,7 +116,8 @@ def test_pairs_of_a_bin_are_drawn_alike_and_as_many_as_are_private():
     by 0.1).
     """
     split = random_split(40, 120, 80, 5)
-    m, pairs = BinnedPairs(8.0, bins=4), split.pairs()
+    m = BinnedPairs(8.0, bins=4)
+    pairs = split.pairs()
     place, free, sizes = bins_of(m, split)
     true = np.bincount(place[pairs.private], minlength=len(sizes))
     count = np.zeros(1600, int)

@@ -53,7 +53,8 @@ def test_public_edges_stay_and_pairs_of_private_nodes_join_them_under_a_curators
     """Of chains that agree; tests/edges/curator/test_edge_rr.py asks those that run."""
     trace = lambda keys, state, *_: (state, np.stack([np.arange(len(keys)) % 2.0] * 2, 1))
     monkeypatch.setattr(hrg, "trace", trace)
-    split, m = random_split(30, 50, 25, 0, HIDDEN), MECHANISMS[name](4.0)
+    split = random_split(30, 50, 25, 0, HIDDEN)
+    m = MECHANISMS[name](4.0)
     draw = lambda seed, chains=0: release(jax.random.key(seed), split, m, chains=chains)
     noisy = draw(0, 4)
     edges, public = graphs.to_edges(noisy.graph), graphs.to_edges(split.public)

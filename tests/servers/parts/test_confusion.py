@@ -51,7 +51,9 @@ def test_evidence_of_others_is_that_without_the_reports_of_those_who_do_not_coun
     reports.
     """
     rng = np.random.default_rng(seed)
-    n, classes, keep = 40, 4, (1.0, 0.8)[seed % 2]
+    n = 40
+    classes = 4
+    keep = (1.0, 0.8)[seed % 2]
     inside = rng.random((n, classes)) < 0.6
     inside[np.arange(n), rng.integers(0, classes, n)] = True
     counted = rng.random(n) < 0.5

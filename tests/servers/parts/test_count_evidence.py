@@ -68,7 +68,9 @@ def test_groups_classes_and_rates_add_up_as_brute_force_says():
         found.marginal, marginals, atol=1e-3
     )  # EM keeps a hundredth of a user at each rate
     assert int(found.dispersion) == int(np.argmax(marginals))
-    counted, found = np.arange(20) < 13, []  # who did not report counts for nothing
+    # who did not report counts for nothing
+    counted = np.arange(20) < 13
+    found = []
     for others in (reports, np.where(counted[:, None], reports, 14)):
         found.append(
             count_evidence.evidence(
@@ -88,10 +90,8 @@ def test_the_dispersion_of_the_users_is_found():
             rate = rate * rng.gamma(dispersion, 1 / dispersion, rate.shape)
         noise = NeighbourCounts(1.0, num_groups=2)
         reports = noise.add_noise(jax.random.key(s), jnp.asarray(rng.poisson(rate)))
-        means, prior = (
-            jnp.full((1, 2, 2), jnp.array([[12.0], [24.0]])),
-            np.ones((users, 1), np.float32),
-        )
+        means = jnp.full((1, 2, 2), jnp.array([[12.0], [24.0]]))
+        prior = np.ones((users, 1), np.float32)
         found = count_evidence.evidence(reports, means, prior, 1.0, size=128)
         assert int(found.dispersion) == s
 

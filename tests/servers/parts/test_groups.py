@@ -44,7 +44,8 @@ def test_a_merge_does_what_its_name_says(name):
         at = [number for number, block in enumerate(blocks) if word in block]
         assert column.tolist() == ([at[0] * 5 + c for c in range(5)] if at else [-1] * 5)
     # Counting by merged groups and adding up counts by fine groups are the same.
-    counts, num_groups = np.random.default_rng(1).integers(0, 9, (6, 15)), 5 * len(blocks)
+    counts = np.random.default_rng(1).integers(0, 9, (6, 15))
+    num_groups = 5 * len(blocks)
     wanted = np.stack([counts[:, found == k].sum(1) for k in range(num_groups)], 1)
     np.testing.assert_array_equal(merged(jnp.asarray(counts), found, num_groups), wanted)
 

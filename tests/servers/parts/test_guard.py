@@ -88,7 +88,8 @@ def test_evidence_is_weakened_though_nobody_is_counted():
     y = rng.integers(0, 2, 400)
     said = np.where(rng.random(400) < 0.75, y, 1 - y)
     evidence = np.log(np.where(said[:, None] == np.arange(2), 0.9, 0.1))
-    labels, even = np.where(np.arange(400) < 200, y, -1), np.full((400, 2), 0.5)
+    labels = np.where(np.arange(400) < 200, y, -1)
+    even = np.full((400, 2), 0.5)
     found = [
         guard(evidence, even, counted, labels)
         for counted in (np.ones(400, bool), np.zeros(400, bool))

@@ -102,8 +102,10 @@ def test_who_neither_reports_nor_has_a_label_is_not_observed():
 
 def test_no_member_of_the_panel_sees_her_own_label(problem):
     graph, _, _, _ = problem
-    op, fold = propagation.operator(graph), jnp.arange(N) % 4
-    labels, prior = np.where(np.arange(N) < 16, np.arange(N) % 3, -1), jnp.full(3, 1 / 3)
+    op = propagation.operator(graph)
+    fold = jnp.arange(N) % 4
+    labels = np.where(np.arange(N) < 16, np.arange(N) % 3, -1)
+    prior = jnp.full(3, 1 / 3)
 
     def scored(labels):
         seen = observations(labels, prior, jnp.zeros((N, 3)), labels < 0)

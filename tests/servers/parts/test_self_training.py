@@ -78,7 +78,8 @@ def test_tables_multiply_as_rows_do_and_so_do_their_transposes(most, kind):
     )
     x[5, 5:15] = x[9:20, 7] = 1.0
     rows = feature_rows(x)
-    laid, dense = laid_out(rows), rows.dense()
+    laid = laid_out(rows)
+    dense = rows.dense()
     weights, slope = (rng.normal(size=(size, 4)).astype(np.float32) for size in (23, 60))
     assert isinstance(laid, kind)  # dense where little is saved
     product, transpose = jax.jit(lambda r, w, s: (r.times(w), r.transposed(s)))(

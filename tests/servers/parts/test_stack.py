@@ -60,7 +60,8 @@ def test_weights_that_may_not_be_negative_are_the_best_of_those_and_nobody_is_we
         .at[..., 2]
         .add(jax.random.normal(jax.random.key(0), z.shape[:2]))
     )
-    known, fold = np.where(np.arange(400) < 300, np.asarray(y), -1), np.arange(400) % 3
+    known = np.where(np.arange(400) < 300, np.asarray(y), -1)
+    fold = np.arange(400) % 3
     log_p, weights = stack_out_of_fold(z, FoldedLabels(known, 3, fold, 3), [1 / 3] * 3, ridge=5.0)
     assert best_weights(np.asarray(z)[:300], known[:300], 5.0, least=None)[0] < -0.1
     assert float(weights[0]) == 0.0
@@ -82,13 +83,16 @@ def test_weights_of_labels_that_may_be_wrong_are_those_of_a_search_without_slope
 ):
     """A drawn share to keep, and ridge: the minimum of Nelder and Mead, to 2e-3 of a weight."""
     rng = np.random.default_rng(seed)
-    classes, keep, ridge = int(rng.integers(2, 5)), rng.uniform(0.4, 0.95), rng.uniform(0.5, 20.0)
+    classes = int(rng.integers(2, 5))
+    keep = rng.uniform(0.4, 0.95)
+    ridge = rng.uniform(0.5, 20.0)
     keep = max(keep, 1.2 / classes)
     z = rng.normal(0.4, 1.0, (150, classes, 2)) * rng.uniform(0.3, 2.0, 2)
     p = np.exp(z @ [1.3, 0.4])
     y = (p.cumsum(1) > rng.random((150, 1)) * p.sum(1, keepdims=True)).argmax(1)
     y = np.where(rng.random(150) < keep, y, rng.integers(0, classes, 150))
-    towards, fold = rng.uniform(0.0, 1.5, 2), np.arange(150) % 3
+    towards = rng.uniform(0.0, 1.5, 2)
+    fold = np.arange(150) % 3
     other = (1 - keep) / (classes - 1)
 
     def loss(w, at):
@@ -107,5 +111,6 @@ def test_weights_of_labels_that_may_be_wrong_are_those_of_a_search_without_slope
         if own.all():
             np.testing.assert_allclose(weights, best, atol=2e-3)
         else:
-            found, wanted = np.asarray(log_p)[~own], jax.nn.log_softmax(z[~own] @ best)
+            found = np.asarray(log_p)[~own]
+            wanted = jax.nn.log_softmax(z[~own] @ best)
             np.testing.assert_allclose(found, wanted, atol=2e-2)
