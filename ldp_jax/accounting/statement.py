@@ -14,6 +14,7 @@ References: Rogers, Roth, Ullman and Vadhan (NeurIPS 2016), privacy filters; Whi
 
 import dataclasses
 import itertools
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -127,6 +128,12 @@ class Cost:
             return self.guarantee
         return dataclasses.replace(self.guarantee, unit=unit, adjacency=_words(unit))
 
+    def without_noise(self) -> "Cost":
+        """The cost of the same answer without noise: an epsilon of infinity."""
+        guarantee = _lost(self.guarantee)
+        pair = None if self.pair is None else _lost(self.pair)
+        return dataclasses.replace(self, guarantee=guarantee, pair=pair, curve=None, delta=None)
+
     def total(self, one: Guarantee, times: int) -> Guarantee:
         """The loss of several answers, ``one`` being that of one of them."""
         if times == 1:
@@ -137,6 +144,11 @@ class Cost:
         return over_rounds(
             one, times, answers=answers, delta=None if self.permanent else self.delta
         )
+
+
+def _lost(one: Guarantee) -> Guarantee:
+    reason = "users answered without noise"
+    return dataclasses.replace(one, epsilon=math.inf, delta=0.0, status="none", reason=reason)
 
 
 def _no_more(one: Guarantee, other: Guarantee) -> bool:
@@ -307,13 +319,25 @@ class Statement:
         The worst role, unit by unit.
         """
         found = (self.per(unit) for unit in self.units())
-        read = {field for cost in self.costs for field, _ in cost.guarantee.unit.parts}
-        named = [name for field, name in _FIELDS.items() if field in read]
-        others = sorted(read - set(_FIELDS))
-        protected = self.protects or (*dict.fromkeys(named), *others)
+        protected = tuple(name for name in self._private() if name not in self.exposes)
         return PipelineGuarantee(
             tuple(one for one in found if one is not None), protected, self.exposes
         )
+
+    def without_noise(self) -> "Statement":
+        """The same answers as they are, without noise: nothing is protected, in any unit."""
+        roles = tuple(
+            dataclasses.replace(role, costs=tuple(cost.without_noise() for cost in role.costs))
+            for role in self.roles
+        )
+        exposes = tuple(dict.fromkeys((*self.exposes, *self._private())))
+        return Statement(roles, exposes)
+
+    def _private(self) -> tuple[str, ...]:
+        """The fields that are private, in words."""
+        read = {field for cost in self.costs for field, _ in cost.guarantee.unit.parts}
+        named = [name for field, name in _FIELDS.items() if field in read]
+        return self.protects or (*dict.fromkeys(named), *sorted(read - set(_FIELDS)))
 
     def after(self, history: "Statement") -> "Statement":
         """This protocol on users who took part in an earlier one.

@@ -135,7 +135,8 @@ def simulate(
 ) -> Released[_T]:
     """Run a protocol: ask, blank whoever was not asked, charge, and step until there is a result.
 
-    Guarantee: that of the server's statement, composed with ``history``. It is checked against
+    Guarantee: that of the server's statement, composed with ``history``; an epsilon of infinity where
+    users answer without noise (:meth:`~ldp_jax.servers.users.Users.exact`). It is checked against
     ``budget`` before the first question, and every question against the statement before anybody
     answers.
 
@@ -165,9 +166,8 @@ def simulate(
     validate.host_key(key, "simulate")
     stated = server.statement()
     total = stated if history is None else stated.after(history)
-    guarantee = total.guarantee()
     if budget is not None:
-        Ledger(budget).spend(type(server).__name__, guarantee)
+        Ledger(budget).spend(type(server).__name__, total.guarantee())
     account = Account.of(stated, users.num_users)
     server_key, users_key = random.split(key)
     rounds: tuple[Round, ...] = ()
@@ -179,32 +179,21 @@ def simulate(
             asked = np.asarray(made.question.asked)
             account = account.charge(made.question.cost(), asked)
             put = users.put(made.question)
-            exact = exact or put is not made.question
-            state = made if put is made.question else _put(made, put)
+            state: Any = made
+            if put is not made.question:
+                exact = True  # whatever they were asked in its place, the server's question was not
+                state = dataclasses.replace(state, question=put)
             number = len(rounds)
             phase(f"round {number + 1}: {int(asked.sum())} users answer", number / (number + 1))
             answers = users.answer(random.fold_in(users_key, number), put)
             rounds = (*rounds, round_of(made.question, answers))
             made = server.step(state, answers)
+    realised = account.realised()
     if exact:
-        guarantee = _without(guarantee)
-    return Released(made, guarantee, total, account.realised(), rounds)
-
-
-def _put(state: Any, question: Question) -> Any:
-    """The state with another question in the place of the open one."""
-    return dataclasses.replace(state, question=question)
-
-
-def _without(guarantee: PipelineGuarantee) -> PipelineGuarantee:
-    """No privacy in any unit: what exact answers cost."""
-    gone = tuple(
-        dataclasses.replace(
-            one, epsilon=np.inf, status="none", reason="users answered without noise"
-        )
-        for one in guarantee.guarantees
-    )
-    return PipelineGuarantee(gone, (), (*guarantee.unprotected, *guarantee.protected))
+        stated = stated.without_noise()
+        total = stated if history is None else stated.after(history)
+        realised = stated.guarantee()
+    return Released(made, total.guarantee(), total, realised, rounds)
 
 
 def round_of(question: Question, answers: Answers) -> Round:

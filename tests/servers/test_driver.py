@@ -91,9 +91,10 @@ def test_a_protocol_of_ones_own_has_its_total_and_every_row_beside_it(data, user
     ceiling = users.exact()
     assert right(ceiling) > 0.75 > (found.value == data.y).mean() > 0.45 > right(control)
     assert right(users.public_record()) < 0.45
-    exact = simulate(jax.random.key(1), ClassesThenCounts(), ceiling).guarantee
-    assert all(np.isinf(one.epsilon) for one in exact.values())
-    assert not exact.protected
+    exact = simulate(jax.random.key(1), ClassesThenCounts(), ceiling)
+    for printed in (exact.guarantee, exact.realised, exact.statement.guarantee()):
+        assert all(np.isinf(one.epsilon) for one in printed.values())
+        assert not printed.protected
     lies = lambda key, question, values, held, liars: np.where(
         liars[:, None] if values.ndim == 2 else liars,
         np.roll(values, 1, -1) if values.ndim == 2 else 0,
@@ -117,6 +118,23 @@ def test_what_the_same_users_took_part_in_before_is_added(users):
     assert both.guarantee[NEIGHBOUR_LIST].epsilon == pytest.approx(1.0, rel=1e-6)
     again = simulate(jax.random.key(3), ClassesThenCounts(), users, history=both.statement)
     assert again.guarantee[LABEL].epsilon == pytest.approx(2.5, rel=1e-6)
+
+
+def test_answers_without_noise_stay_lost_whatever_follows_or_went_before(users):
+    exact = simulate(jax.random.key(1), Share(GeneralizedRR(0.5, CLASSES), N), users.exact())
+    assert not exact.statement.guarantee().protected
+    later = simulate(jax.random.key(2), ClassesThenCounts(), users, history=exact.statement)
+    assert np.isinf(later.guarantee[LABEL].epsilon)
+    assert np.isfinite(later.guarantee[NEIGHBOUR_LIST].epsilon)
+    assert later.guarantee.protected == ("edges",)
+    with pytest.raises(BudgetExceededError):
+        budgets = [Budget(9.0), Budget(9.0, unit=LABEL), Budget(9.0, unit=NEIGHBOUR_LIST)]
+        simulate(jax.random.key(2), ClassesThenCounts(), users, budgets, history=exact.statement)
+    counts = simulate(jax.random.key(1), ClassesThenCounts(), users)
+    now = Share(GeneralizedRR(0.5, CLASSES), N)
+    both = simulate(jax.random.key(3), now, users.exact(), history=counts.statement)
+    assert np.isinf(both.guarantee[LABEL].epsilon)
+    assert both.guarantee[NEIGHBOUR_LIST].epsilon == counts.guarantee[NEIGHBOUR_LIST].epsilon
 
 
 # --- What a server could get wrong ----------------------------------------------------------------
