@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from ldp_jax.servers.serving import Service, serve
     from ldp_jax.servers.share import Share
     from ldp_jax.servers.stored import DeviceUsers, StoredUsers
+    from ldp_jax.servers.worlds.stated import StatedUsers
     from ldp_jax.servers.users import Users
 
 __all__ = [
@@ -94,6 +95,7 @@ __all__ = [
     "Service",
     "Share",
     "StatedFriends",
+    "StatedUsers",
     "StoredUsers",
     "User",
     "Users",
@@ -136,6 +138,7 @@ __getattr__, __dir__ = lazy.attach(
         "parts.records": "PublicRecord perturb",
         "parts.rows": "feature_rows",
         "rehearsal": "Rehearsal StatedFriends rehearse",
+        "worlds.stated": "StatedUsers",
         "rounds": "RepeatedReports collect_rounds",
         "reports": "PanelFacts ReportServer panel_facts",
         "stored": "DeviceUsers StoredUsers",

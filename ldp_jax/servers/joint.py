@@ -27,7 +27,6 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -233,7 +232,7 @@ def joint_facts(
     if keep == 1.0 and mine.absent:
         taught = mine.renumbered(known.labels)
         found = joint_facts(
-            jax.random.clone(key), rows, taught, num_classes=len(mine.taught), num_folds=num_folds
+            random.again(key), rows, taught, num_classes=len(mine.taught), num_folds=num_folds
         )
         return found._replace(numbering=mine)
     shares = reported_shares(members.labels, num_classes, keep)
@@ -456,7 +455,7 @@ class JointServer:
             raise ValueError(
                 f"at least two members of the panel must report a label, and {reported.sum()} did"
             )
-        fold_key, key = random.split(jax.random.clone(state.key))
+        fold_key, key = random.split(random.again(state.key))
         facts = joint_facts(
             fold_key, panel.rows.take(np.flatnonzero(reported)), told.labels,
             num_classes=panel.labels.num_classes, num_folds=panel.num_folds, keep=told.keep,
@@ -491,7 +490,7 @@ class JointServer:
         panel = facts.known.nodes
         scores = np.zeros((len(labels), len(facts.prior)), np.float32)
         scores[panel] = np.asarray(question.classifier.panel_scores)
-        simulated = question.reports(jax.random.clone(state.key), scores)
+        simulated = question.reports(random.again(state.key), scores)
         values[panel] = np.asarray(simulated)[panel]
         asked = np.asarray(answers.reported) & (labels < 0)
         heard = (asked | (labels >= 0))[:, None]
@@ -506,7 +505,7 @@ class JointServer:
         believed = 1.0
         if self.check is not None:
             own, believed, _ = checked(own, facts.prior, np.where(asked, self.check, -1))
-        return self._counting(jax.random.clone(state.count_key), facts, state.facts, own, believed)
+        return self._counting(random.again(state.count_key), facts, state.facts, own, believed)
 
     def _counting(
         self,
@@ -536,7 +535,7 @@ class JointServer:
     def _counts(self, fold_key: PRNGKey, own: np.ndarray, facts: JointFacts) -> CountServer:
         """The server of counts, which starts from what reports of records said."""
         public = count_facts(
-            jax.random.clone(fold_key), None, facts.labels, num_classes=len(facts.prior),
+            random.again(fold_key), None, facts.labels, num_classes=len(facts.prior),
             log_q=log_softmax(facts.log_prior + own, axis=1), num_folds=facts.known.num_folds,
         )  # fmt: skip
         return CountServer(public, self.privacy.list, guarded=False)

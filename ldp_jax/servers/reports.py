@@ -160,7 +160,7 @@ def panel_facts(
     mine = Numbering.of(known.labels, num_classes)
     if keep == 1.0 and mine.absent:
         taught = panel_facts(
-            jax.random.clone(key), graph, rows, mine.renumbered(known.labels),
+            random.again(key), graph, rows, mine.renumbered(known.labels),
             num_classes=len(mine.taught), num_folds=num_folds, op=op,
         )  # fmt: skip
         return _with_absent(taught, known, mine)
