@@ -22,12 +22,13 @@ from ldp_jax.features import PersonalAlphabets
 from ldp_jax.graph import graphs
 from ldp_jax.graph.propagation import operator
 from ldp_jax.servers.driver import Released, simulate
+from ldp_jax.servers.facts.panel import PanelFacts, panel_facts
 from ldp_jax.servers.labels import LabelledReportServer, LabelServer
 from ldp_jax.servers.parts.absent import absent_words
 from ldp_jax.servers.parts.arrived import ReportRows
 from ldp_jax.servers.parts.panel import MOST_EPSILON, PanelArguments, by_node, panel_arguments
 from ldp_jax.servers.parts.rows import Features, Rows
-from ldp_jax.servers.reports import LocalPrediction, PanelFacts, ReportServer, panel_facts
+from ldp_jax.servers.reports import LocalPrediction, ReportServer
 from ldp_jax.servers.stored import DeviceUsers
 from ldp_jax.servers.users import Users
 
@@ -230,7 +231,7 @@ def classify_reports(
         (:class:`ldp_jax.deployment.Classifier`).
       alphabets: of devices: user i has the :class:`ldp_jax.deployment.Alphabet` of
         ``order[i][:sizes[i]]``. Choose them by
-        :attr:`~ldp_jax.servers.reports.PanelFacts.alphabet_prior`.
+        :attr:`~ldp_jax.servers.facts.panel.PanelFacts.alphabet_prior`.
       nodes: the user of each node, distinct.
       reports: of one round, the rows of each table (:func:`ldp_jax.deployment.alphabet_table`).
       progress: told of each phase (:data:`ldp_jax.core.progress.Progress`); by default shown after

@@ -22,12 +22,15 @@ from ldp_jax.core.flags import implicit_promotion
 from ldp_jax.core.progress import Progress, phase, watched
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.core.whole_noise import MAX_EPSILON, MIN_EPSILON
-from ldp_jax.servers.counts import CountFacts, CountServer
+from ldp_jax.servers.counts import CountServer
 from ldp_jax.servers.driver import Server, simulate
-from ldp_jax.servers.joint import JointFacts, JointPrivacy
+from ldp_jax.servers.facts.counts import CountFacts
+from ldp_jax.servers.facts.joint import JointFacts
+from ldp_jax.servers.facts.panel import PanelFacts
+from ldp_jax.servers.joint import JointPrivacy
 from ldp_jax.servers.links import LinkFacts
 from ldp_jax.servers.parts.panel import MOST_EPSILON
-from ldp_jax.servers.reports import PanelFacts, ReportServer
+from ldp_jax.servers.reports import ReportServer
 from ldp_jax.servers.worlds.both import JointWorlds, splits
 from ldp_jax.servers.worlds.friends import StatedFriends as StatedFriends
 from ldp_jax.servers.worlds.links import SCORES, found_links
@@ -198,8 +201,8 @@ def rehearse(
     Args:
       key: of public randomness.
       public: of records, what :func:`~ldp_jax.servers.panel_facts` found, with true labels; of
-        lists, what :func:`~ldp_jax.servers.counts.count_facts` found; of both, what
-        :func:`~ldp_jax.servers.joint.joint_facts` found; of links, classes and the lists of a
+        lists, what :func:`~ldp_jax.servers.facts.counts.count_facts` found; of both, what
+        :func:`~ldp_jax.servers.facts.joint.joint_facts` found; of links, classes and the lists of a
         pilot, whose members are drawn at random. Or a server of one's own, or several that differ
         in epsilon, whose result is classes [n] or has ``log_posterior``.
       epsilons: of a report of a record, in (0, 20]; of a bit of a list, in [0.001, 40]; of both a
@@ -217,7 +220,7 @@ def rehearse(
 
     >>> import jax
     >>> from ldp_jax import datasets
-    >>> from ldp_jax.servers.counts import count_facts
+    >>> from ldp_jax.servers.facts.counts import count_facts
     >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
     ...     mean_degree=8, homophily=0.8)
     >>> labels = np.where(np.arange(300) < 100, data.y, -1)

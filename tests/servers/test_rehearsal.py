@@ -18,14 +18,14 @@ from ldp_jax.servers import (
     predict_from_counts,
     predict_jointly,
 )
-from ldp_jax.servers.counts import count_facts
-from ldp_jax.servers.joint import JointFacts
+from ldp_jax.servers.facts.counts import count_facts
+from ldp_jax.servers.facts.joint import JointFacts
+from ldp_jax.servers.facts.panel import PanelFacts, panel_facts
 from ldp_jax.servers.links import LinkFacts, link_scores
 from ldp_jax.servers.parts.device_classifier import DeviceClassifier
 from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.parts.self_training import FoldedLabels
 from ldp_jax.servers.parts.structure import StructurePosterior
-from ldp_jax.servers.reports import PanelFacts, panel_facts
 from ldp_jax.servers.worlds import both, links
 from ldp_jax.servers.worlds.measures import echo, homophily, overlap
 from ldp_jax.servers.worlds.records import coupled_classes, donors, shared_spread

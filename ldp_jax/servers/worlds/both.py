@@ -13,7 +13,8 @@ from ldp_jax.core import random
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import PRNGKey
 from ldp_jax.core.whole_noise import MIN_EPSILON
-from ldp_jax.servers.joint import JointFacts, JointPrivacy, JointServer
+from ldp_jax.servers.facts.joint import JointFacts
+from ldp_jax.servers.joint import JointPrivacy, JointServer
 from ldp_jax.servers.worlds.friends import (
     StatedFriends,
     drawn_classes,
@@ -36,7 +37,7 @@ class JointWorlds:
     """Draws users with private records and lists.
 
     Attributes:
-      facts: public (:func:`~ldp_jax.servers.joint.joint_facts`).
+      facts: public (:func:`~ldp_jax.servers.facts.joint.joint_facts`).
       friends: what is stated of them.
     """
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ldp_jax.core import random, validate
 from ldp_jax.core.float32 import matmul
+from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey
 from ldp_jax.servers.worlds.world import places_below
 
@@ -75,6 +76,8 @@ class Friends(NamedTuple):
     rate: Array
     homophily: Array
     echo: Array
+
+    __repr__ = by_shapes
 
 
 @jax.jit

@@ -23,7 +23,7 @@ from ldp_jax.core.float32 import matmul
 from ldp_jax.core.pytree import pytree
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey, Scalar
-from ldp_jax.servers.counts import CountFacts
+from ldp_jax.servers.facts.counts import CountFacts
 from ldp_jax.servers.parts.rows import DenseRows, Rows, RowTables, laid_out
 from ldp_jax.servers.parts.stack import combine, stack
 from ldp_jax.servers.worlds.friends import (
@@ -51,7 +51,7 @@ class ListWorlds:
     """Draws users with private lists.
 
     Attributes:
-      facts: public (:func:`~ldp_jax.servers.counts.count_facts`).
+      facts: public (:func:`~ldp_jax.servers.facts.counts.count_facts`).
       friends: what is stated of them.
       log_q: float32 [n, C], the public posterior, as sure of itself as held-out labels are.
       alike: the noise that users of like features share; None without features.

@@ -19,8 +19,8 @@ from ldp_jax.core import random
 from ldp_jax.core.shown import by_shapes
 from ldp_jax.core.types import Array, PRNGKey, Scalar
 from ldp_jax.graph.propagation import Operator
-from ldp_jax.servers.joint import JointFacts
-from ldp_jax.servers.reports import PanelFacts
+from ldp_jax.servers.facts.joint import JointFacts
+from ldp_jax.servers.facts.panel import PanelFacts
 from ldp_jax.servers.worlds.users import DrawnUsers
 from ldp_jax.servers.worlds.world import World, places_below
 
