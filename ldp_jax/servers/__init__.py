@@ -128,7 +128,8 @@ __getattr__, __dir__ = lazy.attach(
         "from_both": "JointClasses predict_jointly",
         "from_counts": "CountedClasses classify_counts predict_from_counts",
         "driver": "Released Server simulate",
-        "embedding": "Embedding EmbeddingServer non_private_embedding private_embedding private_embeddings"
+        "embedding": "Embedding EmbeddingServer non_private_embedding private_embedding"
+        " private_embeddings"
         " propagate propagate_blocks",
         "from_reports": "PredictedClasses classify_reports predict_from_reports",
         "joint": "JointPrivacy JointServer",

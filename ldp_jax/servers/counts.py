@@ -279,9 +279,15 @@ class CountServer:
         round = np.where(first, np.int8(1), np.int8(2) * second)
         learned = _learned(facts, own, counts, round, self.guarded)
         found = PilotedCounts(
-            **learned, log_q=jax.device_put(facts.log_q), design=state.plan, model=state.model,
-            dispersion=DISPERSIONS[asked.dispersion], pilot=first, round=round, scaling=facts.scaling,
-        )  # fmt: skip
+            **learned,
+            log_q=jax.device_put(facts.log_q),
+            design=state.plan,
+            model=state.model,
+            dispersion=DISPERSIONS[asked.dispersion],
+            pilot=first,
+            round=round,
+            scaling=facts.scaling,
+        )
         return (
             found
             if facts.numbering is None
@@ -364,8 +370,11 @@ def _learned(
     scores = np.stack([log_q, log_f, evident, regression], -1)
     log_posterior, weights = weigh(scores, held_out, towards)
     arrays = {
-        "log_posterior": log_posterior, "log_f": log_f, "log_likelihood": evident, "log_regression": regression,
+        "log_posterior": log_posterior,
+        "log_f": log_f,
+        "log_likelihood": evident,
+        "log_regression": regression,
         "weights": weights,
-    }  # fmt: skip
+    }
     strength = trusted.strength if guarded else 1.0
     return {**jax.device_put(arrays), "strength": strength, "by_labels": trusted.by_labels}

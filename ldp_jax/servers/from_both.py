@@ -48,7 +48,10 @@ def checked_members(panel: Int[np.ndarray, " panel"], share: float) -> Int[np.nd
 
 
 class JointClasses(NamedTuple):
-    """The result of :func:`predict_jointly`: that of :class:`~ldp_jax.servers.joint.JointPrediction`, and what it cost."""
+    """The result of :func:`predict_jointly`, and what it cost.
+
+    See :class:`~ldp_jax.servers.joint.JointPrediction`.
+    """
 
     log_posterior: Float[np.ndarray, "n classes"]
     log_prior: Float[np.ndarray, " classes"]
@@ -84,7 +87,9 @@ def predict_jointly(
     homophily: float | None = None,
     progress: Progress | None = None,
 ) -> JointClasses:
-    """Ask each private user for what the device predicts and for the neighbours' classes, within one total.
+    """Predict classes of users with private records and lists, within one total.
+
+    Each private user is asked for what the device predicts, and for the neighbours' classes.
 
     Guarantee: a private user pays ``privacy.record`` for the record's report and ``privacy.list``
     for a bit of the list; or ``privacy.both`` for the record and the whole list together. A member
@@ -119,13 +124,15 @@ def predict_jointly(
     >>> data = datasets.synthetic(jax.random.key(0), num_nodes=400, num_classes=3, num_features=30,
     ...     mean_degree=6, homophily=0.5)
     >>> panel, privacy = np.arange(90), JointPrivacy(record=4.0, list=0.0)
-    >>> found = predict_jointly(jax.random.key(1), data.graph, data.x, panel, data.y[panel], privacy, num_folds=3)
+    >>> given = data.graph, data.x, panel, data.y[panel]
+    >>> found = predict_jointly(jax.random.key(1), *given, privacy, num_folds=3)
     >>> found, found.round.any()
     (JointClasses(400 users, 3 classes; records alone), np.False_)
     >>> privacy = JointPrivacy(both=4.0)
-    >>> found = predict_jointly(jax.random.key(1), data.graph, data.x, panel, data.y[panel], privacy, num_folds=3)
+    >>> given = data.graph, data.x, panel, data.y[panel]
+    >>> found = predict_jointly(jax.random.key(1), *given, privacy, num_folds=3)
     >>> print(str(found.guarantee).splitlines()[-1])  # doctest: +ELLIPSIS
-      epsilon 4 per record + whole neighbour list (any two records and any two neighbour lists of one user; ...
+      epsilon 4 per record + whole neighbour list (any two records and any two neighbour lists of...
     """
     validate.host_key(key, "predict_jointly")
     holders = of_graph(lists)
@@ -136,7 +143,8 @@ def predict_jointly(
         )
     if homophily is not None and not privacy.both:
         raise ValueError(
-            "homophily must be None but of one report, JointPrivacy(both=...): nothing else reads it"
+            "homophily must be None but of one report, JointPrivacy(both=...): nothing else "
+            "reads it"
         )
     alike = HOMOPHILY if homophily is None else homophily
     validate.number(0.0, 1.0, open_upper=True, homophily=alike)
@@ -166,9 +174,12 @@ def predict_jointly(
             apart = np.isin(np.arange(n), chosen)
             shown = np.where(apart, -1, given.labels)
             facts = joint_facts(
-                fold_key, given.rows.take(np.flatnonzero(shown >= 0)), shown,
-                num_classes=given.num_classes, num_folds=num_folds,
-            )  # fmt: skip
+                fold_key,
+                given.rows.take(np.flatnonzero(shown >= 0)),
+                shown,
+                num_classes=given.num_classes,
+                num_folds=num_folds,
+            )
             check = np.where(apart, given.labels, -1) if privacy.check else None
             if check is not None and facts.numbering is not None:
                 check = facts.numbering.renumbered(check)
@@ -177,6 +188,12 @@ def predict_jointly(
         released = simulate(run_key, server, users)
     found = released.value
     return JointClasses(
-        found.log_posterior, found.log_prior, found.reason, found.strength, found.counts, found.round,
-        released.guarantee, found.absent,
-    )  # fmt: skip
+        found.log_posterior,
+        found.log_prior,
+        found.reason,
+        found.strength,
+        found.counts,
+        found.round,
+        released.guarantee,
+        found.absent,
+    )

@@ -120,7 +120,7 @@ def predict_from_counts(
     guarded: bool = True,
     progress: Progress | None = None,
 ) -> CountedClasses:
-    """Ask users how many of their neighbours are of each public class, and say what class each user is of.
+    """Predict classes of users with private lists, from counts of their neighbours by class.
 
     A pilot reports first, then everybody else, and nobody twice (:class:`CountServer`).
     Guarantee: epsilon per bit of a list, whatever the number of groups is: a bit is in one count of
@@ -158,11 +158,12 @@ def predict_from_counts(
     >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
     ...     mean_degree=8, homophily=0.8)
     >>> labels = np.where(np.arange(300) < 100, data.y, -1)
-    >>> found = predict_from_counts(jax.random.key(1), data.graph, None, labels, 1.0, unit="relationship")
+    >>> given = data.graph, None, labels
+    >>> found = predict_from_counts(jax.random.key(1), *given, 1.0, unit="relationship")
     >>> found.log_posterior.shape, found.classes.shape
     ((300, 3), (300,))
     >>> print(found.guarantee)  # doctest: +ELLIPSIS
-    protected: edges; NOT protected: number of nodes, features, labels, groups of nodes, who reports in which round
+    protected: edges; NOT protected: number of nodes, features, labels, ...
       epsilon 1 per neighbour-list (...)
       epsilon 1 per relationship (...)
     """
@@ -172,7 +173,8 @@ def predict_from_counts(
     if labels.dtype.kind not in "iu":
         hint = "datasets.read_records numbers names of classes"
         raise ValueError(
-            f"labels must be integers, one a user and -1 or None for none, got {labels.dtype}: {hint}"
+            f"labels must be integers, one a user and -1 or None for none, "
+            f"got {labels.dtype}: {hint}"
         )
     labels = labels.astype(np.int64)
     if num_classes is None:
@@ -253,7 +255,7 @@ def classify_counts(
     >>> data = datasets.synthetic(jax.random.key(0), num_nodes=300, num_classes=3, num_features=30,
     ...     mean_degree=8, homophily=0.8)
     >>> lists = Population.of(data.graph)
-    >>> def ask(question, asked):  # devices that are here; a server broadcasts the question, and reads its store
+    >>> def ask(question, asked):  # a server broadcasts the question, and reads its store
     ...     sent = []
     ...     for user in np.flatnonzero(asked)[5:].tolist():  # five are silent
     ...         device = Session(Device.new(), budget=Budget(1.0, unit=NEIGHBOUR_LIST))

@@ -77,7 +77,8 @@ class JointPrivacy:
       list: epsilon of a bit of a list, 0 or in [0.001, 20].
       labels: epsilon of a label of the panel, in (0, 20]; None where labels are public.
       check: share of the panel that reports as private users do, in [0, 0.5]
-        (:func:`~ldp_jax.servers.from_both.checked_members`). It teaches nothing else; where labels are private it is 0. Fewer
+        (:func:`~ldp_jax.servers.from_both.checked_members`). It teaches nothing else; where labels
+        are private it is 0. Fewer
         than some 25 users cost more than they mend.
       both: epsilon of one report of the record and the whole list together, in [0, 20]; labels are
         then public.
@@ -340,9 +341,13 @@ class JointServer:
             )
         fold_key, key = random.split(random.again(state.key))
         facts = joint_facts(
-            fold_key, panel.rows.take(np.flatnonzero(reported)), told.labels,
-            num_classes=panel.labels.num_classes, num_folds=panel.num_folds, keep=told.keep,
-        )  # fmt: skip
+            fold_key,
+            panel.rows.take(np.flatnonzero(reported)),
+            told.labels,
+            num_classes=panel.labels.num_classes,
+            num_folds=panel.num_folds,
+            keep=told.keep,
+        )
         return self._taught(key, facts, facts)
 
     def _taught(
@@ -418,9 +423,13 @@ class JointServer:
     def _counts(self, fold_key: PRNGKey, own: np.ndarray, facts: JointFacts) -> CountServer:
         """The server of counts, which starts from what reports of records said."""
         public = count_facts(
-            random.again(fold_key), None, facts.labels, num_classes=len(facts.prior),
-            log_q=log_softmax(facts.log_prior + own, axis=1), num_folds=facts.known.num_folds,
-        )  # fmt: skip
+            random.again(fold_key),
+            None,
+            facts.labels,
+            num_classes=len(facts.prior),
+            log_q=log_softmax(facts.log_prior + own, axis=1),
+            num_folds=facts.known.num_folds,
+        )
         return CountServer(public, self.privacy.list, guarded=False)
 
     def _counted(self, state: ListsAsked, answers: Answers) -> ListsAsked | JointPrediction:
@@ -505,9 +514,14 @@ class JointServer:
         return self._public if state.facts is None else state.facts
 
     def _result(
-        self, facts: JointFacts, log_posterior: np.ndarray, reason: str, strength: float,
-        counts: PilotedCounts | None, when: np.ndarray,
-    ) -> JointPrediction:  # fmt: skip
+        self,
+        facts: JointFacts,
+        log_posterior: np.ndarray,
+        reason: str,
+        strength: float,
+        counts: PilotedCounts | None,
+        when: np.ndarray,
+    ) -> JointPrediction:
         """The result for all classes; those of which the panel has nobody have their prior."""
         log_prior = facts.log_prior
         if facts.numbering is not None:

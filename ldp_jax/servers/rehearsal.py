@@ -1,6 +1,6 @@
 r"""Rehearse before you collect.
 
-Worlds of simulated users are drawn from public facts, and the server is run on each of them. Devices
+Worlds of simulated users are drawn from public facts, and the server is run on each. Devices
 report and the server reads as they would. Its classes are counted right or wrong, beside those
 without any report. Nobody is asked, and no budget is spent. The worlds are those of
 :mod:`~ldp_jax.servers.worlds.records`, :mod:`~ldp_jax.servers.worlds.lists`,
@@ -175,7 +175,10 @@ class Rehearsal(NamedTuple):
             best = "one report of both" if privacy.both else f"{privacy.record:g} a record"
         if self.auc is not None:
             best = SCORES[int(self.auc[:, place].mean(0).argmax())]
-        numbers = f"{self.epsilons[place]:7g}   {told.points:+6.1f}   {interval:>14}   {told.chance:11.2f}"
+        numbers = (
+            f"{self.epsilons[place]:7g}   {told.points:+6.1f}   {interval:>14}   "
+            f"{told.chance:11.2f}"
+        )
         return f"{numbers}   {best}".rstrip()
 
 
@@ -237,7 +240,8 @@ def rehearse(
     if not isinstance(public, (PanelFacts, CountFacts, JointFacts, LinkFacts)):
         # The values of what was given may be private.
         raise ValueError(
-            "public must be of panel_facts, joint_facts, count_facts or LinkFacts, or servers whose "
+            "public must be of panel_facts, joint_facts, count_facts or LinkFacts, or servers whose"
+            " "
             f"users are drawn=StatedUsers(...), got {type(public).__name__}: docs/choosing.md has "
             "an example"
         )

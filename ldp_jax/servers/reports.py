@@ -210,10 +210,17 @@ class ReportServer:
             strength = trusted.strength
         losses = {"structure": label_log_loss(log_q, labels, known.keep)}
         structure = LocalPrediction(
-            log_q, evidence, strength, "structure",
-            "the guard found nothing in the reports that structure foretells", losses, None, smoothing,
-            self.facts, question.alphabets,
-        )  # fmt: skip
+            log_q,
+            evidence,
+            strength,
+            "structure",
+            "the guard found nothing in the reports that structure foretells",
+            losses,
+            None,
+            smoothing,
+            self.facts,
+            question.alphabets,
+        )
         if strength == 0.0:
             return self._of_all(structure)
 

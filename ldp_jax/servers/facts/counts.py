@@ -116,7 +116,8 @@ def count_facts(
     first = next(iter(rows.values())) if isinstance(rows, Mapping) else rows
     if first is not None and (first.shape[0] != len(labels) or not first.shape[1]):
         raise ValueError(
-            f"rows must be of {len(labels)} users, as labels are, and have columns, got shape {first.shape}"
+            f"rows must be of {len(labels)} users, as labels are, and have columns, "
+            f"got shape {first.shape}"
         )
     _check_posterior(log_q, labels, num_classes)
     quiet = _quiet(silent, labels, num_classes)
@@ -128,9 +129,14 @@ def count_facts(
             else _floored(log_q)
         )
         found = count_facts(
-            key, rows, mine.renumbered(labels), num_classes=len(mine.taught), log_q=_taught(log_q, mine, labels),
-            silent=silent, num_folds=num_folds,
-        )  # fmt: skip
+            key,
+            rows,
+            mine.renumbered(labels),
+            num_classes=len(mine.taught),
+            log_q=_taught(log_q, mine, labels),
+            silent=silent,
+            num_folds=num_folds,
+        )
         return found._replace(numbering=mine, log_prior=log_prior)
     labels = labels.astype(np.int32)
     if num_folds is None:

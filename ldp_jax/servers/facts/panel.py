@@ -101,11 +101,14 @@ def panel_facts(
     >>> from ldp_jax.servers import ReportServer, Users, simulate
     >>> from ldp_jax.servers.parts.rows import feature_rows
     >>> nodes = np.arange(60)  # in two circles, in which everybody knows everybody
-    >>> circles = graphs.from_edges([(i, j) for j in nodes for i in range(j) if i // 30 == j // 30], 60)
-    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth is of the other circle's class, as the record says
+    >>> pairs = [(i, j) for j in nodes for i in range(j) if i // 30 == j // 30]
+    >>> circles = graphs.from_edges(pairs, 60)
+    >>> y = (nodes // 30 + (nodes % 5 == 1)) % 2  # every fifth has the other circle's class
     >>> labels, x = np.where(nodes % 3 == 0, y, -1), feature_rows(np.eye(2)[y])
-    >>> facts = panel_facts(jax.random.key(0), circles, x.take(nodes[::3]), labels, num_classes=2, num_folds=2)
-    >>> [int((p.argmax(1) == y)[labels < 0].sum()) for p in (facts.structure.log_q, facts.classifier.scores(x))]
+    >>> key, shown = jax.random.key(0), x.take(nodes[::3])
+    >>> facts = panel_facts(key, circles, shown, labels, num_classes=2, num_folds=2)
+    >>> scores = facts.structure.log_q, facts.classifier.scores(x)
+    >>> [int((p.argmax(1) == y)[labels < 0].sum()) for p in scores]
     [32, 40]
     >>> found = simulate(jax.random.key(1), ReportServer(facts, 4.0), Users(records=x)).value
     >>> found.used, bool((found.classes == y)[labels < 0].sum() > 36)  # of 40; 32 by structure
@@ -117,9 +120,14 @@ def panel_facts(
     mine = Numbering.of(known.labels, num_classes)
     if keep == 1.0 and mine.absent:
         taught = panel_facts(
-            random.again(key), graph, rows, mine.renumbered(known.labels),
-            num_classes=len(mine.taught), num_folds=num_folds, op=op,
-        )  # fmt: skip
+            random.again(key),
+            graph,
+            rows,
+            mine.renumbered(known.labels),
+            num_classes=len(mine.taught),
+            num_folds=num_folds,
+            op=op,
+        )
         return _with_absent(taught, known, mine)
     op = operator(graph) if op is None else op
     phase("what structure says", 0.0)

@@ -103,7 +103,7 @@ class ListWorlds:
         return World(users, y, self.facts.known.log_q, labels < 0, report_key)
 
     def _unknown(self, number: int) -> Float[np.ndarray, " three"]:
-        """What nobody knows: the share of common noise, overlap and echo, where they are not stated."""
+        """The share of common noise, overlap and echo of one world, where they are not stated."""
         ridge = self.facts.known.ridge
         # By the ridge a score varies by 1 / ridge with features, beside its Gumbel noise of
         # variance pi^2 / 6.

@@ -48,7 +48,7 @@ def echo(
 
 
 def _beyond_chance(ends: Int[np.ndarray, "pairs two"], part: Int[np.ndarray, " pairs"]) -> float:
-    """How far both ends of pairs have one class, beyond what random pairs of the ends of each part would have."""
+    """How far both ends of pairs have one class, beyond random pairs of the ends of each part."""
     table = np.zeros((part.max() + 1, ends.max() + 1))
     np.add.at(table, (part[:, None], ends), 1.0)
     shares = table[part] / table[part].sum(1, keepdims=True)
