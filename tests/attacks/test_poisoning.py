@@ -195,3 +195,11 @@ def test_input_lies_on_lists_are_kept_as_often_as_true_bits():
     sent = poisoning.lying_lists(jax.random.key(9), np.array([[3, 4]]), claims, N + 1, keep=0.75)
     assert abs(len(sent) - 1 - 0.75 * N) < SIGMAS * np.sqrt(0.1875 * N)
     assert [3, 4] in sent.tolist()
+
+
+def test_a_share_of_liars_is_rounded_to_the_nearest_number():
+    """All shares and numbers of users: a share that is cut instead leaves out the half of them."""
+    for n, share in ((7, 0.1), (7, 0.25), (11, 0.2), (13, 0.35), (10, 0.28), (10, 0.99), (3, 0.5), (5, 0.5)):
+        asked = np.arange(2 * n) % 2 == 1
+        assert poisoning.choose_liars(jax.random.key(0), n, share).sum() == round(share * n)
+        assert poisoning.choose_liars(jax.random.key(0), 2 * n, share, asked).sum() == round(share * n)

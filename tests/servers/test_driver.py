@@ -15,6 +15,7 @@ from ldp_jax.accounting.statement import Cost, Role, Statement
 from ldp_jax.core.pytree import pytree, static
 from ldp_jax.edges import Population, count_neighbours, ownership
 from ldp_jax.features import GeneralizedRR, Laplace
+from ldp_jax.graph import graphs
 from ldp_jax.servers import Answers, Ask, CountQuestion, Share, Users, count_cost, simulate
 from ldp_jax.servers.users import blanked
 
@@ -294,3 +295,28 @@ def test_a_role_of_some_users_is_kept_to(users):
     assert simulate(jax.random.key(1), Some(Told(asked(some))), users).value == 0
     with pytest.raises(BudgetExceededError, match=f"for {N - 10} of its {N} users"):
         simulate(jax.random.key(1), Some(Told(asked())), users)
+
+
+def test_a_share_of_malicious_users_is_rounded_to_the_nearest_number():
+    for n, share in ((7, 0.1), (7, 0.25), (11, 0.2), (13, 0.35), (10, 0.28), (10, 0.99), (3, 0.5)):
+        users = Users(labels=np.zeros(n, int)).lying(jax.random.key(0), share, lambda *given: given[2])
+        assert users.liars.sum() == round(share * n)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_shuffled_users_hold_all_that_one_other_user_held(seed):
+    """Records, labels and lists of one holder; a permutation that is its own inverse would show nothing."""
+    n = 40
+    rng = np.random.default_rng(seed)
+    pairs = np.stack(np.triu_indices(n, 1), 1)
+    graph = graphs.from_edges(pairs[rng.random(len(pairs)) < 0.2], n, pairs_in="rows")
+    public = rng.random(n) < 0.2
+    users = Users(records=np.arange(n)[:, None] * np.ones(2), labels=np.arange(n), lists=graph, public=public)
+    found = users.shuffled(jax.random.key(seed))
+    holder = np.asarray(found.labels)
+    assert (holder[holder] != np.arange(n)).any()
+    assert (holder[public] == np.flatnonzero(public)).all()
+    np.testing.assert_array_equal(np.asarray(found.records)[:, 0], holder)
+    friends = lambda lists, user: set(lists.senders[lists.receivers == user].tolist())
+    for user in range(n):
+        assert friends(found.lists, user) == friends(users.lists, holder[user]) - {user}
