@@ -17,6 +17,7 @@ from ldp_jax.edges import Population, count_neighbours, ownership
 from ldp_jax.features import GeneralizedRR, Laplace
 from ldp_jax.graph import graphs
 from ldp_jax.servers import Answers, Ask, CountQuestion, Share, Users, count_cost, simulate
+from ldp_jax.servers.parts.rows import feature_rows
 from ldp_jax.servers.users import blanked
 
 N, CLASSES, EPSILON = 240, 3, 1.0
@@ -320,3 +321,20 @@ def test_shuffled_users_hold_all_that_one_other_user_held(seed):
     friends = lambda lists, user: set(lists.senders[lists.receivers == user].tolist())
     for user in range(n):
         assert friends(found.lists, user) == friends(users.lists, holder[user]) - {user}
+
+
+def test_shuffled_records_of_every_form_are_those_of_the_holder():
+    """Dense rows, sparse rows of a classifier, and rows that become dense a few at a time."""
+    data = datasets.synthetic(
+        jax.random.key(3), num_nodes=30, num_classes=3, num_features=12, mean_degree=2, homophily=0.5
+    )
+    x = data.x.toarray()
+    for records, dense in (
+        (x, np.asarray),
+        (feature_rows(x), lambda rows: np.asarray(rows.dense())),
+        (data, lambda rows: rows.scaled_rows(0, 30) if hasattr(rows, "scaled_rows") else np.asarray(rows)),
+    ):
+        found = Users(records=records, labels=np.arange(30)).shuffled(jax.random.key(4))
+        holder = np.asarray(found.labels)
+        assert (holder[holder] != np.arange(30)).any()
+        np.testing.assert_array_equal(dense(found.records), dense(records)[holder])
