@@ -300,19 +300,21 @@ def test_a_role_of_some_users_is_kept_to(users):
 
 def test_a_share_of_malicious_users_is_rounded_to_the_nearest_number():
     for n, share in ((7, 0.1), (7, 0.25), (11, 0.2), (13, 0.35), (10, 0.28), (10, 0.99), (3, 0.5)):
-        users = Users(labels=np.zeros(n, int)).lying(jax.random.key(0), share, lambda *given: given[2])
+        users = Users(labels=np.zeros(n, int))
+        users = users.lying(jax.random.key(0), share, lambda *given: given[2])
         assert users.liars.sum() == round(share * n)
 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_shuffled_users_hold_all_that_one_other_user_held(seed):
-    """Records, labels and lists of one holder; a permutation that is its own inverse would show nothing."""
+    """The permutation must not be its own inverse, which would hide a wrong direction."""
     n = 40
     rng = np.random.default_rng(seed)
     pairs = np.stack(np.triu_indices(n, 1), 1)
     graph = graphs.from_edges(pairs[rng.random(len(pairs)) < 0.2], n, pairs_in="rows")
     public = rng.random(n) < 0.2
-    users = Users(records=np.arange(n)[:, None] * np.ones(2), labels=np.arange(n), lists=graph, public=public)
+    records = np.arange(n)[:, None] * np.ones(2)
+    users = Users(records=records, labels=np.arange(n), lists=graph, public=public)
     found = users.shuffled(jax.random.key(seed))
     holder = np.asarray(found.labels)
     assert (holder[holder] != np.arange(n)).any()
@@ -325,14 +327,17 @@ def test_shuffled_users_hold_all_that_one_other_user_held(seed):
 
 def test_shuffled_records_of_every_form_are_those_of_the_holder():
     """Dense rows, sparse rows of a classifier, and rows that become dense a few at a time."""
-    data = datasets.synthetic(
-        jax.random.key(3), num_nodes=30, num_classes=3, num_features=12, mean_degree=2, homophily=0.5
-    )
+    sizes = {"num_nodes": 30, "num_classes": 3, "num_features": 12, "mean_degree": 2}
+    data = datasets.synthetic(jax.random.key(3), **sizes, homophily=0.5)
     x = data.x.toarray()
+
+    def rows_of(source):
+        return source.scaled_rows(0, 30) if hasattr(source, "scaled_rows") else np.asarray(source)
+
     for records, dense in (
         (x, np.asarray),
         (feature_rows(x), lambda rows: np.asarray(rows.dense())),
-        (data, lambda rows: rows.scaled_rows(0, 30) if hasattr(rows, "scaled_rows") else np.asarray(rows)),
+        (data, rows_of),
     ):
         found = Users(records=records, labels=np.arange(30)).shuffled(jax.random.key(4))
         holder = np.asarray(found.labels)

@@ -181,7 +181,7 @@ def test_bad_input_is_refused():
 
 @pytest.mark.parametrize("draws", [4, 7, 20])
 def test_r_hat_is_that_of_the_textbook_on_drawn_chains(draws):
-    """Both variances are over n - 1: of a half's draws, and of the halves' means. An odd number loses its middle."""
+    """Both variances are over n - 1: of a half's draws, and of the means of the halves."""
     rng = np.random.default_rng(draws)
     chains = rng.normal(size=(3, draws)) + rng.normal(size=(3, 1))
     n = draws // 2
